@@ -1,0 +1,133 @@
+"""The immutable picture of a worker that its owning thread publishes and its agent answers from.
+
+Plain values only: an answer is a matter of microseconds, whatever Spark or Kafka are doing. Unknown is None, never 0 or -1.
+Times are `time.monotonic()` seconds of this process; answers turn them into ages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = [
+    "BrokerFigures",
+    "Event",
+    "MemberFigures",
+    "PartitionFigures",
+    "Snapshot",
+    "StorageFigures",
+    "TopicPartitionFigures",
+    "WorkFigures",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFigures:
+    """One assigned partition. `start` and `end` are the broker's log start and end offset, taken at `taken_at`."""
+
+    topic: str
+    partition: int
+    start: int | None
+    committed: int | None
+    position: int | None
+    end: int | None
+    last_timestamp: float | None
+    """Unix seconds of the last stored record's Kafka timestamp."""
+    taken_at: float | None
+
+    @property
+    def lag(self) -> int | None:
+        """End offset minus committed offset, never negative; None when either is unknown."""
+        if self.end is None or self.committed is None:
+            return None
+        return max(self.end - self.committed, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFigures:
+    """Where this worker stands in its consumer group; ids are None before it has joined."""
+
+    group: str
+    assignor: str
+    member_id: str | None = None
+    generation: int | None = None
+    leader: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFigures:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitionFigures:
+    topic: str
+    partition: int
+    leader_id: int | None
+    replica_nodes: tuple[int, ...]
+    isr_nodes: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFigures:
+    """Messages by state, and bytes. `identity` is equal for workers that share one storage."""
+
+    identity: str
+    pending: int | None = None
+    processing: int | None = None
+    dead: int | None = None
+    bytes: int | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something an operator wants to know later: a reset that was honoured, records lost, a rebalance."""
+
+    at: float
+    """Unix seconds."""
+    kind: str
+    text: str
+    topic: str | None = None
+    partition: int | None = None
+    from_offset: int | None = None
+    to_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFigures:
+    """What the pipeline is doing. `batch_started_at` is set while a batch runs."""
+
+    query_id: str | None = None
+    batch_id: int | None = None
+    batch_started_at: float | None = None
+    last_batch_seconds: float | None = None
+    last_batch_rows: int | None = None
+    rows_per_second: float | None = None
+    rows_total: int = 0
+    batches_total: int = 0
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything an agent can say at one moment."""
+
+    name: str
+    kind: str
+    state: str
+    state_since: float
+    started_at: float
+    published_at: float
+    member: MemberFigures | None = None
+    partitions: tuple[PartitionFigures, ...] = ()
+    brokers: tuple[BrokerFigures, ...] | None = None
+    topics: tuple[TopicPartitionFigures, ...] | None = None
+    storage: StorageFigures | None = None
+    work: WorkFigures = field(default_factory=WorkFigures)
+    rss_bytes: int | None = None
+    events: tuple[Event, ...] = ()

@@ -1,0 +1,6 @@
+"""The control plane: supervises Spark workers that read Kafka, reduces their answers, publishes one truth."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+__all__ = ["__version__"]
