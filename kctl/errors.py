@@ -1,0 +1,179 @@
+"""What can go wrong in the control plane, as one tree: each class carries its code, exit code and HTTP status.
+
+The message of an error is one sentence for an operator: what happened, to what, and what to do about it. The agent's own
+tree is `kctl_agent.errors`; docs/errors.md lists both and a project test keeps it complete.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AlreadyRunning",
+    "BrokerUnreachable",
+    "CommandRejected",
+    "ConfigError",
+    "IncompleteAnswer",
+    "JarsMissing",
+    "JavaMissing",
+    "KctlError",
+    "NoMaster",
+    "NoSocketFile",
+    "NobodyListening",
+    "PortTaken",
+    "RunDirUnusable",
+    "SocketNotPermitted",
+    "StartError",
+    "StopTimeout",
+    "ThresholdExceeded",
+    "TopicMissing",
+    "UsageError",
+]
+
+
+class KctlError(Exception):
+    """The root. `code` is for programs, `exit_code` for shells, `http_status` for the HTTP API."""
+
+    code: ClassVar[str] = "failed"
+    retriable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+
+
+class CommandRejected(KctlError):
+    """The master answered with an error; its own code and retriability are kept in `wire_code` and `wire_retriable`."""
+
+    code = "command_rejected"
+    http_status = 502
+
+    def __init__(self, message: str, wire_code: str, wire_retriable: bool = False) -> None:
+        super().__init__(message)
+        self.wire_code = wire_code
+        self.wire_retriable = wire_retriable
+
+
+class StopTimeout(KctlError):
+    """The master was asked to stop and is still there when the time is over."""
+
+    code = "stop_timeout"
+    retriable = True
+    http_status = 504
+
+
+class UsageError(KctlError):
+    """The command line does not say what is meant."""
+
+    code = "usage"
+    exit_code = 2
+    http_status = 400
+
+
+class ConfigError(KctlError):
+    """A configuration file, `KCTL_*` variable or flag that cannot be used."""
+
+    code = "bad_config"
+    exit_code = 2
+
+
+class IncompleteAnswer(KctlError):
+    """Some workers did not answer; what the others said has been printed."""
+
+    code = "incomplete"
+    retriable = True
+    exit_code = 3
+    http_status = 503
+
+
+class ThresholdExceeded(KctlError):
+    """The figure is above `--fail-above`."""
+
+    code = "threshold_exceeded"
+    exit_code = 4
+
+
+class NoMaster(KctlError):
+    """No master can be asked; the three subclasses say why."""
+
+    code = "no_master"
+    retriable = True
+    exit_code = 5
+    http_status = 503
+
+
+class NoSocketFile(NoMaster):
+    """There is no socket: the fleet was never started, has been stopped, or another run_dir is meant."""
+
+    code = "no_socket_file"
+
+
+class NobodyListening(NoMaster):
+    """The socket file is there but nobody accepts on it: its process died without cleaning up."""
+
+    code = "nobody_listening"
+
+
+class SocketNotPermitted(NoMaster):
+    """The socket belongs to another user."""
+
+    code = "socket_not_permitted"
+    retriable = False
+    http_status = 403
+
+
+class StartError(KctlError):
+    """A fleet cannot start; each cause has its own exit code, from 10 on."""
+
+    code = "start_failed"
+    http_status = 503
+
+
+class BrokerUnreachable(StartError):
+    """None of the bootstrap servers answered."""
+
+    code = "broker_unreachable"
+    retriable = True
+    exit_code = 10
+
+
+class TopicMissing(StartError):
+    """A configured topic does not exist on the broker."""
+
+    code = "topic_missing"
+    exit_code = 11
+
+
+class JavaMissing(StartError):
+    """There is no Java, or one that Spark does not run on."""
+
+    code = "java_missing"
+    exit_code = 12
+
+
+class PortTaken(StartError):
+    """The configured HTTP port is in use."""
+
+    code = "port_taken"
+    exit_code = 13
+
+
+class RunDirUnusable(StartError):
+    """run_dir cannot be written, or does not belong to this user alone."""
+
+    code = "run_dir_unusable"
+    exit_code = 14
+
+
+class AlreadyRunning(StartError):
+    """Another master holds this run_dir."""
+
+    code = "already_running"
+    exit_code = 15
+    http_status = 409
+
+
+class JarsMissing(StartError):
+    """A locked jar is missing and cannot be fetched, or its sha256 is wrong."""
+
+    code = "jars_missing"
+    retriable = True
+    exit_code = 16
