@@ -1,8 +1,10 @@
 """What can go wrong in the control plane, as one tree: each class carries its code, exit code and HTTP status.
 
-The message of an error is one sentence for an operator: what happened, to what, and what to do about it. The agent's own
-tree is `kctl_agent.errors`; docs/errors.md lists both and a project test keeps it complete.
+The message of an error is one sentence for an operator: what happened, to what, and what to do about it. The agent's
+own tree is `kctl_agent.errors`; docs/errors.md lists both and a project test keeps it complete.
 """
+
+# ruff: noqa: N818 - an error is named after what has happened: NobodyListening reads better than NobodyListeningError
 
 from __future__ import annotations
 

@@ -1,0 +1,182 @@
+"""From a TOML file, `KCTL_*` variables and flags to a checked `Config`; each later one wins over the earlier."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any
+
+from kctl.config.sections import SECTIONS, Config
+from kctl.config.values import allowed, from_text, from_toml
+from kctl.errors import ConfigError
+
+__all__ = ["load", "variable"]
+
+
+def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Config:
+    """Read and check a configuration: defaults < file < environment < overrides (`section.key` -> text, from flags).
+
+    Relative paths, wherever they were given, are taken relative to the folder of the file and come back absolute.
+
+    Raises:
+        ConfigError: no such file, a syntax error, an unknown or missing key, a value that is not allowed.
+    """
+    path = path.absolute()
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for name, value in _file_values(path).items():
+        values[name] = _accepted(name, value, f"{path}", from_toml)
+        sources[name] = "file"
+    for name, (origin, text) in _variables(env).items():
+        values[name] = _accepted(name, text, origin, from_text)
+        sources[name] = origin
+    for name, text in (overrides or {}).items():
+        if name not in _SETTINGS:
+            raise ConfigError(f"there is no setting `{name}`{_nearest(name, _SETTINGS)}.")
+        values[name] = _accepted(name, text, "the command line", from_text)
+        sources[name] = "flag"
+    config = _built(path, values, sources)
+    _check_together(config)
+    return config
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting: `kafka.group` -> `KCTL_KAFKA_GROUP`."""
+    return "KCTL_" + name.replace(".", "_").upper()
+
+
+_SETTINGS: dict[str, Field[Any]] = {
+    f"{section}.{setting.name}": setting for section, kind in SECTIONS.items() for setting in fields(kind)
+}
+_BY_VARIABLE = {variable(name): name for name in _SETTINGS}
+
+
+def _file_values(path: Path) -> dict[str, object]:
+    document = _document(path)
+    values: dict[str, object] = {}
+    for section, table in document.items():
+        if section not in SECTIONS:
+            raise ConfigError(f"{path}: there is no section [{section}]{_nearest(section, SECTIONS)}.")
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: `{section}` is a section: write [{section}] and its keys below.")
+        for key, value in table.items():
+            name = f"{section}.{key}"
+            if name not in _SETTINGS:
+                raise ConfigError(f"{path}: there is no key `{key}` in [{section}]{_nearest_key(section, key)}.")
+            values[name] = value
+    return values
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"there is no configuration file {path}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text.") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: {_line_first(str(error), text)}.") from None
+
+
+def _line_first(message: str, text: str) -> str:
+    """`Expected '=' (at line 3, column 7)` -> `line 3, column 7: Expected '='`; the end is a line too."""
+    what, _, where = message.rstrip(")").rpartition(" (at ")
+    if where == "end of document":
+        where = f"line {text.count(chr(10)) + (not text.endswith(chr(10)))}"
+    return f"{where}: {what}" if what else message
+
+
+def _variables(env: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """The settings among the `KCTL_*` variables. A variable that begins like a section must be one of its settings."""
+    found: dict[str, tuple[str, str]] = {}
+    sections = tuple(f"KCTL_{section.upper()}_" for section in SECTIONS)
+    for origin, text in env.items():
+        if origin in _BY_VARIABLE:
+            found[_BY_VARIABLE[origin]] = (origin, text)
+        elif origin.startswith(sections):
+            raise ConfigError(f"the variable {origin} is not a setting{_nearest(origin, _BY_VARIABLE)}.")
+    return found
+
+
+def _accepted(name: str, value: Any, origin: str, convert: Callable[[Field[Any], Any], Any]) -> Any:
+    setting = _SETTINGS[name]
+    try:
+        return convert(setting, value)
+    except ValueError:
+        raise ConfigError(f"{origin}: {name} is {_given(value)}, but it takes {allowed(setting)}.") from None
+
+
+def _given(value: object) -> str:
+    """A value as TOML writes it, for scalars; shortened."""
+    text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _built(path: Path, values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
+    built: dict[str, Any] = {}
+    for section, kind in SECTIONS.items():
+        chosen = {}
+        for setting in fields(kind):
+            name = f"{section}.{setting.name}"
+            if name in values:
+                chosen[setting.name] = _anchored(values[name], path.parent)
+            elif setting.metadata["required"]:
+                raise ConfigError(
+                    f"{path}: {name} is missing: set `{setting.name}` in [{section}], or {variable(name)}."
+                )
+            elif "Path" in str(setting.type):
+                chosen[setting.name] = _anchored(setting.default, path.parent)
+        built[section] = kind(**chosen)
+    return Config(path=path, sources={name: sources.get(name, "default") for name in _SETTINGS}, **built)
+
+
+def _anchored(value: Any, folder: Path) -> Any:
+    if isinstance(value, Path):
+        return folder / value
+    if isinstance(value, tuple):
+        return tuple(_anchored(item, folder) for item in value)
+    return value
+
+
+def _check_together(config: Config) -> None:
+    """The rules that join two settings."""
+    kafka, workers = config.kafka, config.workers
+    if kafka.heartbeat_interval_seconds >= kafka.session_timeout_seconds:
+        raise ConfigError(
+            f"{config.path}: kafka.heartbeat_interval_seconds ({kafka.heartbeat_interval_seconds:g}) must be less than "
+            f"kafka.session_timeout_seconds ({kafka.session_timeout_seconds:g})."
+        )
+    if workers.backoff_min_seconds > workers.backoff_max_seconds:
+        raise ConfigError(
+            f"{config.path}: workers.backoff_min_seconds ({workers.backoff_min_seconds:g}) must not be more than "
+            f"workers.backoff_max_seconds ({workers.backoff_max_seconds:g})."
+        )
+    if config.storage.mode == "file" and not config.spark.master.startswith("local"):
+        raise ConfigError(
+            f'{config.path}: storage.mode is "file" and spark.master is "{config.spark.master}", but executors on '
+            "other machines cannot write to a file of this one: use `local[k]`."
+        )
+
+
+def _nearest_key(section: str, key: str) -> str:
+    own = [setting.name for setting in fields(SECTIONS[section])]
+    near = _nearest(key, own)
+    if near:
+        return near
+    elsewhere = [name for name in _SETTINGS if name.partition(".")[2] == key]
+    if elsewhere:
+        return f"; it belongs to [{elsewhere[0].partition('.')[0]}]"
+    return f"; its keys are {', '.join(own)}"
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    import difflib  # only on the way to an error
+
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; the nearest is `{close[0]}`" if close else ""
