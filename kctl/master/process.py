@@ -1,0 +1,160 @@
+"""One incarnation of a supervised process: spawned into a session of its own, watched, ended with all it has started.
+
+A worker is more than its process: Spark's JVM is a child of it, and Spark's Python daemon puts itself into another
+process *group*. The session (`setsid`) is what they all share, so the session is killed and its memory is counted.
+Deciding about restarts is `restart`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["LOG_LIMIT_BYTES", "Child", "memory_by_session", "session_members"]
+
+LOG_LIMIT_BYTES = 16 * 1024 * 1024
+"""A log above this size is moved to NAME.log.1 (replacing the one there) when its process is started again."""
+_TAIL_BYTES = 8 * 1024
+_TAIL_LINE_CHARACTERS = 400
+_KILL_POLL_SECONDS = 0.02
+_KILL_DEADLINE_SECONDS = 5.0
+
+
+class Child:
+    """A running child process. Every method belongs to the event loop that spawned it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log_path: Path, log_start: int) -> None:
+        self._process = process
+        self._log_path = log_path
+        self._log_start = log_start
+
+    @classmethod
+    async def spawn(cls, command: Sequence[str], settings: Mapping[str, object], log_path: Path) -> Child:
+        """Starts `command` in a new session; its stdin gets `settings` as one JSON line and then stays open.
+
+        The open pipe is the life line: end of file tells the child that its master is gone, however the master ended.
+        stdout and stderr are appended to `log_path`.
+
+        Raises:
+            OSError: the command cannot be executed or the log cannot be opened.
+        """
+        log = await asyncio.to_thread(_open_log, log_path)
+        try:
+            log_start = log.tell()
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=log,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        finally:
+            log.close()
+        assert process.stdin is not None
+        # Not drained: a child that dies before it reads must not hold up its master. Its exit code tells enough.
+        process.stdin.write(json.dumps(settings, allow_nan=False).encode() + b"\n")
+        return cls(process, log_path, log_start)
+
+    @property
+    def pid(self) -> int:
+        """Also the id of its session."""
+        return self._process.pid
+
+    async def wait(self) -> int:
+        """The exit code, or minus the signal number, once the process has ended; may be cancelled and called again."""
+        return await self._process.wait()
+
+    async def stop(self, timeout_seconds: float) -> int:
+        """Asks the process to leave (SIGTERM), waits that long, then kills its whole session; returns its exit code."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return await asyncio.wait_for(self.wait(), timeout_seconds)
+        except TimeoutError:
+            await self.kill_session()
+            return await self.wait()
+
+    async def kill_session(self) -> int:
+        """Kills what is left of the session and waits until it is gone; returns how many processes had to be killed.
+
+        Repeated until a look finds nobody: a process may fork between the look and the kill.
+
+        Raises:
+            TimeoutError: something survived SIGKILL for 5 s (a process in uninterruptible I/O).
+        """
+        killed: set[int] = set()
+        async with asyncio.timeout(_KILL_DEADLINE_SECONDS):
+            while members := await asyncio.to_thread(session_members, self.pid):
+                for pid in members:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                killed.update(members)
+                await asyncio.sleep(_KILL_POLL_SECONDS)
+        return len(killed)
+
+    async def last_lines(self, count: int = 1) -> list[str]:
+        """The last lines that this incarnation wrote to its log: not empty, shortened, free of control characters."""
+        return await asyncio.to_thread(_last_lines, self._log_path, self._log_start, count)
+
+    def close(self) -> None:
+        """Lets go of the pipe to a process that has ended."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+def session_members(session: int) -> list[int]:
+    """The pids of a session's living processes (a zombie is dead). Reads /proc: call it in a thread."""
+    return [pid for pid, state, its_session, _ in _processes() if its_session == session and state != "Z"]
+
+
+def memory_by_session(sessions: Iterable[int]) -> dict[int, int]:
+    """Resident bytes per session, all its processes together; one look at /proc for all. Call it in a thread."""
+    wanted = set(sessions)
+    page = os.sysconf("SC_PAGE_SIZE")
+    totals: dict[int, int] = {}
+    for _, _, session, rss_pages in _processes():
+        if session in wanted:
+            totals[session] = totals.get(session, 0) + rss_pages * page
+    return totals
+
+
+def _processes() -> Iterator[tuple[int, str, int, int]]:
+    """Every process as (pid, state, session, resident pages), from /proc/PID/stat, fields 1, 3, 6 and 24 of proc(5)."""
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            text = Path("/proc", entry, "stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # it ended between the listing and the reading
+        # Field 2 is the command in parentheses and may itself contain both blanks and parentheses.
+        fields = text[text.rindex(")") + 2 :].split()
+        yield int(entry), fields[0], int(fields[3]), int(fields[21])
+
+
+def _open_log(path: Path) -> BinaryIO:
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > LOG_LIMIT_BYTES:
+            path.replace(path.with_name(path.name + ".1"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = path.open("ab", buffering=0)
+    log.seek(0, os.SEEK_END)
+    return log
+
+
+def _last_lines(path: Path, start: int, count: int) -> list[str]:
+    try:
+        with path.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(start, size - _TAIL_BYTES))
+            text = log.read(_TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return []
+    lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
+    return [line[:_TAIL_LINE_CHARACTERS] for line in lines if line][-count:]

@@ -1,0 +1,230 @@
+"""When a supervised process is started, restarted, stopped or given up: a pure state machine over one `Status`.
+
+No clock, no process, no randomness in here: `step` is told the time and the jitter. What has to be done follows from
+the state that is entered (`starting`: spawn, `stopping`: terminate, `backoff`: wait until `next_try_at`); `supervisor`
+does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeAlias
+
+__all__ = [
+    "EXIT_CONFIG",
+    "Cause",
+    "Due",
+    "Event",
+    "Exited",
+    "Policy",
+    "Ready",
+    "Replace",
+    "Start",
+    "State",
+    "Status",
+    "Stop",
+    "backoff_seconds",
+    "step",
+]
+
+EXIT_CONFIG = 78
+"""The worker cannot start with this configuration (EX_CONFIG of sysexits.h): trying again cannot help."""
+
+
+class State(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    BACKOFF = "backoff"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FATAL = "fatal"
+
+
+class Cause(StrEnum):
+    """Why a process was started again; the `reason` label of `kctl_worker_restarts_total`."""
+
+    EXIT = "exit"
+    SIGNAL = "signal"
+    UNRESPONSIVE = "unresponsive"
+    REQUESTED = "requested"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Back-off between `backoff_min_seconds` and `backoff_max_seconds`; `max_failures` in a row give up.
+
+    A process that has been running for `stable_seconds` has proven itself: its next death is the first failure again.
+    """
+
+    backoff_min_seconds: float
+    backoff_max_seconds: float
+    stable_seconds: float
+    max_failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One supervised process as it is desired and observed. Times are seconds of the caller's monotonic clock."""
+
+    since: float
+    desired: State = State.STOPPED
+    """Only `running` or `stopped`."""
+    state: State = State.STOPPED
+    failures: int = 0
+    """In a row."""
+    cause: Cause | None = None
+    """Why the next start will be a restart; None when it will be a first start."""
+    restarts: Mapping[Cause, int] = field(default_factory=lambda: MappingProxyType({}))
+    next_try_at: float | None = None
+
+    @property
+    def restarts_total(self) -> int:
+        return sum(self.restarts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The operator, or the master at its start, wants the process to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The operator, or the master at its end, wants the process gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """The living process must make way for a new one."""
+
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Its agent has answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The process and everything it had started are gone. A negative code is the signal that ended it."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The clock may have reached `next_try_at`."""
+
+
+Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Due
+_Rule: TypeAlias = Callable[[Policy, Status, Event, float, float], Status]
+
+
+def backoff_seconds(policy: Policy, failures: int, jitter: float) -> float:
+    """The pause after that many failures in a row (>= 1): it doubles; `jitter` in [0, 1] draws its upper half.
+
+    Jitter keeps workers that died of one cause from coming back in one moment; the lower half keeps it a pause.
+    """
+    doublings = min(failures, 32)  # beyond any setting; 2.0**1024 would overflow
+    high = min(policy.backoff_max_seconds, policy.backoff_min_seconds * 2.0**doublings)
+    low = max(policy.backoff_min_seconds, high / 2)
+    return min(low + jitter * max(high - low, 0.0), policy.backoff_max_seconds)
+
+
+def step(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+    """The status after `event`; the same object if it means nothing in this state (a late answer, a second stop)."""
+    rule = _RULES.get((status.state, type(event)))
+    return status if rule is None else rule(policy, status, event, now, jitter)
+
+
+def _enter(status: Status, state: State, now: float) -> Status:
+    return replace(status, state=state, since=now, next_try_at=None)
+
+
+def _launch(_policy: Policy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
+    restarts = status.restarts
+    if status.cause is not None:
+        restarts = MappingProxyType({**restarts, status.cause: restarts.get(status.cause, 0) + 1})
+    return replace(_enter(status, State.STARTING, now), desired=State.RUNNING, cause=None, restarts=restarts)
+
+
+def _launch_afresh(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+    return _launch(policy, replace(status, failures=0, cause=None), event, now, jitter)
+
+
+def _retry_when_due(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+    if status.next_try_at is not None and now < status.next_try_at:
+        return status
+    return _launch(policy, status, event, now, jitter)
+
+
+def _is_up(_policy: Policy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
+    return _enter(status, State.RUNNING, now)
+
+
+def _ask_to_leave(_policy: Policy, status: Status, event: Event, now: float, _jitter: float) -> Status:
+    leaving = _enter(status, State.STOPPING, now)
+    if isinstance(event, Replace):
+        return replace(leaving, desired=State.RUNNING, cause=event.cause)
+    return replace(leaving, desired=State.STOPPED, cause=None)
+
+
+def _no_longer_wanted(_policy: Policy, status: Status, _event: Event, _now: float, _jitter: float) -> Status:
+    return replace(status, desired=State.STOPPED, cause=None)
+
+
+def _wanted_again(_policy: Policy, status: Status, _event: Event, _now: float, _jitter: float) -> Status:
+    return replace(status, desired=State.RUNNING, cause=status.cause or Cause.REQUESTED)
+
+
+def _stopped(_policy: Policy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
+    return replace(_enter(status, State.STOPPED, now), desired=State.STOPPED, failures=0, cause=None)
+
+
+def _left(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+    if status.desired is State.STOPPED:
+        return _stopped(policy, status, event, now, jitter)
+    if status.cause is Cause.REQUESTED:
+        return _launch(policy, status, event, now, jitter)
+    return _failed(policy, status, event, now, jitter)
+
+
+def _died(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+    if status.state is State.RUNNING and now - status.since >= policy.stable_seconds:
+        status = replace(status, failures=0)
+    return _failed(policy, status, event, now, jitter)
+
+
+def _failed(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+    code = event.code if isinstance(event, Exited) else 1
+    failures = status.failures + 1
+    cause = status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)
+    status = replace(status, failures=failures, cause=cause)
+    if code == EXIT_CONFIG or failures >= policy.max_failures:
+        return _enter(status, State.FATAL, now)
+    return replace(
+        _enter(status, State.BACKOFF, now), next_try_at=now + backoff_seconds(policy, failures, jitter), cause=cause
+    )
+
+
+_RULES: dict[tuple[State, type[Event]], _Rule] = {
+    (State.STOPPED, Start): _launch_afresh,
+    (State.FATAL, Start): _launch_afresh,
+    (State.FATAL, Stop): _stopped,
+    (State.BACKOFF, Start): _launch,
+    (State.BACKOFF, Stop): _stopped,
+    (State.BACKOFF, Due): _retry_when_due,
+    (State.STARTING, Ready): _is_up,
+    (State.STARTING, Exited): _died,
+    (State.STARTING, Stop): _ask_to_leave,
+    (State.STARTING, Replace): _ask_to_leave,
+    (State.RUNNING, Exited): _died,
+    (State.RUNNING, Stop): _ask_to_leave,
+    (State.RUNNING, Replace): _ask_to_leave,
+    (State.STOPPING, Start): _wanted_again,
+    (State.STOPPING, Stop): _no_longer_wanted,
+    (State.STOPPING, Exited): _left,
+}

@@ -1,0 +1,176 @@
+"""The restart rules: a table of transitions, and properties over any sequence of events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.master.restart import (
+    EXIT_CONFIG,
+    Cause,
+    Due,
+    Event,
+    Exited,
+    Policy,
+    Ready,
+    Replace,
+    Start,
+    State,
+    Status,
+    Stop,
+    backoff_seconds,
+    step,
+)
+
+POLICY = Policy(backoff_min_seconds=1, backoff_max_seconds=60, stable_seconds=30, max_failures=5)
+
+
+def run(events: list[tuple[float, Event]], status: Status | None = None, jitter: float = 0.0) -> Status:
+    status = status or Status(since=0)
+    for now, event in events:
+        status = step(POLICY, status, event, now, jitter)
+    return status
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "desired"),
+    [
+        ([Start()], State.STARTING, State.RUNNING),
+        ([Start(), Ready()], State.RUNNING, State.RUNNING),
+        ([Start(), Exited(1)], State.BACKOFF, State.RUNNING),
+        ([Start(), Ready(), Exited(-9)], State.BACKOFF, State.RUNNING),
+        ([Start(), Exited(EXIT_CONFIG)], State.FATAL, State.RUNNING),
+        ([Start(), Ready(), Stop()], State.STOPPING, State.STOPPED),
+        ([Start(), Stop(), Exited(0)], State.STOPPED, State.STOPPED),
+        ([Start(), Exited(1), Stop()], State.STOPPED, State.STOPPED),
+        ([Start(), Ready(), Replace(Cause.REQUESTED), Exited(0)], State.STARTING, State.RUNNING),
+        ([Start(), Replace(Cause.UNRESPONSIVE), Exited(-9)], State.BACKOFF, State.RUNNING),
+        ([Start(), Ready(), Replace(Cause.REQUESTED), Stop(), Exited(0)], State.STOPPED, State.STOPPED),
+        ([Start(), Ready(), Stop(), Start(), Exited(0)], State.STARTING, State.RUNNING),
+        ([Start(), Exited(EXIT_CONFIG), Start()], State.STARTING, State.RUNNING),
+        ([Start(), Exited(EXIT_CONFIG), Stop()], State.STOPPED, State.STOPPED),
+        ([Start(), Ready(), Start()], State.RUNNING, State.RUNNING),
+        ([Ready()], State.STOPPED, State.STOPPED),
+        ([Stop()], State.STOPPED, State.STOPPED),
+    ],
+)
+def test_each_event_leads_where_the_table_says(events: list[Event], state: State, desired: State) -> None:
+    status = run([(float(now), event) for now, event in enumerate(events)])
+
+    assert (status.state, status.desired) == (state, desired)
+
+
+def test_a_worker_in_backoff_starts_when_its_time_has_come_and_not_before() -> None:
+    waiting = run([(0, Start()), (5, Exited(1))])
+    assert waiting.next_try_at == 6.0
+
+    assert run([(5.9, Due())], waiting) is waiting
+    started = run([(6.0, Due())], waiting)
+
+    assert started.state is State.STARTING
+    assert started.next_try_at is None
+
+
+def test_restarts_are_counted_by_cause_when_they_happen() -> None:
+    status = run([(0, Start()), (1, Ready()), (2, Exited(-9)), (10, Due()), (11, Exited(3))])
+    assert status.restarts == {Cause.SIGNAL: 1}
+
+    status = run([(100, Due()), (101, Ready()), (102, Replace(Cause.REQUESTED)), (103, Exited(0))], status)
+
+    assert status.restarts == {Cause.SIGNAL: 1, Cause.EXIT: 1, Cause.REQUESTED: 1}
+    assert status.restarts_total == 3
+
+
+def test_a_restart_that_was_asked_for_is_immediate_and_no_failure() -> None:
+    status = run([(0, Start()), (1, Ready()), (2, Replace(Cause.REQUESTED)), (3, Exited(0))])
+
+    assert (status.state, status.failures) == (State.STARTING, 0)
+
+
+def test_a_worker_that_fails_too_often_in_a_row_is_given_up() -> None:
+    status = run([(0, Start())])
+    for number in range(POLICY.max_failures):
+        assert status.state is State.STARTING
+        status = run([(100.0 * number, Exited(1)), (100.0 * number + 99, Due())], status)
+
+    assert status.state is State.FATAL
+    assert run([(9999, Due())], status) is status
+
+
+def test_a_stable_run_forgives_the_failures_before_it() -> None:
+    tired = replace(run([(0, Start()), (1, Ready())]), failures=4)
+
+    assert run([(1 + 29.9, Exited(1))], tired).state is State.FATAL
+    assert run([(1 + 30.0, Exited(1))], tired).failures == 1
+
+
+def test_a_long_start_is_not_a_stable_run() -> None:
+    tired = replace(run([(0, Start())]), failures=4)
+
+    assert run([(500, Exited(1))], tired).state is State.FATAL
+
+
+policies = st.builds(
+    lambda low, factor, stable, failures: Policy(low, low * factor, stable, failures),
+    st.floats(0.01, 100),
+    st.floats(1, 1000),
+    st.floats(0, 100),
+    st.integers(1, 1000),
+)
+
+
+@given(policies, st.integers(1, 10**9), st.floats(0, 1))
+def test_a_backoff_never_leaves_its_bounds(policy: Policy, failures: int, jitter: float) -> None:
+    pause = backoff_seconds(policy, failures, jitter)
+
+    assert policy.backoff_min_seconds <= pause <= policy.backoff_max_seconds
+
+
+events = st.one_of(
+    st.just(Start()),
+    st.just(Stop()),
+    st.just(Ready()),
+    st.just(Due()),
+    st.builds(Replace, st.sampled_from(Cause)),
+    st.builds(Exited, st.sampled_from([0, 1, 78, -9, -15])),
+)
+histories = st.lists(st.tuples(st.floats(0, 5), events, st.floats(0, 1)), max_size=60)
+
+
+@given(policies, histories)
+def test_there_are_never_two_incarnations_and_never_a_restart_storm(
+    policy: Policy, history: list[tuple[float, Event, float]]
+) -> None:
+    status, now, living, last_failure = Status(since=0), 0.0, False, None
+    for pause, event, jitter in history:
+        now += pause
+        if isinstance(event, Exited) and not living:
+            continue  # the world cannot report the end of what does not live
+        before = status
+        status = step(policy, status, event, now, jitter)
+        if isinstance(event, Exited):
+            living = False
+            last_failure = now if status.state is State.BACKOFF else None
+        if status is not before and status.state is State.STARTING:
+            assert not living, "a second incarnation"
+            living = True
+            if last_failure is not None and isinstance(event, Due):
+                assert now - last_failure >= policy.backoff_min_seconds - 1e-6, "a restart storm"
+        assert living == (status.state in {State.STARTING, State.RUNNING, State.STOPPING})
+        assert (status.next_try_at is not None) == (status.state is State.BACKOFF)
+        assert status.desired in {State.RUNNING, State.STOPPED}
+        assert status.failures <= policy.max_failures
+
+
+@given(histories)
+def test_a_stopped_fleet_stays_stopped_whatever_still_happens(history: list[tuple[float, Event, float]]) -> None:
+    status, now = run([(0, Start()), (1, Ready()), (2, Stop())]), 2.0
+    for pause, event, jitter in history:
+        if isinstance(event, Start | Replace):
+            continue
+        now += pause
+        status = step(POLICY, status, event, now, jitter)
+        assert status.state in {State.STOPPING, State.STOPPED}
