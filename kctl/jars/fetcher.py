@@ -1,0 +1,93 @@
+"""Fetches what is missing of the jar locks into the cache, each jar verified before it is kept.
+
+One fetcher at a time (a lock file in the cache; the second waits and then finds the work done). A jar is downloaded
+beside its place, its sha256 compared with the lock, and only then renamed into place: a file in the cache is whole
+or absent, whenever the power goes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from kctl.errors import JarsMissing
+from kctl.jars import ivy
+from kctl.jars.lock import LOCKS, Jar, LockName, jars_dir, missing_jars, read_lock, sha256_of
+
+__all__ = ["Fetched", "fetch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """How far a fetch is; `jar` is the newest, None before the first."""
+
+    jar: Jar | None
+    jars: int
+    jars_total: int
+    bytes: int
+    bytes_total: int
+
+
+def fetch(
+    locks: Iterable[LockName] = LOCKS, progress: Callable[[Fetched], None] | None = None, *, verify: bool = False
+) -> int:
+    """Bring all jars of these locks into the cache; returns how many had to be downloaded.
+
+    When nothing is missing it costs one stat per jar and starts no Java. `verify` reads the jars that are there too,
+    and replaces those whose sha256 is wrong. `progress` is called in this thread: once before the first jar, then
+    after each.
+
+    Raises JarsMissing (not to be had, wrong sha256, cache not writable; jars verified until then are kept) and
+    JavaMissing.
+    """
+    wanted = tuple(dict.fromkeys(jar for name in locks for jar in read_lock(name)))
+    if not missing_jars(wanted, verify):
+        return 0
+    directory = jars_dir()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with _only_fetcher(directory):
+            missing = missing_jars(wanted, verify)  # again: another fetcher may have done it meanwhile
+            if missing:
+                _fetch_missing(missing, directory, progress or (lambda _: None))
+            return len(missing)
+    except OSError as error:
+        raise JarsMissing(
+            f"jars cannot be kept in {directory} ({error}); KCTL_CACHE_DIR names another place"
+        ) from error
+
+
+def _fetch_missing(missing: list[Jar], directory: Path, progress: Callable[[Fetched], None]) -> None:
+    total_bytes = sum(jar.size_bytes for jar in missing)
+    progress(Fetched(None, 0, len(missing), 0, total_bytes))
+    done_bytes = 0
+    with TemporaryDirectory(prefix=".fetch-", dir=directory) as beside:
+        for done, jar in enumerate(ivy.download(missing, Path(beside)), 1):
+            _keep_verified(Path(beside, jar.file_name), jar, directory)
+            done_bytes += jar.size_bytes
+            progress(Fetched(jar, done, len(missing), done_bytes, total_bytes))
+
+
+def _keep_verified(downloaded: Path, jar: Jar, directory: Path) -> None:
+    found = sha256_of(downloaded)
+    if found != jar.sha256:
+        raise JarsMissing(
+            f"{jar.coordinate} from {ivy.repository() or 'the default Maven repository'} is not the locked file: "
+            f"expected sha256 {jar.sha256}, found {found} ({downloaded.stat().st_size} bytes); it was not kept"
+        )
+    downloaded.rename(directory / jar.file_name)
+
+
+@contextmanager
+def _only_fetcher(directory: Path) -> Iterator[None]:
+    descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

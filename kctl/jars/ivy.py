@@ -1,0 +1,106 @@
+"""Downloads jars with the Apache Ivy that is part of every PySpark wheel: no registry address stands in our code.
+
+Ivy's own default repository is used, or KCTL_MAVEN_REPOSITORY (an http(s) or file URL, or a directory, in Maven's
+layout). Dependencies are not followed and checksums not asked for: the lock names all jars, and `fetcher` judges
+their bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from kctl.errors import JarsMissing
+from kctl.jars.java import java_command
+from kctl.jars.lock import Jar
+
+__all__ = ["download", "repository"]
+
+_DOWNLOADED = re.compile(r"\t\[SUCCESSFUL \] (\S+)#(\S+);(\S+)!")
+_REASON = re.compile(r"\s*(Server access error at url .*|Host \S+ not found.*|:: \S+#\S+;\S+: .*|.*\[FAILED +\].*)")
+_SETTINGS = """<ivysettings>
+<settings defaultResolver="central" defaultConflictManager="all"/>
+<caches defaultCacheDir={directory} artifactPattern="[artifact]-[revision].[ext]"/>
+<timeout-constraints>
+<timeout-constraint name="patient" connectionTimeout="20000" readTimeout="60000"/>
+</timeout-constraints>
+<resolvers><ibiblio name="central" m2compatible="true" usepoms="false" useMavenMetadata="false" checksums=""
+ timeoutConstraint="patient"{root}/></resolvers>
+</ivysettings>
+"""
+
+
+def repository() -> str | None:
+    """KCTL_MAVEN_REPOSITORY as a URL; None means Ivy's default repository."""
+    configured = os.environ.get("KCTL_MAVEN_REPOSITORY")
+    if configured and "://" not in configured and not configured.startswith("file:"):
+        return Path(configured).expanduser().absolute().as_uri()
+    return configured or None
+
+
+def download(jars: Sequence[Jar], directory: Path) -> Iterator[Jar]:
+    """Download jars into `directory`, by their file names; yields each jar as soon as its file is whole.
+
+    The order is Ivy's. Closing the iterator ends the download.
+
+    Raises JavaMissing, and JarsMissing with Ivy's reason when not all could be had.
+    """
+    by_coordinate = {jar.coordinate: jar for jar in jars}
+    said: list[str] = []
+    with subprocess.Popen(
+        _ivy_command(jars, directory), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as ivy:
+        assert ivy.stdout is not None
+        try:
+            for line in ivy.stdout:
+                said.append(line)
+                if match := _DOWNLOADED.match(line):
+                    yield by_coordinate.pop(":".join(match.groups()))
+        finally:
+            if ivy.poll() is None and by_coordinate:
+                ivy.kill()
+    if by_coordinate:
+        first = next(iter(by_coordinate))
+        raise JarsMissing(
+            f"{len(by_coordinate)} of {len(jars)} jars could not be downloaded from "
+            f"{repository() or 'the default Maven repository'} (first: {first}): {_reason(said)}; "
+            "a mirror can be named in KCTL_MAVEN_REPOSITORY"
+        )
+
+
+def _ivy_command(jars: Sequence[Jar], directory: Path) -> list[str]:
+    root = repository()
+    settings = directory / "settings.xml"
+    settings.write_text(
+        _SETTINGS.format(directory=quoteattr(str(directory)), root=f" root={quoteattr(root)}" if root else "")
+    )
+    wanted = directory / "ivy.xml"
+    wanted.write_text(
+        '<ivy-module version="2.0"><info organisation="kctl" module="jars"/><dependencies>\n'
+        + "".join(
+            f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" transitive="false"/>\n'
+            for jar in jars
+        )
+        + "</dependencies></ivy-module>\n"
+    )
+    return [str(java_command()), "-jar", str(_ivy_jar()), "-settings", str(settings), "-ivy", str(wanted)]
+
+
+def _ivy_jar() -> Path:
+    spec = find_spec("pyspark")  # finds the package without importing it
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for jar in sorted(Path(folder, "jars").glob("ivy-*.jar")):
+            return jar
+    raise JarsMissing("PySpark is not installed in this environment, and its wheel brings what downloads the jars")
+
+
+def _reason(said: Sequence[str]) -> str:
+    for line in said:
+        if match := _REASON.match(line):
+            return match[1].removeprefix(":: ")
+    return said[-1].strip() if said else "no output"

@@ -1,0 +1,66 @@
+"""Which Java to run: found once, its version asked from itself, never guessed from a path."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from kctl.errors import JavaMissing
+
+__all__ = ["MINIMUM_JAVA", "java_command", "java_version"]
+
+MINIMUM_JAVA = 17
+"""Spark 4.2 and Kafka 4.3 are compiled for Java 17."""
+
+_INSTALL = "install it with `sudo apt-get install openjdk-17-jre-headless`, or set JAVA_HOME to a Java 17 or newer"
+_ANSWER_TIMEOUT_SECONDS = 20
+
+
+def java_command() -> Path:
+    """The `java` to start: $JAVA_HOME/bin/java if JAVA_HOME is set, else the first on the PATH; Java 17 or newer.
+
+    Asking a Java for its version takes 40 to 100 ms; the answer is kept for the life of the process.
+
+    Raises JavaMissing with the command that installs one.
+    """
+    command = _find_java()
+    version = _version_of(command)
+    if version < MINIMUM_JAVA:
+        raise JavaMissing(f"{command} is Java {version}, Spark and Kafka need {MINIMUM_JAVA} or newer: {_INSTALL}")
+    return command
+
+
+def java_version() -> int:
+    """The major version of `java_command()`, e.g. 17. Raises JavaMissing likewise."""
+    return _version_of(java_command())
+
+
+def _find_java() -> Path:
+    if home := os.environ.get("JAVA_HOME"):
+        command = Path(home) / "bin" / "java"
+        if not os.access(command, os.X_OK):
+            raise JavaMissing(f"JAVA_HOME is {home}, but {command} cannot be run: {_INSTALL}")
+        return command
+    found = shutil.which("java")
+    if found is None:
+        raise JavaMissing(f"there is no `java` on the PATH: {_INSTALL}")
+    return Path(found)
+
+
+@cache
+def _version_of(command: Path) -> int:
+    try:
+        answer = subprocess.run(
+            [command, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JavaMissing(f"{command} does not run ({error}): {_INSTALL}") from error
+    # 'openjdk version "17.0.15" 2025-04-15' or 'java version "1.8.0_402"', and "Picked up JAVA_TOOL_OPTIONS" before it
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if answer.returncode != 0 or match is None:
+        raise JavaMissing(f"`{command} -version` does not name a version: {_INSTALL}")
+    return int(match[1])

@@ -1,0 +1,118 @@
+"""The jar locks that ship with kctl: which jars the broker and Spark's connector need, their size and sha256.
+
+Reading and judging only; downloading is `fetcher`'s. A lock is written by `scripts/lock_jars` and never by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, get_args
+
+from kctl.errors import JarsMissing
+
+__all__ = ["LOCKS", "Jar", "LockName", "jar_paths", "jars_dir", "missing_jars", "parse_lock", "read_lock", "sha256_of"]
+
+LockName = Literal["broker", "spark"]
+LOCKS: tuple[LockName, ...] = get_args(LockName)
+
+_LINE = re.compile(
+    r"(?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+) sha256:(?P<sha256>[0-9a-f]{64}) (?P<size>\d+)"
+)
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One locked jar: its Maven coordinate, and the size and sha256 that its file must have."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+    size_bytes: int
+
+    @property
+    def file_name(self) -> str:
+        """The name Maven gives the file, unique within a lock."""
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def coordinate(self) -> str:
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+
+def parse_lock(text: str) -> tuple[Jar, ...]:
+    """Read the lines `group:artifact:version sha256:HEX BYTES`; `#` starts a comment line.
+
+    Raises ValueError naming the first line that is anything else.
+    """
+    jars = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ValueError(f"line {number} is not `group:artifact:version sha256:HEX BYTES`: {line}")
+        jars.append(Jar(match["group"], match["artifact"], match["version"], match["sha256"], int(match["size"])))
+    return tuple(jars)
+
+
+@cache
+def read_lock(name: LockName) -> tuple[Jar, ...]:
+    """The jars of a packaged lock, in the order of the class path."""
+    return parse_lock(files(__package__).joinpath(f"{name}.lock").read_text(encoding="utf-8"))
+
+
+def jars_dir() -> Path:
+    """Where fetched jars are kept: $KCTL_CACHE_DIR/jars, else $XDG_CACHE_HOME/kctl/jars, else ~/.cache/kctl/jars."""
+    if own := os.environ.get("KCTL_CACHE_DIR"):
+        return Path(own).absolute() / "jars"
+    if shared := os.environ.get("XDG_CACHE_HOME"):
+        return Path(shared).absolute() / "kctl" / "jars"
+    return Path.home() / ".cache" / "kctl" / "jars"
+
+
+def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
+    """The jars that are not in the cache, or not as they should be.
+
+    Only verified files are ever renamed into the cache, so the size is enough (92 jars: 1 ms); `verify` reads all
+    the bytes (60 MB: 0.1 s) and finds what happened to a file since.
+    """
+    return [jar for jar in jars if not _is_present(jars_dir() / jar.file_name, jar, verify)]
+
+
+def jar_paths(lock: LockName) -> list[Path]:
+    """The files of a lock, all present; costs one stat per jar.
+
+    Raises JarsMissing, saying how to fetch them.
+    """
+    jars = read_lock(lock)
+    if missing := missing_jars(jars):
+        raise JarsMissing(
+            f"{len(missing)} of the {len(jars)} jars of the {lock} lock are not in {jars_dir()} "
+            f"(first: {missing[0].file_name}): run `kctl jars fetch`"
+        )
+    return [jars_dir() / jar.file_name for jar in jars]
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _is_present(path: Path, jar: Jar, verify: bool) -> bool:
+    try:
+        if path.stat().st_size != jar.size_bytes:
+            return False
+        return not verify or sha256_of(path) == jar.sha256
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,42 @@
+"""Shows a fetch to a person: a bar on a terminal, else a plain line every few jars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from kctl.jars.fetcher import Fetched
+
+__all__ = ["shown_on"]
+
+_PLAIN_LINE_EVERY_JARS = 20
+
+
+@contextmanager
+def shown_on(stream: TextIO) -> Iterator[Callable[[Fetched], None]]:
+    """A `progress` for `fetch` that writes to `stream` (meant: stderr) as long as the block lasts."""
+    if not stream.isatty():
+        yield lambda fetched: _write_line(stream, fetched)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(file=stream)) as bar:
+        task = bar.add_task("asking for jars", total=None)
+        yield lambda fetched: bar.update(
+            task,
+            description=f"jars {fetched.jars}/{fetched.jars_total}",
+            completed=fetched.bytes,
+            total=fetched.bytes_total,
+        )
+
+
+def _write_line(stream: TextIO, fetched: Fetched) -> None:
+    megabytes = f"{fetched.bytes / 1e6:.0f} of {fetched.bytes_total / 1e6:.0f} MB"
+    if fetched.jar is None:
+        stream.write(f"jars: downloading {fetched.jars_total} ({fetched.bytes_total / 1e6:.0f} MB)\n")
+    elif fetched.jars % _PLAIN_LINE_EVERY_JARS == 0 or fetched.jars == fetched.jars_total:
+        stream.write(f"jars: {fetched.jars} of {fetched.jars_total}, {megabytes}\n")
+    stream.flush()
