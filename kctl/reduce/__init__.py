@@ -1,0 +1,39 @@
+"""How the agents' answers become one: one file per command, named like it; `REDUCERS` is the table."""
+
+from __future__ import annotations
+
+from kctl.reduce import (
+    block_size,
+    describe,
+    kafka_lag,
+    member_leader,
+    metadata_brokers,
+    metadata_topics,
+    offset_checker,
+    ping,
+    workers,
+)
+from kctl.reduce.base import Answer, ClusterFigures, ClusterPartition, Reducer
+from kctl.reduce.partition_rows import PartitionRow, partition_rows
+
+__all__ = [
+    "REDUCERS",
+    "Answer",
+    "ClusterFigures",
+    "ClusterPartition",
+    "PartitionRow",
+    "Reducer",
+    "partition_rows",
+]
+
+REDUCERS: dict[str, Reducer] = {
+    "block_size": block_size.reduce,
+    "describe": describe.reduce,
+    "kafka_lag": kafka_lag.reduce,
+    "member_leader": member_leader.reduce,
+    "metadata_brokers": metadata_brokers.reduce,
+    "metadata_topics": metadata_topics.reduce,
+    "offset_checker": offset_checker.reduce,
+    "ping": ping.reduce,
+    "workers": workers.reduce,
+}

@@ -1,0 +1,75 @@
+"""What a reducer is given and returns. Reducing is pure: no clock, no I/O, and neither order nor repetition matters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Answer", "ClusterFigures", "ClusterPartition", "Reducer", "per_sender", "youngest_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one agent said: its result object, and how old the snapshot was that it answered from."""
+
+    sender: str
+    result: JsonObject
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPartition:
+    """A partition as the brokers see it: log start, the group's committed offset, end; None where it is not known."""
+
+    topic: str
+    partition: int
+    start: int | None
+    committed: int | None
+    end: int | None
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFigures:
+    """The brokers' own view: every partition of the configured topics, whether a worker answers for it or not."""
+
+    partitions: tuple[ClusterPartition, ...]
+
+
+Reducer: TypeAlias = Callable[[Sequence[Answer], ClusterFigures | None], JsonObject]
+"""Agents' answers and the brokers' figures (None when they were never reached) to the result of a command."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+def per_sender(answers: Iterable[Answer]) -> list[Answer]:
+    """The youngest answer of each sender, sorted by sender."""
+    return [answer for _, answer in sorted(_youngest((answer.sender, answer) for answer in answers).items())]
+
+
+def youngest_rows(answers: Iterable[Answer], field: str, key: Callable[[JsonObject], K]) -> dict[K, JsonObject]:
+    """The rows that the answers hold under `field`, by `key`; of rows with one key, the youngest answer's."""
+    rows = (
+        (key(row), Answer(answer.sender, row, answer.age_seconds))
+        for answer in answers
+        for row in answer.result.get(field) or ()
+    )
+    return {name: answer.result for name, answer in _youngest(rows).items()}
+
+
+def _youngest(keyed: Iterable[tuple[K, Answer]]) -> dict[K, Answer]:
+    found: dict[K, Answer] = {}
+    for key, answer in keyed:
+        known = found.get(key)
+        if known is None or (known != answer and _rank(answer) < _rank(known)):
+            found[key] = answer
+    return found
+
+
+def _rank(answer: Answer) -> tuple[float, str, str]:
+    """Youngest first; of equal age any may win, but always the same one, in whatever order they came."""
+    return answer.age_seconds, answer.sender, json.dumps(answer.result, sort_keys=True)

@@ -1,0 +1,75 @@
+"""One blocking call to a master: what `kctl rpc` does. Start-up is most of its cost, so it imports next to nothing."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from pathlib import Path
+
+from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted
+from kctl_agent.errors import AgentTimeout, AgentUnreachable, BrokenFrame
+from kctl_agent.messages import Reply, Request
+from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, encode
+
+__all__ = ["call"]
+
+_CHUNK_BYTES = 256 * 1024
+
+
+def call(socket_path: Path, request: Request, timeout_seconds: float) -> Reply:
+    """Send one request and wait for its reply; `timeout_seconds` covers connecting, sending and receiving together.
+
+    An error that the other side answers with is returned as a Reply, not raised.
+
+    Raises:
+        NoSocketFile, NobodyListening, SocketNotPermitted: there is no one to ask, and why.
+        AgentTimeout: the time is over.
+        AgentUnreachable: the connection broke before the reply was complete.
+        WireError: what came is not a frame, or too large.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            _connect(connection, socket_path, timeout_seconds)
+            connection.settimeout(_remaining(deadline))
+            connection.sendall(encode(request.to_json()))
+            return Reply.parse(_receive(connection, deadline))
+        except (TimeoutError, BlockingIOError):
+            raise AgentTimeout(f"{socket_path} did not answer within {timeout_seconds:g} s.") from None
+        except (ConnectionResetError, BrokenPipeError, BrokenFrame):
+            raise AgentUnreachable(f"{socket_path} closed the connection before it had answered.") from None
+
+
+def _connect(connection: socket.socket, path: Path, timeout_seconds: float) -> None:
+    # A non-blocking connect to a full backlog fails at once with EAGAIN; with SO_SNDTIMEO it waits (unix(7)).
+    seconds, fraction = divmod(timeout_seconds, 1)
+    connection.setsockopt(
+        socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(seconds), max(int(fraction * 1e6), 1))
+    )
+    try:
+        connection.connect(str(path))
+    except (FileNotFoundError, NotADirectoryError):
+        raise NoSocketFile(f"no master is running there: {path} does not exist.") from None
+    except ConnectionRefusedError:
+        raise NobodyListening(f"no master is running there: nobody listens on {path}, its owner is gone.") from None
+    except PermissionError:
+        raise SocketNotPermitted(f"you are not permitted to use {path}: it belongs to another user.") from None
+
+
+def _receive(connection: socket.socket, deadline: float) -> dict[str, object]:
+    decoder = Decoder(MAX_REPLY_BYTES)
+    while True:
+        connection.settimeout(_remaining(deadline))
+        data = connection.recv(_CHUNK_BYTES)
+        if not data:
+            raise BrokenFrame
+        for message in decoder.feed(data):
+            return message
+
+
+def _remaining(deadline: float) -> float:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        raise TimeoutError
+    return remaining

@@ -1,0 +1,118 @@
+"""One kept connection to an agent, on an asyncio loop: requests are pipelined, each reply finds its request by id."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BrokenFrame
+from kctl_agent.messages import Reply, Request
+from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, encode
+
+__all__ = ["Connection", "connect"]
+
+_BACKLOG_RETRY_SECONDS = 0.005
+
+
+class Connection(asyncio.Protocol):
+    """Ends in exactly one place, `connection_lost`; every request that waits then fails with the reason."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._decoder = Decoder(MAX_REPLY_BYTES)
+        self._waiting: dict[str | None, asyncio.Future[Reply]] = {}
+        self._broken: AgentError | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def send(self, request: Request) -> asyncio.Future[Reply]:
+        """The future reply. Cancelling it only means that nobody waits any more: a late reply is dropped.
+
+        Raises:
+            WireError: the request is too large.
+            AgentUnreachable: the connection has ended.
+        """
+        frame = encode(request.to_json())
+        if self._transport is None or self._transport.is_closing():
+            raise AgentUnreachable("the connection has ended")
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[request.id] = reply
+        self._transport.write(frame)
+        return reply
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._decoder.feed(data):
+                self._answered(Reply.parse(message))
+        except AgentError as error:
+            self._broken = error
+            self.close()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        waiting, self._waiting = self._waiting, {}
+        if self._broken is None and not self._decoder.at_boundary:
+            self._broken = BrokenFrame("the agent closed the connection inside a frame")
+        for reply in waiting.values():
+            if not reply.done():
+                reply.set_exception(self._broken or AgentUnreachable("the agent closed the connection"))
+
+    def _answered(self, reply: Reply) -> None:
+        """An error without an id is about the connection (refused, busy, not a frame): all that wait get it."""
+        if reply.id is None:
+            waiting, self._waiting = list(self._waiting.values()), {}
+        else:
+            waiting = [future for future in (self._waiting.pop(reply.id, None),) if future is not None]
+        for future in waiting:
+            if not future.done():
+                future.set_result(reply)
+
+
+async def connect(path: Path, deadline: float) -> Connection:
+    """Connect to an agent's socket before `deadline`, a time of the running loop.
+
+    Raises:
+        AgentUnreachable: nobody is there, or it is not permitted.
+        AgentTimeout: its backlog stayed full.
+    """
+    loop = asyncio.get_running_loop()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        # Not loop.sock_connect: for asyncio EAGAIN means "in progress", for a Unix socket it means "backlog full, not
+        # connected", and the first send would fail with ENOTCONN.
+        while True:
+            try:
+                sock.connect(str(path))
+                break
+            except BlockingIOError:
+                if loop.time() + _BACKLOG_RETRY_SECONDS > deadline:
+                    raise AgentTimeout("the agent's backlog is full") from None
+                await asyncio.sleep(_BACKLOG_RETRY_SECONDS)
+        _, connection = await loop.create_unix_connection(Connection, sock=sock)
+    except BaseException as error:
+        sock.close()
+        if isinstance(error, OSError):
+            raise AgentUnreachable(_why(error)) from None
+        raise
+    return connection
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no socket"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens on the socket"
+    if isinstance(error, PermissionError):
+        return "the socket is not permitted"
+    return error.strerror or type(error).__name__
