@@ -1,0 +1,8 @@
+"""A fleet with everything around it, on this machine: a real Kafka broker, a producer, an audit, `kctl demo`.
+
+The same broker, topics and tools serve the acceptance tests. Import what you need from the modules.
+"""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,256 @@
+"""A real single-node Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for demo and tests.
+
+Not for production: one replica of everything, no security, and it dies with the thread that started it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from kctl.demo.jvm import kafka_command
+from kctl.errors import StartError
+
+__all__ = ["KafkaBroker", "free_ports"]
+
+_HEAP = "512m"
+_PORT_ATTEMPTS = 5
+_POLL_SECONDS = 0.05
+_LOG_LINES_SHOWN = 12
+_LINE_SHOWN_CHARACTERS = 300
+
+_PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "BROKER",
+    "controller.listener.names": "CONTROLLER",
+    "auto.create.topics.enable": "false",
+    # One node: one replica. One partition each for the coordinators: they load at once after a restart.
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # After a SIGKILL the controller keeps the broker out until its old session is over: 9 s by default.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    # Taken from the heap at once; the default is 128 MB.
+    "log.cleaner.dedupe.buffer.size": "16777216",
+}
+
+
+class KafkaBroker:
+    """One broker with all its files in `directory`: data/, server.properties, broker.log.
+
+    A directory that was formatted before is used as it is, with its topics and groups. The ports are chosen at the
+    first start and kept for the life of this object. The process has its own group (Ctrl-C in a terminal does not
+    reach it) and gets SIGKILL when the *thread* that called `start` ends, so call it from one that lives long enough.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        start_timeout_seconds: float = 60.0,
+        choose_ports: Callable[[], tuple[int, int]] | None = None,
+    ) -> None:
+        """`properties` win over ours. `choose_ports` gives the broker's and the controller's port."""
+        self._directory = directory.absolute()
+        self._extra = dict(properties or {})
+        self._start_timeout_seconds = start_timeout_seconds
+        self._choose_ports = choose_ports or free_ports
+        self._ports: tuple[int, int] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`127.0.0.1:PORT`, known after the first start."""
+        if self._ports is None:
+            raise RuntimeError("this broker was never started: it has no port yet")
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the JVM; None when it is stopped."""
+        return self._process.pid if self._process else None
+
+    @property
+    def log_path(self) -> Path:
+        """What the broker printed, all starts one after another."""
+        return self._directory / "broker.log"
+
+    def start(self) -> None:
+        """Format the data directory if it is new, start, and return when the broker answers (2 to 3 s).
+
+        Raises StartError with the last lines of its log, JarsMissing, JavaMissing.
+        """
+        if self._process is not None:
+            raise RuntimeError("this broker runs already")
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if self._ports is not None:
+            self._start_on(self._ports)
+            return
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            ports = self._choose_ports()
+            log_start = self._log_size()
+            try:
+                self._start_on(ports)
+            except StartError:
+                if attempt == _PORT_ATTEMPTS or "Address already in use" not in self._log_since(log_start):
+                    raise
+            else:
+                self._ports = ports
+                return
+
+    def stop(self, timeout_seconds: float = 20.0) -> None:
+        """Ask the broker to shut down (0.3 s); kill it when the time is over. Does nothing when it is stopped."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL, as an operator's worst day: no flush, no goodbye. Does nothing when it is stopped."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """Stop if it runs, then start on the same ports and data (3 s more after `kill`). Raises as `start`."""
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> KafkaBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start_on(self, ports: tuple[int, int]) -> None:
+        deadline = time.monotonic() + self._start_timeout_seconds
+        log_start = self._log_size()
+        properties = self._write_properties(ports)
+        with self.log_path.open("ab") as log:
+            if not (self._directory / "data" / "meta.properties").exists():
+                self._format(properties, log.fileno(), log_start)
+            self._process = subprocess.Popen(
+                [*_dies_with_parent(), *kafka_command("kafka.Kafka", str(properties), heap=_HEAP)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+        try:
+            self._wait_until_it_answers(self._process, ports[0], deadline, log_start)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _format(self, properties: Path, log: int, log_start: int) -> None:
+        cluster_id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # a leading - would be an option
+        command = kafka_command("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False).returncode != 0:
+            raise StartError(self._failure("its data directory could not be formatted", log_start))
+
+    def _write_properties(self, ports: tuple[int, int]) -> Path:
+        broker, controller = (f"127.0.0.1:{port}" for port in ports)
+        properties = _PROPERTIES | {
+            "listeners": f"BROKER://{broker},CONTROLLER://{controller}",
+            "advertised.listeners": f"BROKER://{broker}",
+            "controller.quorum.voters": f"1@{controller}",
+            "log.dirs": str(self._directory / "data"),
+        }
+        path = self._directory / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in (properties | self._extra).items()))
+        return path
+
+    def _wait_until_it_answers(
+        self, process: subprocess.Popen[bytes], port: int, deadline: float, log_start: int
+    ) -> None:
+        while time.monotonic() < deadline:
+            try:
+                exit_code = process.wait(_POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                if _answers(port):
+                    return
+            else:
+                raise StartError(self._failure(f"it ended with exit code {exit_code}", log_start))
+        raise StartError(self._failure(f"no answer after {self._start_timeout_seconds:.0f} s", log_start))
+
+    def _failure(self, what: str, log_start: int) -> str:
+        lines = [line for line in self._log_since(log_start).splitlines() if not line.startswith("\tat ")]
+        shown = [line[:_LINE_SHOWN_CHARACTERS] for line in lines[-_LOG_LINES_SHOWN:]]
+        return "\n  ".join([f"the Kafka broker did not start: {what}; the end of {self.log_path}:", *shown])
+
+    def _log_size(self) -> int:
+        return self.log_path.stat().st_size if self.log_path.exists() else 0
+
+    def _log_since(self, start: int) -> str:
+        with self.log_path.open("rb") as log:
+            log.seek(start)
+            return log.read().decode(errors="replace")
+
+
+def free_ports() -> tuple[int, int]:
+    """Two TCP ports of 127.0.0.1 that nobody listens on just now.
+
+    They lie below the kernel's ephemeral ports (32768 and up): while a broker is down, its clients' own outgoing
+    connections can take an ephemeral port, even connect to themselves, and the broker could not come back.
+    """
+    with socket.socket() as first, socket.socket() as second:
+        return _bind_somewhere(first), _bind_somewhere(second)
+
+
+def _bind_somewhere(listener: socket.socket) -> int:
+    while True:
+        port = random.randrange(20000, 32000)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return port
+
+
+def _dies_with_parent() -> list[str]:
+    """PR_SET_PDEATHSIG by util-linux: a preexec_fn is not safe in a process with threads."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()  # a closed port is told at once this way
+        with KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}", bootstrap_timeout_ms=2000) as admin:
+            return bool(admin.describe_cluster()["brokers"])
+    except (OSError, KafkaError):
+        return False

@@ -1,0 +1,83 @@
+"""Topics of the demo broker: each function opens its own admin client and returns when the change is visible.
+
+All of them block for 50 ms to some seconds and raise kafka.errors.KafkaError as the broker says it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaTimeoutError
+
+__all__ = ["add_partitions", "create_topic", "delete_records", "delete_topic", "has_topic"]
+
+_POLL_SECONDS = 0.05
+
+
+def create_topic(
+    bootstrap_servers: str,
+    name: str,
+    partitions: int,
+    configs: Mapping[str, str] | None = None,
+    *,
+    timeout_seconds: float = 30.0,
+) -> None:
+    """Create a topic with one replica; on return the leader of every partition has answered.
+
+    Raises TopicAlreadyExistsError.
+    """
+    topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        admin.create_topics({name: topic})
+        _wait_for_leaders(admin, name, partitions, timeout_seconds)
+
+
+def add_partitions(bootstrap_servers: str, name: str, total: int, *, timeout_seconds: float = 30.0) -> None:
+    """Raise the number of partitions to `total`; on return all of them answer."""
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        admin.create_partitions({name: total})
+        _wait_for_leaders(admin, name, total, timeout_seconds)
+
+
+def delete_topic(bootstrap_servers: str, name: str, *, timeout_seconds: float = 30.0) -> None:
+    """Delete a topic; on return the broker does not know it any more. Raises UnknownTopicOrPartitionError."""
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        admin.delete_topics([name])
+        _wait_until(lambda: not _is_known(admin, name), f"topic {name} is still there", timeout_seconds)
+
+
+def has_topic(bootstrap_servers: str, name: str) -> bool:
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        return _is_known(admin, name)
+
+
+def delete_records(bootstrap_servers: str, name: str, before: Mapping[int, int]) -> None:
+    """Delete the records below an offset, per partition: what retention does, at a moment of our choice."""
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(name, partition): offset for partition, offset in before.items()})
+
+
+def _is_known(admin: KafkaAdminClient, name: str) -> bool:
+    return any(topic["name"] == name and topic["error_code"] == 0 for topic in admin.describe_topics([name]))
+
+
+def _wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int, timeout_seconds: float) -> None:
+    def is_visible() -> bool:
+        [topic] = admin.describe_topics([name])
+        return len(topic["partitions"]) == partitions
+
+    _wait_until(is_visible, f"topic {name} does not have {partitions} partitions yet", timeout_seconds)
+    admin.wait_for_topics([name], timeout_ms=int(timeout_seconds * 1000))
+    admin.list_partition_offsets({TopicPartition(name, number): OffsetSpec.LATEST for number in range(partitions)})
+
+
+def _wait_until(is_done: Callable[[], bool], otherwise: str, timeout_seconds: float) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    while not is_done():
+        if time.monotonic() > deadline:
+            raise KafkaTimeoutError(f"{otherwise} after {timeout_seconds:.0f} s")
+        threading.Event().wait(_POLL_SECONDS)
