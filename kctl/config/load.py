@@ -34,7 +34,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
         sources[name] = origin
     for name, text in (overrides or {}).items():
         if name not in _SETTINGS:
-            raise ConfigError(f"there is no setting `{name}`{_nearest(name, _SETTINGS)}.")
+            raise ConfigError(f"there is no setting `{name}`{_nearest(name, _SETTINGS)}")
         values[name] = _accepted(name, text, "the command line", from_text)
         sources[name] = "flag"
     config = _built(path, values, sources)
@@ -58,13 +58,13 @@ def _file_values(path: Path) -> dict[str, object]:
     values: dict[str, object] = {}
     for section, table in document.items():
         if section not in SECTIONS:
-            raise ConfigError(f"{path}: there is no section [{section}]{_nearest(section, SECTIONS)}.")
+            raise ConfigError(f"{path}: there is no section [{section}]{_nearest(section, SECTIONS)}")
         if not isinstance(table, dict):
-            raise ConfigError(f"{path}: `{section}` is a section: write [{section}] and its keys below.")
+            raise ConfigError(f"{path}: `{section}` is a section: write [{section}] and its keys below")
         for key, value in table.items():
             name = f"{section}.{key}"
             if name not in _SETTINGS:
-                raise ConfigError(f"{path}: there is no key `{key}` in [{section}]{_nearest_key(section, key)}.")
+                raise ConfigError(f"{path}: there is no key `{key}` in [{section}]{_nearest_key(section, key)}")
             values[name] = value
     return values
 
@@ -73,15 +73,15 @@ def _document(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"there is no configuration file {path}.") from None
+        raise ConfigError(f"there is no configuration file {path}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text.") from None
+        raise ConfigError(f"{path} is not UTF-8 text") from None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {_line_first(str(error), text)}.") from None
+        raise ConfigError(f"{path}: {_line_first(str(error), text)}") from None
 
 
 def _line_first(message: str, text: str) -> str:
@@ -100,7 +100,7 @@ def _variables(env: Mapping[str, str]) -> dict[str, tuple[str, str]]:
         if origin in _BY_VARIABLE:
             found[_BY_VARIABLE[origin]] = (origin, text)
         elif origin.startswith(sections):
-            raise ConfigError(f"the variable {origin} is not a setting{_nearest(origin, _BY_VARIABLE)}.")
+            raise ConfigError(f"the variable {origin} is not a setting{_nearest(origin, _BY_VARIABLE)}")
     return found
 
 
@@ -109,7 +109,7 @@ def _accepted(name: str, value: Any, origin: str, convert: Callable[[Field[Any],
     try:
         return convert(setting, value)
     except ValueError:
-        raise ConfigError(f"{origin}: {name} is {_given(value)}, but it takes {allowed(setting)}.") from None
+        raise ConfigError(f"{origin}: {name} is {_given(value)}, but it takes {allowed(setting)}") from None
 
 
 def _given(value: object) -> str:
@@ -128,7 +128,7 @@ def _built(path: Path, values: Mapping[str, Any], sources: Mapping[str, str]) ->
                 chosen[setting.name] = _anchored(values[name], path.parent)
             elif setting.metadata["required"]:
                 raise ConfigError(
-                    f"{path}: {name} is missing: set `{setting.name}` in [{section}], or {variable(name)}."
+                    f"{path}: {name} is missing: set `{setting.name}` in [{section}], or {variable(name)}"
                 )
             elif "Path" in str(setting.type):
                 chosen[setting.name] = _anchored(setting.default, path.parent)
@@ -150,17 +150,17 @@ def _check_together(config: Config) -> None:
     if kafka.heartbeat_interval_seconds >= kafka.session_timeout_seconds:
         raise ConfigError(
             f"{config.path}: kafka.heartbeat_interval_seconds ({kafka.heartbeat_interval_seconds:g}) must be less than "
-            f"kafka.session_timeout_seconds ({kafka.session_timeout_seconds:g})."
+            f"kafka.session_timeout_seconds ({kafka.session_timeout_seconds:g})"
         )
     if workers.backoff_min_seconds > workers.backoff_max_seconds:
         raise ConfigError(
             f"{config.path}: workers.backoff_min_seconds ({workers.backoff_min_seconds:g}) must not be more than "
-            f"workers.backoff_max_seconds ({workers.backoff_max_seconds:g})."
+            f"workers.backoff_max_seconds ({workers.backoff_max_seconds:g})"
         )
     if config.storage.mode == "file" and not config.spark.master.startswith("local"):
         raise ConfigError(
             f'{config.path}: storage.mode is "file" and spark.master is "{config.spark.master}", but executors on '
-            "other machines cannot write to a file of this one: use `local[k]`."
+            "other machines cannot write to a file of this one: use `local[k]`"
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted
 from kctl_agent.errors import AgentTimeout, AgentUnreachable, BrokenFrame
 from kctl_agent.messages import Reply, Request
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, encode
+from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, JsonObject, encode
 
 __all__ = ["call"]
 
@@ -33,12 +33,12 @@ def call(socket_path: Path, request: Request, timeout_seconds: float) -> Reply:
         try:
             _connect(connection, socket_path, timeout_seconds)
             connection.settimeout(_remaining(deadline))
-            connection.sendall(encode(request.to_json()))
+            connection.sendall(encode(request.to_json(), MAX_REQUEST_BYTES))
             return Reply.parse(_receive(connection, deadline))
         except (TimeoutError, BlockingIOError):
-            raise AgentTimeout(f"{socket_path} did not answer within {timeout_seconds:g} s.") from None
+            raise AgentTimeout(f"{socket_path} did not answer within {timeout_seconds:g} s") from None
         except (ConnectionResetError, BrokenPipeError, BrokenFrame):
-            raise AgentUnreachable(f"{socket_path} closed the connection before it had answered.") from None
+            raise AgentUnreachable(f"{socket_path} closed the connection before it had answered") from None
 
 
 def _connect(connection: socket.socket, path: Path, timeout_seconds: float) -> None:
@@ -50,20 +50,20 @@ def _connect(connection: socket.socket, path: Path, timeout_seconds: float) -> N
     try:
         connection.connect(str(path))
     except (FileNotFoundError, NotADirectoryError):
-        raise NoSocketFile(f"no master is running there: {path} does not exist.") from None
+        raise NoSocketFile(f"no master is running there: {path} does not exist") from None
     except ConnectionRefusedError:
-        raise NobodyListening(f"no master is running there: nobody listens on {path}, its owner is gone.") from None
+        raise NobodyListening(f"no master is running there: nobody listens on {path}, its owner is gone") from None
     except PermissionError:
-        raise SocketNotPermitted(f"you are not permitted to use {path}: it belongs to another user.") from None
+        raise SocketNotPermitted(f"you are not permitted to use {path}: it belongs to another user") from None
 
 
-def _receive(connection: socket.socket, deadline: float) -> dict[str, object]:
+def _receive(connection: socket.socket, deadline: float) -> JsonObject:
     decoder = Decoder(MAX_REPLY_BYTES)
     while True:
         connection.settimeout(_remaining(deadline))
         data = connection.recv(_CHUNK_BYTES)
         if not data:
-            raise BrokenFrame
+            raise BrokenFrame("no whole reply")
         for message in decoder.feed(data):
             return message
 

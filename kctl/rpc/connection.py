@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BrokenFrame
 from kctl_agent.messages import Reply, Request
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, encode
+from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, encode
 
 __all__ = ["Connection", "connect"]
 
@@ -35,7 +35,7 @@ class Connection(asyncio.Protocol):
             WireError: the request is too large.
             AgentUnreachable: the connection has ended.
         """
-        frame = encode(request.to_json())
+        frame = encode(request.to_json(), MAX_REQUEST_BYTES)
         if self._transport is None or self._transport.is_closing():
             raise AgentUnreachable("the connection has ended")
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -55,6 +55,8 @@ class Connection(asyncio.Protocol):
         try:
             for message in self._decoder.feed(data):
                 self._answered(Reply.parse(message))
+            if self._decoder.error is not None:
+                raise self._decoder.error
         except AgentError as error:
             self._broken = error
             self.close()
@@ -62,7 +64,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         waiting, self._waiting = self._waiting, {}
         if self._broken is None and not self._decoder.at_boundary:
-            self._broken = BrokenFrame("the agent closed the connection inside a frame")
+            self._broken = BrokenFrame("the agent closed the connection inside a reply")
         for reply in waiting.values():
             if not reply.done():
                 reply.set_exception(self._broken or AgentUnreachable("the agent closed the connection"))

@@ -1,0 +1,143 @@
+"""Which fleet is meant: `-c`, else `KCTL_CONFIG`, else the one of this user that is running.
+
+A master registers itself in a folder of its user, so that `kctl rpc` needs no argument while only one runs. Entries of
+masters that are gone (pid and start time) do not count and are removed by the next reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kctl.errors import NoSocketFile, UsageError
+from kctl_agent.errors import PathError
+from kctl_agent.paths import ProcessIdentity, is_alive, prepare_run_dir, process_identity
+
+__all__ = ["Fleet", "find", "register", "registry_dir", "running", "unregister"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A fleet; `master` is None when it was named by its configuration and nothing is known of a running master."""
+
+    name: str
+    run_dir: Path
+    config: Path
+    master: ProcessIdentity | None = None
+
+
+def registry_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """`$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` where there is no such folder (cron, a service, `su`)."""
+    runtime = env.get("XDG_RUNTIME_DIR")
+    if runtime and os.path.isdir(runtime):
+        return Path(runtime, "kctl")
+    return Path(f"/tmp/kctl-{os.geteuid()}")  # noqa: S108 - prepare_run_dir refuses it unless it is ours alone
+
+
+def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os.environ) -> Path:
+    """Enter this process as the master of a fleet; returns the entry, for `unregister`.
+
+    Raises:
+        PathError: the registry folder does not belong to this user alone.
+        OSError: it cannot be written.
+    """
+    folder = registry_dir(env)
+    prepare_run_dir(folder)
+    own = process_identity()
+    entry = folder / f"{own.pid}.json"
+    beside = entry.with_suffix(".new")
+    beside.write_text(
+        json.dumps(
+            {
+                "name": name,
+                "run_dir": str(run_dir.absolute()),
+                "config": str(config.absolute()),
+                "pid": own.pid,
+                "start_ticks": own.start_ticks,
+            }
+        ),
+        encoding="utf-8",
+    )
+    beside.replace(entry)
+    return entry
+
+
+def unregister(entry: Path) -> None:
+    """Remove an entry that `register` has made; one that is gone already is fine."""
+    with contextlib.suppress(OSError):
+        entry.unlink(missing_ok=True)
+
+
+def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
+    """The fleets of this user whose master lives, sorted by name and path.
+
+    Raises:
+        PathError: the registry folder does not belong to this user alone.
+    """
+    folder = registry_dir(env)
+    if not folder.exists():
+        return []
+    prepare_run_dir(folder)
+    fleets = []
+    for entry in folder.glob("*.json"):
+        fleet = _read(entry)
+        if fleet is not None and fleet.master is not None and is_alive(fleet.master):
+            fleets.append(fleet)
+        else:
+            unregister(entry)
+    return sorted(fleets, key=lambda fleet: (fleet.name, str(fleet.config)))
+
+
+def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fleet:
+    """The fleet that is meant. `config` is the value of `-c`.
+
+    A fleet that runs is found by the path of its configuration without reading that file: it may have been changed,
+    even broken, since the start, and its master can be asked all the same.
+
+    Raises:
+        ConfigError: the configuration cannot be used.
+        NoSocketFile: none was named and none is running.
+        UsageError: none was named and several are running; the message lists them.
+    """
+    named = config or (Path(env["KCTL_CONFIG"]) if env.get("KCTL_CONFIG") else None)
+    try:
+        fleets = running(env)
+    except PathError:
+        if named is None:
+            raise
+        fleets = []  # a registry that cannot be trusted does not matter when the fleet is named
+    if named is not None:
+        same = [fleet for fleet in fleets if fleet.config == named.absolute()]
+        return same[0] if len(same) == 1 else _from_config(named, env)
+    if not fleets:
+        raise NoSocketFile(
+            "no fleet of yours is running; start one with `kctl start -c kctl.toml`, or name it with -c or KCTL_CONFIG"
+        )
+    if len(fleets) > 1:
+        listed = "".join(f"\n  {fleet.name}  -c {fleet.config}" for fleet in fleets)
+        raise UsageError(f"{len(fleets)} fleets of yours are running; say which one:{listed}")
+    return fleets[0]
+
+
+def _from_config(path: Path, env: Mapping[str, str]) -> Fleet:
+    from kctl.config import load  # costs 20 ms, and most callers name a fleet that runs
+
+    config = load(path, env)
+    return Fleet(config.fleet.name, config.fleet.run_dir, config.path)
+
+
+def _read(entry: Path) -> Fleet | None:
+    try:
+        said = json.loads(entry.read_text(encoding="utf-8"))
+        return Fleet(
+            name=str(said["name"]),
+            run_dir=Path(said["run_dir"]),
+            config=Path(said["config"]),
+            master=ProcessIdentity(int(said["pid"]), int(said["start_ticks"])),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
