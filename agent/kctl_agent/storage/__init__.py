@@ -1,0 +1,30 @@
+"""Where fetched messages wait for the handler: one contract (`base`), one file per kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kctl_agent.storage.base import Storage, StorageError
+from kctl_agent.storage.file import FileStorage
+
+__all__ = ["open_storage"]
+
+
+def open_storage(settings: Mapping[str, Any]) -> Storage:
+    """The storage that the `[storage]` settings of a worker name. It opens no file and no connection yet.
+
+    The result can be pickled: executors get it with their task.
+
+    Raises:
+        StorageError: the mode is not known.
+    """
+    if settings["mode"] == "file":
+        return FileStorage(
+            Path(settings["path"]),
+            block_messages=settings["block_messages"],
+            codec=settings["compression"],
+            limit=settings["limit"] or None,
+        )
+    raise StorageError(f"storage.mode is {settings['mode']!r}; known is: file")

@@ -1,0 +1,218 @@
+"""The bytes of a block: up to some hundreds of messages of one partition, column by column.
+
+    b"KB" · version (1 byte) · codec (1 byte) · length of the msgpack (u32 big-endian) · msgpack, compressed with the
+    codec
+
+The msgpack is of {"o","t","k","v","h"}:
+
+`o` offsets as int64 little-endian bytes, or None when they follow one another without a hole; `t` Kafka timestamps in
+milliseconds as int64 bytes; `k` and `v` a pair (lengths as int32 bytes, -1 for null; all bytes joined), or None when
+every one is null; `h` a list with one list of [key, value] per message, or None when no message has any.
+
+Columns are made from Arrow buffers without touching single messages: that is what keeps the put near the speed of a
+sink that drops everything (benchmarks/pipeline.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kctl_agent.errors import StorageError
+
+__all__ = ["BadBlock", "BinaryColumn", "Block", "Columns", "Record", "decode", "encode"]
+
+MAGIC = b"KB"
+VERSION = 1
+CODECS = ("none", "snappy", "lz4", "zstd")
+HEADER = struct.Struct("!2sBBI")
+MAX_BLOCK_BYTES = 1 << 31
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class BadBlock(StorageError):
+    """Bytes that are not a block, or a block of a version or codec that this release does not know."""
+
+    code = "bad_block"
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryColumn:
+    """`lengths[i]` bytes of `data` belong to message i, in order; -1 is null, which is not empty."""
+
+    lengths: NDArray[np.int32]
+    data: bytes | memoryview
+
+    def slice(self, begin: int, end: int) -> BinaryColumn:
+        ends = np.cumsum(np.maximum(self.lengths, 0), dtype=np.int64)
+        first = int(ends[begin - 1]) if begin else 0
+        last = int(ends[end - 1]) if end else 0
+        return BinaryColumn(self.lengths[begin:end], memoryview(self.data)[first:last])
+
+    def values(self) -> Iterator[bytes | None]:
+        at = 0
+        data = bytes(self.data)
+        for length in self.lengths.tolist():
+            if length < 0:
+                yield None
+            else:
+                yield data[at : at + length]
+                at += length
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Messages of one partition, as columns of equal length. `keys` is None when every key is null."""
+
+    offsets: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+    keys: BinaryColumn | None
+    values: BinaryColumn | None
+    headers: list[Headers | None] | None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def slice(self, begin: int, end: int) -> Columns:
+        return Columns(
+            self.offsets[begin:end],
+            self.timestamps[begin:end],
+            self.keys and self.keys.slice(begin, end),
+            self.values and self.values.slice(begin, end),
+            self.headers and self.headers[begin:end],
+        )
+
+    def split(self, size: int) -> Iterator[Columns]:
+        """Runs of `size` messages, the last one shorter. One pass: binary columns are cut by their running sums."""
+        edges = range(0, len(self), size)
+        keys, values = _cut(self.keys, edges), _cut(self.values, edges)
+        for i, begin in enumerate(edges):
+            end = begin + size
+            headers = self.headers and self.headers[begin:end]
+            yield Columns(self.offsets[begin:end], self.timestamps[begin:end], keys[i], values[i], headers)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of keys and values."""
+        return sum(len(column.data) for column in (self.keys, self.values) if column is not None)
+
+
+def _cut(column: BinaryColumn | None, edges: range) -> list[BinaryColumn | None]:
+    if column is None:
+        return [None] * len(edges)
+    sums = np.concatenate(([0], np.cumsum(np.maximum(column.lengths, 0), dtype=np.int64)))
+    data, total = memoryview(column.data), len(column.lengths)
+    cut: list[BinaryColumn | None] = []
+    for begin in edges:
+        end = min(begin + edges.step, total)
+        cut.append(BinaryColumn(column.lengths[begin:end], data[int(sums[begin]) : int(sums[end])]))
+    return cut
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One message out of a block; `timestamp_ms` as Kafka has it."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stored block with its coordinates; `body` is what `encode` made."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    first: int
+    last: int
+    count: int
+    body: bytes
+
+    def records(self) -> Iterator[Record]:
+        columns = decode(self.body, self.first, self.count)
+        nothing = [None] * self.count
+        keys = columns.keys.values() if columns.keys else iter(nothing)
+        values = columns.values.values() if columns.values else iter(nothing)
+        headers = columns.headers or nothing
+        for offset, timestamp, key, value, header in zip(
+            columns.offsets.tolist(), columns.timestamps.tolist(), keys, values, headers, strict=True
+        ):
+            yield Record(offset, timestamp, key, value, header or [])
+
+
+def encode(columns: Columns, codec: str = "none") -> bytes:
+    """The bytes of a block. Raises BadBlock for a codec that is not known."""
+    offsets = columns.offsets
+    gapless = int(offsets[-1]) - int(offsets[0]) + 1 == len(offsets)
+    body: bytes = msgpack.packb(
+        {
+            "o": None if gapless else offsets.astype("<i8").tobytes(),
+            "t": columns.timestamps.astype("<i8").tobytes(),
+            "k": _pack(columns.keys),
+            "v": _pack(columns.values),
+            "h": columns.headers,
+        }
+    )
+    if codec not in CODECS:
+        raise BadBlock(f"codec {codec!r} is not known; known are: {', '.join(CODECS)}")
+    header = HEADER.pack(MAGIC, VERSION, CODECS.index(codec), len(body))
+    return header + (body if codec == "none" else pa.Codec(codec).compress(body, asbytes=True))
+
+
+def _pack(column: BinaryColumn | None) -> tuple[bytes, bytes | memoryview] | None:
+    return None if column is None else (column.lengths.astype("<i4").tobytes(), column.data)
+
+
+def decode(body: bytes, first: int, count: int) -> Columns:
+    """The columns of a block that holds `count` messages from offset `first`.
+
+    Raises:
+        BadBlock: not a block, another version or codec, damaged, or not that many messages.
+    """
+    if len(body) < HEADER.size or body[:2] != MAGIC:
+        raise BadBlock("these bytes are not a block")
+    _, version, codec, length = HEADER.unpack_from(body)
+    if version != VERSION or codec >= len(CODECS):
+        raise BadBlock(f"a block of version {version} with codec {codec}; this release reads version {VERSION}")
+    payload = memoryview(body)[HEADER.size :]
+    if length > MAX_BLOCK_BYTES:
+        raise BadBlock(f"a block that claims {length} bytes")
+    try:
+        if codec:
+            payload = pa.Codec(CODECS[codec]).decompress(payload, length, asbytes=True)
+        fields: dict[str, Any] = msgpack.unpackb(payload)
+        columns = Columns(
+            np.arange(first, first + count) if fields["o"] is None else np.frombuffer(fields["o"], "<i8"),
+            np.frombuffer(fields["t"], "<i8"),
+            _unpack(fields["k"]),
+            _unpack(fields["v"]),
+            fields["h"],
+        )
+    except (ValueError, KeyError, TypeError, OSError, msgpack.UnpackException) as error:
+        raise BadBlock(f"a damaged block ({type(error).__name__})") from error
+    lengths = {len(c.lengths) for c in (columns.keys, columns.values) if c is not None} | {len(columns.timestamps)}
+    if lengths | {len(columns)} != {count}:
+        raise BadBlock(f"a block of {count} messages holds columns of {sorted(lengths)}")
+    return columns
+
+
+def _unpack(pair: list[bytes] | None) -> BinaryColumn | None:
+    if pair is None:
+        return None
+    lengths, data = pair
+    column = BinaryColumn(np.frombuffer(lengths, "<i4"), data)
+    if int(np.maximum(column.lengths, 0).sum()) != len(data):
+        raise BadBlock("a damaged block: a column's lengths do not add up to its bytes")
+    return column

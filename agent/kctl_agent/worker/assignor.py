@@ -1,0 +1,66 @@
+"""Kafka's stock assignors, which also tell every member who the leader is.
+
+Only the leader runs `assign()`; it writes its own member id into the user data of every assignment, where each member
+reads it in `on_assignment`. The name stays the stock one, so members of other clients share the group and ignore the
+note. (The user data of the *subscription* is not free: sticky keeps its own there.)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, ConsumerProtocolAssignment
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+__all__ = ["ASSIGNORS", "leader_telling"]
+
+ASSIGNORS: dict[str, type[AbstractPartitionAssignor]] = {
+    assignor.name: assignor
+    for assignor in (
+        RangePartitionAssignor,
+        RoundRobinPartitionAssignor,
+        StickyPartitionAssignor,
+        CooperativeStickyAssignor,
+    )
+}
+
+
+def leader_telling(
+    name: str, own_member_id: Callable[[], str], on_told: Callable[[int, str | None], None]
+) -> type[AbstractPartitionAssignor]:
+    """The stock assignor `name`, extended by the leader's note.
+
+    `own_member_id` is asked in `assign`, when it is set already; `on_told(generation, leader)` is called on
+    kafka-python's I/O thread at every assignment, with None when the leader is a client that leaves no note.
+    """
+
+    stock: Any = ASSIGNORS[name]
+
+    class LeaderTelling(stock):  # type: ignore[misc]
+        def assign(self, cluster: Any, members: Any) -> Any:
+            note = json.dumps({"leader": own_member_id()}).encode()
+            shares = super().assign(cluster, members)
+            return {
+                member: ConsumerProtocolAssignment(share.version, share.assigned_partitions, note)
+                for member, share in shares.items()
+            }
+
+        def on_assignment(self, assignment: Any, generation: int) -> None:
+            on_told(generation, _leader(bytes(assignment.user_data or b"")))
+            super().on_assignment(assignment, generation)
+
+    LeaderTelling.name = name
+    return LeaderTelling
+
+
+def _leader(note: bytes) -> str | None:
+    try:
+        leader = json.loads(note)["leader"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return leader if isinstance(leader, str) else None

@@ -1,0 +1,153 @@
+"""What the brokers say: ends of the log, the group's offsets, metadata. One admin client, asked from two threads.
+
+`Brokers` blocks; the main thread asks it at an assignment. `BrokerWatcher` asks it every second in a thread of its own
+and keeps the last answer, so that a broker that hangs ages the figures but stops nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.errors import KafkaError
+
+from kctl_agent.snapshot import BrokerFigures, TopicPartitionFigures
+from kctl_agent.worker.positions import Found
+from kctl_agent.worker.settings import KafkaSettings
+
+__all__ = ["BrokerView", "BrokerWatcher", "Brokers"]
+
+log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_MS = 5000
+METADATA_EVERY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """The last answers; each with the monotonic second at which it was taken, None before the first."""
+
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    taken_at: float | None = None
+    brokers: tuple[BrokerFigures, ...] | None = None
+    topics: tuple[TopicPartitionFigures, ...] | None = None
+    topic_ids: dict[str, str] = field(default_factory=dict)
+
+
+class Brokers:
+    """Blocking questions to the cluster; safe to call from several threads (kafka-python runs one I/O thread)."""
+
+    def __init__(self, settings: KafkaSettings, client_id: str) -> None:
+        self._settings = settings
+        self._admin = KafkaAdminClient(
+            bootstrap_servers=settings.bootstrap_servers,
+            client_id=f"{client_id}-admin",
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            reconnect_backoff_max_ms=2000,
+        )
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def bounds(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Log start and end offsets. With `read_committed` the end is the last stable offset. Raises KafkaError."""
+        starts = self._admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        ends = self._admin.list_partition_offsets(
+            dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=self._settings.isolation_level
+        )
+        return {tp: at.offset for tp, at in starts.items()}, {tp: at.offset for tp, at in ends.items()}
+
+    def found(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Found]:
+        """Everything that decides where to start reading these partitions. Raises KafkaError."""
+        group = self._settings.group
+        offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
+        committed = {tp: at.offset for tp, at in offsets.items() if at.offset >= 0}
+        ids = self.topics()[1]
+        starts, ends = self.bounds(partitions)
+        return {
+            tp: Found(tp.topic, tp.partition, ids.get(tp.topic), committed.get(tp), starts[tp], ends[tp])
+            for tp in partitions
+        }
+
+    def topics(self) -> tuple[tuple[TopicPartitionFigures, ...], dict[str, str]]:
+        """Partitions of the subscribed topics, and the topics' ids (KIP-516; absent with old brokers)."""
+        rows: list[TopicPartitionFigures] = []
+        ids: dict[str, str] = {}
+        for topic in self._admin.describe_topics(list(self._settings.topics)):
+            if topic["error_code"]:
+                continue
+            if topic.get("topic_id") is not None:
+                ids[topic["name"]] = str(topic["topic_id"])
+            rows += [_topic_partition(topic["name"], partition) for partition in topic["partitions"]]
+        return tuple(sorted(rows, key=lambda row: (row.topic, row.partition))), ids
+
+    def brokers(self) -> tuple[BrokerFigures, ...]:
+        cluster = self._admin.describe_cluster()
+        return tuple(
+            BrokerFigures(b["broker_id"], b["host"], b["port"], b["rack"], b["broker_id"] == cluster["controller_id"])
+            for b in cluster["brokers"]
+        )
+
+
+def _topic_partition(topic: str, partition: dict[str, Any]) -> TopicPartitionFigures:
+    leader = partition["leader_id"]
+    return TopicPartitionFigures(
+        topic,
+        partition["partition_index"],
+        leader if leader >= 0 else None,
+        tuple(partition["replica_nodes"]),
+        tuple(partition["isr_nodes"]),
+        tuple(partition["offline_replicas"]),
+    )
+
+
+class BrokerWatcher(threading.Thread):
+    """Asks for the partitions that `watched()` names, once a second; `view` is the last answer (atomic to read)."""
+
+    def __init__(self, brokers: Brokers, watched: Callable[[], Collection[TopicPartition]], every_seconds: float = 1.0):
+        super().__init__(name="kctl-brokers", daemon=True)
+        self.view = BrokerView()
+        self._brokers = brokers
+        self._watched = watched
+        self._every_seconds = every_seconds
+        self._stop_asked = threading.Event()
+        self._metadata_at = float("-inf")
+        self._failing = False
+
+    def stop(self) -> None:
+        """Ends the thread; it is a daemon, and not waited for, because a request may hang until its time-out."""
+        self._stop_asked.set()
+
+    def run(self) -> None:
+        while not self._stop_asked.wait(self._every_seconds):
+            try:
+                self._look()
+                if self._failing:
+                    log.info("the brokers answer again")
+                self._failing = False
+            except KafkaError as error:
+                if not self._failing and not self._stop_asked.is_set():
+                    log.warning("the brokers do not answer (%s); figures age until they do", type(error).__name__)
+                self._failing = True
+
+    def _look(self) -> None:
+        view = self.view
+        partitions = set(self._watched())
+        now = time.monotonic()
+        topics, ids = self._brokers.topics()
+        partitions = {tp for tp in partitions if any((row.topic, row.partition) == tuple(tp) for row in topics)}
+        starts, ends = self._brokers.bounds(partitions) if partitions else ({}, {})
+        brokers = view.brokers
+        if brokers is None or now - self._metadata_at > METADATA_EVERY_SECONDS:
+            brokers = self._brokers.brokers()
+            self._metadata_at = now
+        self.view = BrokerView(starts, ends, now, brokers, topics, ids)

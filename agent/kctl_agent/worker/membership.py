@@ -1,0 +1,171 @@
+"""Membership in the consumer group: kafka-python joins, heartbeats and commits; it fetches nothing.
+
+All partitions are paused the moment they are assigned; Spark reads the records. The rebalance listener is awaited on
+kafka-python's I/O loop, where nothing may block and `commit()` raises; so the blocking part runs in a thread of its own
+while the heartbeats go on, and the offsets are committed inside the callback.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.errors import CommitFailedError, KafkaError
+from kafka.future import Future
+
+from kctl_agent.snapshot import MemberFigures
+from kctl_agent.worker.assignor import leader_telling
+from kctl_agent.worker.settings import KafkaSettings
+
+__all__ = ["Lost", "Membership"]
+
+log = logging.getLogger(__name__)
+
+COMMIT_TIMEOUT_MS = 5000
+CLOSE_TIMEOUT_MS = 10_000
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class Lost(Exception):
+    """The group goes on without this member: its session expired. Nothing may be committed; it joins again by
+    itself."""
+
+
+class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    """One member. `poll`, `commit` and `close` are for the main thread; the rest may be read from any thread.
+
+    `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` likewise, with nothing to
+    commit; `on_committed(offsets)` is told what a callback has committed, on the I/O thread: it must not block.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        on_revoked: Callable[[set[TopicPartition]], Offsets],
+        on_lost: Callable[[], None],
+        on_committed: Callable[[Offsets], None],
+    ) -> None:
+        self._settings = settings
+        self._suspended = False
+        self._given_up: int | None = None
+        self._leader: tuple[int, str | None] | None = None
+        self.on_revoked = on_revoked
+        self.on_lost = on_lost
+        self.on_committed = on_committed
+        assignor = leader_telling(settings.assignor, lambda: str(self._metadata().member_id), self._told)
+        session_ms = int(settings.session_timeout_seconds * 1000)
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=settings.bootstrap_servers,
+            group_id=settings.group,
+            group_instance_id=settings.group_instance_id,
+            client_id=client_id,
+            enable_auto_commit=False,
+            auto_offset_reset=settings.auto_offset_reset,
+            isolation_level=settings.isolation_level,
+            partition_assignment_strategy=[assignor],
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=int(settings.heartbeat_interval_seconds * 1000),
+            metadata_max_age_ms=30_000,
+            reconnect_backoff_max_ms=2000,
+            allow_auto_create_topics=False,
+        )
+        self._consumer.subscribe(list(settings.topics), listener=self)
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """What this member may read now; empty while a rebalance or a loss is under way."""
+        if self._suspended or (self._given_up is not None and self._given_up == self._metadata().generation_id):
+            return frozenset()
+        return frozenset(self._consumer.assignment())
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self._suspended
+
+    @property
+    def figures(self) -> MemberFigures:
+        metadata = self._metadata()
+        joined = metadata.generation_id >= 0 and bool(metadata.member_id)
+        generation = metadata.generation_id if joined else None
+        leader = self._leader[1] if self._leader and self._leader[0] == generation else None
+        member_id = metadata.member_id if joined else None
+        return MemberFigures(self._settings.group, self._settings.assignor, member_id, generation, leader)
+
+    def poll(self, timeout_seconds: float) -> None:
+        """Take part in the group: rejoin when asked, call the listener. Raises KafkaError."""
+        self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commit these offsets. Raises Lost when this member is no longer one, KafkaError when it may work later."""
+        try:
+            self._consumer.commit(_with_metadata(offsets), timeout_ms=COMMIT_TIMEOUT_MS)
+        except CommitFailedError as error:
+            self._given_up = self._metadata().generation_id
+            raise Lost(str(error)) from error
+
+    def close(self) -> None:
+        """Revoke (which commits) and leave the group."""
+        self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Awaited on the I/O loop before the partitions go to somebody else."""
+        self._suspended = True
+        try:
+            offsets = await self._in_thread(lambda: self.on_revoked(revoked))
+            if offsets:
+                await self._consumer.commit_async(_with_metadata(offsets))
+                self.on_committed(offsets)
+        except KafkaError as error:  # what is stored is marked: the next owner goes on from the mark
+            log.warning("offsets were not committed at the revocation (%s)", type(error).__name__)
+        finally:
+            self._suspended = self._is_eager
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """Awaited on the I/O loop. Pauses here: after this callback the first poll has already returned records."""
+        self._consumer.pause(*assigned)
+        self._suspended = False
+
+    async def on_partitions_lost(self, _lost: set[TopicPartition]) -> None:
+        """Awaited on the I/O loop when the group has gone on without this member."""
+        self._suspended = True
+        try:
+            await self._in_thread(self.on_lost)
+        finally:
+            self._suspended = self._is_eager
+
+    @property
+    def _is_eager(self) -> bool:
+        """Eager: after a revocation nothing is ours until the next assignment. Cooperative: what stays goes on."""
+        return self._settings.assignor != "cooperative-sticky"
+
+    def _metadata(self) -> Any:
+        return self._consumer.group_metadata()
+
+    def _told(self, generation: int, leader: str | None) -> None:
+        self._leader = (generation, leader)
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        """Run blocking work beside the I/O loop and await its result there."""
+        done, loop = Future(), self._consumer._net  # noqa: SLF001 - kafka-python offers no public way to its loop
+
+        def run() -> None:
+            try:
+                result = work()
+            except BaseException as error:  # handed to the awaiting callback, which kafka-python logs
+                failure = error
+                loop.call_soon_threadsafe(lambda: done.failure(failure))
+            else:
+                loop.call_soon_threadsafe(lambda: done.success(result))
+
+        threading.Thread(target=run, name="kctl-rebalance", daemon=True).start()
+        return await done
+
+
+def _with_metadata(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {tp: OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()}

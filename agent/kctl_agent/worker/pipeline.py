@@ -1,0 +1,311 @@
+"""The streaming query: from assigned partitions and their start offsets to batches that are stored.
+
+One query at a time, with a scratch checkpoint of its own that nobody needs afterwards: where to go on is told by the
+mark and the group. Spark asks for a batch on a Py4J callback thread (`_Run.put_batch`); the main thread starts and
+stops queries.
+
+The end offsets of a batch are read from the checkpoint's offset log, which Spark writes before it runs the batch. That
+gives them before the progress event does, and tells the put which range each partition must cover.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka import TopicPartition
+
+from kctl_agent.storage.base import Storage
+from kctl_agent.worker.put import COLUMNS, RESULT_SCHEMA, PartitionPlan, PutJob, put_partition
+from kctl_agent.worker.settings import BootError, WorkerSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Batch", "Pipeline", "Source"]
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS = 10
+POLLING_MS = 50
+"""How long Spark waits before it asks the brokers again for new data. Its own default of 10 ms keeps a core busy at
+rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where to begin one partition."""
+
+    start: int
+    topic_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A finished batch. `rows` are the messages it stored; `last_timestamps` in Unix seconds."""
+
+    batch_id: int
+    rows: int
+    seconds: float
+    ends: dict[TopicPartition, int]
+    last_timestamps: dict[TopicPartition, float]
+
+
+class _Run:
+    """One query's life. `positions` are the ends of its last finished batch."""
+
+    def __init__(
+        self, storage: Storage, sources: Mapping[TopicPartition, Source], checkpoint: Path, pipeline: Pipeline
+    ) -> None:
+        self.sources = dict(sources)
+        self.checkpoint = checkpoint
+        self.positions = {tp: source.start for tp, source in sources.items()}
+        self.gate = threading.Event()
+        """Set: no further batch may begin. (A callback that waited here would dead-lock with StreamingQuery.stop.)"""
+        self.busy = threading.Lock()
+        self.query: Any = None
+        self.batch_started_at: float | None = None
+        self._storage = storage
+        self._pipeline = pipeline
+
+    def put_batch(self, frame: DataFrame, batch_id: int) -> None:
+        """Called by Spark on a Py4J thread, one batch after another."""
+        with self.busy:
+            if self.gate.is_set():
+                raise RuntimeError("the partitions were revoked or the query is stopping")
+            started = self.batch_started_at = time.monotonic()
+            try:
+                ends = self._ends(batch_id)
+                rows = self._put(frame, ends)
+                timestamps = {TopicPartition(r.topic, r.partition): r.last_timestamp_ms / 1000 for r in rows}
+                batch = Batch(batch_id, sum(r.stored for r in rows), time.monotonic() - started, ends, timestamps)
+                self.positions = {**self.positions, **ends}
+            finally:
+                self.batch_started_at = None
+        self._pipeline.on_batch(batch)
+
+    def _put(self, frame: DataFrame, ends: Mapping[TopicPartition, int]) -> list[Any]:
+        committed = self._pipeline.committed()
+        plans = {
+            tuple(tp): PartitionPlan(self.positions[tp], committed.get(tp), self.sources[tp].topic_id) for tp in ends
+        }
+        job = PutJob(self._storage, plans)
+        rows: list[Any] = frame.select(*COLUMNS).mapInArrow(partial(put_partition, job), RESULT_SCHEMA).collect()
+        reached = {(row.topic, row.partition): row.last + 1 for row in rows}
+        holes = {
+            tuple(tp): end for tp, end in ends.items() if end > self.positions[tp] and reached.get(tuple(tp)) != end
+        }
+        if holes:
+            self._storage.advance_marks(holes)
+        return rows
+
+    def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
+        """The batch's end offsets from `offsets/BATCH` of the checkpoint: version, metadata, then one line per
+        source."""
+        lines = (self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
+        offsets: dict[str, dict[str, int]] = json.loads(lines[2])
+        return {TopicPartition(t, int(p)): end for t, of_topic in offsets.items() for p, end in of_topic.items()}
+
+
+class Pipeline:
+    """Owns the Spark session and the query. `start`, `stop` and `failure` are for one thread at a time."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        storage: Storage,
+        committed: Callable[[], Mapping[TopicPartition, int]],
+        on_batch: Callable[[Batch], None],
+    ) -> None:
+        self.committed = committed
+        self.on_batch = on_batch
+        self._settings = settings
+        self._storage = storage
+        self._run: _Run | None = None
+        self._spark: SparkSession | None = None
+        self._transform: Callable[[DataFrame], DataFrame] = _load_transform(settings.pipeline.transform)
+
+    def open(self) -> None:
+        """Start the JVM and the session, and check the user's transform. Raises BootError."""
+        self._spark = _session(self._settings)
+        self._check_transform()
+
+    @property
+    def sources(self) -> dict[TopicPartition, Source] | None:
+        """The partitions that are read now; None when no query runs."""
+        return self._run.sources if self._run else None
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """End offsets of the last finished batch (at first: the start offsets) of the running query."""
+        return self._run.positions if self._run else {}
+
+    @property
+    def query_id(self) -> str | None:
+        return str(self._run.query.id) if self._run and self._run.query else None
+
+    @property
+    def batch_started_at(self) -> float | None:
+        """`time.monotonic()` at which the batch that is being put began; None between batches."""
+        return self._run.batch_started_at if self._run else None
+
+    def start(self, sources: Mapping[TopicPartition, Source]) -> None:
+        """Begin to read. Raises what Spark raises when the query cannot be started."""
+        assert self._spark is not None
+        checkpoint = Path(tempfile.mkdtemp(prefix="query-", dir=self._settings.scratch_dir))
+        run = _Run(self._storage, sources, checkpoint, self)
+        seconds = self._settings.pipeline.trigger_seconds
+        try:
+            run.query = (
+                self._transform(self._source(sources))
+                .writeStream.foreachBatch(run.put_batch)
+                .option("checkpointLocation", checkpoint.as_uri())
+                .trigger(processingTime=f"{int(seconds * 1000)} milliseconds")
+                .start()
+            )
+        except BaseException:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+            raise
+        self._run = run
+
+    def hold(self) -> bool:
+        """Let no further batch begin; True when none is running, so that `stop` will not have to wait for one."""
+        if self._run is None:
+            return True
+        self._run.gate.set()
+        return not self._run.busy.locked()
+
+    def stop(self, wait_seconds: float) -> dict[TopicPartition, int]:
+        """End the query: wait so long for the running batch, then abandon it. Returns the positions that are stored.
+
+        An abandoned task may still write for a moment: the mark makes that harmless.
+        """
+        run, self._run = self._run, None
+        if run is None:
+            return {}
+        run.gate.set()
+        if run.busy.acquire(timeout=max(wait_seconds, 0)):
+            run.busy.release()
+        else:
+            log.warning(
+                "the running batch did not end within %.0f s; it is abandoned and will be run again", wait_seconds
+            )
+        try:
+            run.query.stop()
+        except (
+            Exception
+        ) as error:  # a stream thread that does not end in time, a JVM that is gone: the query is over for us
+            log.warning("stopping the query: %s", _first_line(error))
+        shutil.rmtree(run.checkpoint, ignore_errors=True)
+        return run.positions
+
+    def failure(self) -> str | None:
+        """Why the query ended by itself, in one line; None while it runs or none was started."""
+        run = self._run
+        if run is None or run.gate.is_set() or run.query.isActive:
+            return None
+        error = run.query.exception()
+        return _first_line(error) if error else "the query ended"
+
+    def close(self) -> None:
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+    def _source(self, sources: Mapping[TopicPartition, Source]) -> DataFrame:
+        assert self._spark is not None
+        kafka, pipeline = self._settings.kafka, self._settings.pipeline
+        assign: dict[str, list[int]] = {}
+        starts: dict[str, dict[str, int]] = {}
+        for tp, source in sorted(sources.items()):
+            assign.setdefault(tp.topic, []).append(tp.partition)
+            starts.setdefault(tp.topic, {})[str(tp.partition)] = source.start
+        return (
+            self._spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+            .option("kafka.isolation.level", kafka.isolation_level)
+            .option("assign", json.dumps(assign))
+            .option("startingOffsets", json.dumps(starts))
+            .option("maxOffsetsPerTrigger", pipeline.max_records_per_batch)
+            .option("failOnDataLoss", pipeline.on_data_loss == "stop")
+            .option("includeHeaders", True)
+            .load()
+        )
+
+    def _check_transform(self) -> None:
+        name = self._settings.pipeline.transform
+        if not name:
+            return
+        topics = self._settings.kafka.topics
+        frame = self._transform(self._source({TopicPartition(topics[0], 0): Source(0, None)}))
+        missing = [column for column in COLUMNS if column not in frame.columns]
+        if missing:
+            raise BootError(f"the transform {name} drops {', '.join(missing)}; it must keep {', '.join(COLUMNS)}")
+        plan = frame._jdf.queryExecution().analyzed().toString()  # noqa: SLF001 - explain() only prints
+        moved = [word for word in ("Repartition", "Sort", "Aggregate", "Join", "Window", "Deduplicate") if word in plan]
+        if moved:
+            raise BootError(
+                f"the transform {name} moves records ({', '.join(moved)}); it must be stateless and leave each record "
+                "in its partition and order"
+            )
+
+
+def _session(settings: WorkerSettings) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    local = settings.pipeline.spark_master.startswith("local")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(f"kctl {settings.name}").master(settings.pipeline.spark_master)
+    conf = {
+        "spark.jars": ",".join(settings.pipeline.jars),
+        "spark.driver.memory": settings.pipeline.driver_memory,
+        "spark.local.dir": str(settings.scratch_dir),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.speculation": "false",
+        "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS}s",
+        "spark.sql.streaming.pollingDelay": f"{POLLING_MS}ms",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+        **settings.pipeline.conf,
+    }
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _load_transform(name: str) -> Callable[[DataFrame], DataFrame]:
+    if not name:
+        return lambda frame: frame
+    module, _, function = name.partition(":")
+    try:
+        transform: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BootError(f"workers.transform {name!r} cannot be loaded: {error}") from error
+    if not callable(transform):
+        raise BootError(f"workers.transform {name!r} is not a function")
+    return transform
+
+
+def _first_line(error: Any) -> str:
+    """The cause of a Spark error in one line: the last `Caused by`-like line of a Python trace, or the first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("kctl_agent.")]
+    line = ours[-1] if ours else next(iter(lines), type(error).__name__)
+    return line[:500]

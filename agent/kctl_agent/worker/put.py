@@ -1,0 +1,142 @@
+"""The part of the worker that runs in an executor: Arrow batches of one Kafka partition into the storage.
+
+One task per Kafka partition, records in offset order (Spark's Kafka source makes its tasks so). Memory is bounded by
+one Arrow batch, never by the Spark batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kctl_agent.errors import StorageError
+from kctl_agent.storage.base import Chunk, Storage
+from kctl_agent.storage.block import BinaryColumn, Columns
+
+__all__ = ["COLUMNS", "RESULT_SCHEMA", "BadOrder", "PartitionPlan", "PutJob", "put_partition"]
+
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+"""What a user's transform must keep, and in which order the put selects it."""
+
+RESULT_SCHEMA = (
+    "topic string, partition int, first long, last long, stored long, skipped long, bytes long, last_timestamp_ms long"
+)
+
+
+class BadOrder(StorageError):
+    """A task whose records are not those of one Kafka partition in offset order: the transform shuffled them."""
+
+    code = "bad_order"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What the driver knows of one partition of a batch: it begins at `start`; `committed` is the group's offset."""
+
+    start: int
+    committed: int | None
+    topic_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutJob:
+    """Everything a task needs; pickled with it."""
+
+    storage: Storage
+    plans: Mapping[tuple[str, int], PartitionPlan]
+
+
+def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
+    """Store one task's Arrow record batches (columns `COLUMNS`); yields one row of `RESULT_SCHEMA`, or none.
+
+    Raises:
+        BadOrder, GapRefused, TopicRecreated: nothing of that Arrow batch was written; the Spark batch fails.
+        StorageUnusable: the same, and it may work later.
+    """
+    import pyarrow as pa
+
+    where: tuple[str, int] | None = None
+    begin = first = last = last_timestamp = -1
+    stored = skipped = size = 0
+    with job.storage.writer() as writer:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            here = _coordinates(batch)
+            if where is None:
+                where, begin = here, job.plans[here].start
+            elif here != where:
+                raise BadOrder(f"records of {where} and {here} came in one task; the transform must not move records")
+            columns = _columns(batch)
+            if int(columns.offsets[0]) <= last or (np.diff(columns.offsets) <= 0).any():
+                raise BadOrder(f"records of {here} came out of offset order; the transform must not sort records")
+            plan = job.plans[here]
+            if first < 0:
+                first = int(columns.offsets[0])
+            last = int(columns.offsets[-1])
+            put = writer.put(Chunk(*here, plan.topic_id, begin, last + 1, plan.committed, columns))
+            begin = last + 1
+            stored, skipped, size = stored + put.stored, skipped + put.skipped, size + put.bytes
+            last_timestamp = int(columns.timestamps[-1])
+    if where is not None:
+        row = (*where, first, last, stored, skipped, size, last_timestamp)
+        names = [field.split()[0] for field in RESULT_SCHEMA.split(", ")]
+        arrays = [pa.array([value]) for value in row]
+        arrays[1] = arrays[1].cast(pa.int32())
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _coordinates(batch: Any) -> tuple[str, int]:
+    """Topic and partition of an Arrow batch, of which all records must have the same."""
+    topics, partitions = batch.column(0), batch.column(1)
+    topic, partition = topics[0].as_py(), partitions[0].as_py()
+    numbers = partitions.to_numpy()
+    if (numbers != partition).any() or len(topics.unique()) > 1:
+        raise BadOrder("records of several partitions came in one Arrow batch; the transform must not move records")
+    return topic, partition
+
+
+def _columns(batch: Any) -> Columns:
+    import pyarrow as pa
+
+    offsets = batch.column(2).to_numpy()
+    timestamps = batch.column(3).cast(pa.int64()).to_numpy() // 1000  # Spark hands microseconds
+    headers = batch.column(6)
+    return Columns(
+        offsets,
+        timestamps,
+        _binary(batch.column(4)),
+        _binary(batch.column(5)),
+        None if headers.null_count == len(headers) else _headers(headers),
+    )
+
+
+def _binary(array: Any) -> BinaryColumn | None:
+    """A binary Arrow array as lengths and joined bytes, from its buffers; None when every value is null."""
+    import pyarrow as pa
+
+    if array.null_count == len(array):
+        return None
+    if pa.types.is_large_binary(array.type):
+        array = array.cast(pa.binary())
+    _, ends, data = array.buffers()
+    edges = np.frombuffer(ends, np.int32)[array.offset : array.offset + len(array) + 1]
+    lengths = np.diff(edges)
+    if array.null_count:
+        nulls = array.is_null().to_numpy(zero_copy_only=False)
+        if lengths[nulls].any():  # the format allows bytes behind a null; ours does not
+            return _from_values(array.to_pylist())
+        lengths = np.where(nulls, np.int32(-1), lengths)
+    return BinaryColumn(lengths, memoryview(data)[int(edges[0]) : int(edges[-1])] if data is not None else b"")
+
+
+def _from_values(values: list[bytes | None]) -> BinaryColumn:
+    lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)
+    return BinaryColumn(lengths, b"".join(value or b"" for value in values))
+
+
+def _headers(array: Any) -> list[list[tuple[str, bytes | None]] | None]:
+    return [entry and [(header["key"], header["value"]) for header in entry] for entry in array.to_pylist()]

@@ -1,0 +1,85 @@
+"""What a worker is told at its start: one JSON object on the first line of its stdin.
+
+The control plane has checked ranges and names already; here only the shape is made certain, so that a worker that is
+started by hand fails with a sentence as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kctl_agent.errors import AgentError
+
+__all__ = ["BootError", "KafkaSettings", "PipelineSettings", "WorkerSettings", "dump", "parse"]
+
+
+class BootError(AgentError):
+    """The worker cannot start as it is configured; it exits with 78 (EX_CONFIG) and is not started again."""
+
+    code = "boot_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    bootstrap_servers: str
+    group: str
+    topics: tuple[str, ...]
+    auto_offset_reset: str
+    assignor: str
+    session_timeout_seconds: float
+    heartbeat_interval_seconds: float
+    isolation_level: str
+    group_instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    spark_master: str
+    driver_memory: str
+    jars: tuple[str, ...]
+    conf: dict[str, str]
+    transform: str
+    max_records_per_batch: int
+    trigger_seconds: float
+    on_data_loss: str
+    revoke_timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """`storage` stays a mapping: `kctl_agent.storage.open_storage` knows its keys."""
+
+    name: str
+    run_dir: Path
+    scratch_dir: Path
+    log_level: str
+    kafka: KafkaSettings
+    pipeline: PipelineSettings
+    storage: dict[str, Any]
+
+
+def parse(line: str) -> WorkerSettings:
+    """Settings from the first line of stdin. Raises BootError that names what is missing or unknown."""
+    try:
+        given = json.loads(line)
+        kafka, pipeline = given.pop("kafka"), given.pop("pipeline")
+        return WorkerSettings(
+            kafka=KafkaSettings(**{**kafka, "topics": tuple(kafka["topics"])}),
+            pipeline=PipelineSettings(**{**pipeline, "jars": tuple(pipeline["jars"])}),
+            **{**given, "run_dir": Path(given["run_dir"]), "scratch_dir": Path(given["scratch_dir"])},
+        )
+    except json.JSONDecodeError as error:
+        raise BootError(f"the settings on stdin are not JSON: {error}") from error
+    except KeyError as error:
+        raise BootError(f"the settings on stdin lack {error}") from error
+    except TypeError as error:
+        raise BootError(f"the settings on stdin do not fit this worker: {error}") from error
+
+
+def dump(settings: WorkerSettings) -> str:
+    """The line that `parse` reads."""
+    return json.dumps(dataclasses.asdict(settings), default=str)

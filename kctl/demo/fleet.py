@@ -1,0 +1,126 @@
+"""The demo's own fleet: a folder with `kctl.toml`, and the master that runs it, asked like any user asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kctl.errors import KctlError, UsageError
+from kctl.rpc.client import call
+from kctl_agent.errors import AgentError
+from kctl_agent.messages import Request, Role, reducer_method
+
+__all__ = ["DemoFleet", "lay_out"]
+
+MARKER = ".kctl-demo"
+SETTLE_SECONDS = 60.0
+
+TOML = """\
+# written by `kctl demo`
+[fleet]
+name = "demo"
+run_dir = "run"
+data_dir = "data"
+log_dir = "logs"
+
+[kafka]
+bootstrap_servers = "{bootstrap_servers}"
+group = "demo"
+topics = ["{topic}"]
+session_timeout_seconds = 6.0
+
+[workers]
+count = {workers}
+max_records_per_batch = 50000
+
+[spark]
+master = "local[2]"
+
+[storage]
+mode = "file"
+path = "data/storage.sqlite"
+
+[http]
+port = 0
+"""
+
+
+def lay_out(directory: Path) -> None:
+    """Make the folder of a demo, emptied of an earlier demo. Raises UsageError for a folder of something else."""
+    marker = directory / MARKER
+    if directory.exists() and any(directory.iterdir()) and not marker.exists():
+        raise UsageError(
+            f"{directory} is not empty and not the folder of an earlier demo; name a new folder with --dir"
+        )
+    for name in ("run", "data", "logs", "broker"):
+        shutil.rmtree(directory / name, ignore_errors=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    (directory / "logs").mkdir()
+
+
+class DemoFleet:
+    """Starts `kctl start` as a process of its own; `ask` is what `kctl rpc` does."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.config = directory / "kctl.toml"
+        self.log = directory / "logs" / "master.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def configure(self, *, bootstrap_servers: str, topic: str, workers: int) -> None:
+        self.config.write_text(TOML.format(bootstrap_servers=bootstrap_servers, topic=topic, workers=workers))
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "kctl", "start", "-c", str(self.config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a terminal's Ctrl-C is the demo's, which stops the fleet in order
+            )
+
+    def check(self) -> None:
+        """Raises KctlError with the last lines of the log when the master has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            lines = self.log.read_text(errors="replace").strip().splitlines()[-5:]
+            raise KctlError(f"the master ended with exit code {self._process.returncode}: " + " | ".join(lines))
+
+    def ask(self, command: str, timeout_seconds: float = 5.0) -> Any | None:
+        """The result of a command, None while the master cannot answer."""
+        request = Request(
+            id="demo", role=Role.EXTERNAL, rpc=command, method=reducer_method(command), params={}, deadline_ms=None
+        )
+        try:
+            reply = call(self.directory / "run" / "master.sock", request, timeout_seconds)
+        except (KctlError, AgentError):
+            return None
+        return reply.result if reply.ok else None
+
+    def url(self) -> str | None:
+        """The HTTP address of the master, from `run/master.json`."""
+        try:
+            about: Mapping[str, Any] = json.loads((self.directory / "run" / "master.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return about.get("http_url")
+
+    def stop(self) -> int | None:
+        """SIGTERM and wait; SIGKILL for a master that does not end. Returns its exit code."""
+        if self._process is None:
+            return None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(SETTLE_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            return self._process.wait()

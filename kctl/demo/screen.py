@@ -1,0 +1,79 @@
+"""What the demo prints while it runs: a live table on a terminal, a line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Screen"]
+
+LINE_EVERY_SECONDS = 2.0
+
+
+class Screen:
+    """`say` prints a line that stays; `show` brings the figures up to date. To stderr with `-o json`."""
+
+    def __init__(self, *, to_stderr: bool) -> None:
+        self._console = Console(stderr=to_stderr, highlight=False)
+        self._live = (
+            Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
+        )
+        self._line_at = float("-inf")
+
+    def __enter__(self) -> Screen:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+    def show(self, head: str, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
+        """`offsets` are the rows of `offset_checker`, `workers` those of `workers`."""
+        if self._live:
+            self._live.update(Group(Text(head), _offsets(offsets), _workers(workers)), refresh=True)
+        elif time.monotonic() - self._line_at >= LINE_EVERY_SECONDS:
+            self._line_at = time.monotonic()
+            self._console.print(f"{head} · {_in_words(workers)}", markup=False)
+
+
+def _offsets(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("topic", "partition", "current-offset", "kafka-max-offset", "remaining-count", "worker"):
+        table.add_column(column, justify="left" if column in {"topic", "worker"} else "right")
+    for row in rows:
+        numbers = (row["partition"], row["current_offset"], row["kafka_max_offset"], row["remaining_count"])
+        table.add_row(row["topic"], *(_text(number) for number in numbers), _text(row["worker"]))
+    return table
+
+
+def _workers(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("worker", "state", "rows/s", "last-batch-seconds"):
+        table.add_column(column, justify="left" if column in {"worker", "state"} else "right")
+    for row in rows:
+        table.add_row(row["name"], row["state"], _text(row["rows_per_second"], 0), _text(row["last_batch_seconds"], 2))
+    return table
+
+
+def _in_words(workers: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{row['name']} {row['state']} {_text(row['rows_per_second'], 0)} rows/s" for row in workers)
+
+
+def _text(value: Any, digits: int | None = None) -> str:
+    """A figure for people; what is not known is `-`."""
+    if value is None:
+        return "-"
+    return str(value) if digits is None else f"{value:.{digits}f}"

@@ -1,0 +1,74 @@
+"""What every test may use: short folders, waiting for events, and a check that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+T = TypeVar("T")
+
+
+def eventually(probe: Callable[[], T], seconds: float = 30.0, what: str = "") -> T:
+    """The first truthy value of `probe()` before the deadline; a timely answer costs no waiting."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while True:
+        value = probe()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what or probe}; last value {value!r}")
+        pause.wait(0.02)
+
+
+@pytest.fixture(name="eventually")
+def eventually_fixture() -> Callable[..., object]:
+    return eventually
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket name (107 bytes in all)."""
+    path = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No setting of the person who runs the tests reaches them, and their fleets are not in the list of fleets."""
+    for name in list(os.environ):
+        if name.startswith("KCTL_") and name not in {"KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY"}:
+            monkeypatch.delenv(name)
+    runtime = Path(tempfile.mkdtemp(prefix="x", dir="/tmp"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    yield
+    shutil.rmtree(runtime, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """A test ends with the threads and child processes that it began with."""
+    threads, children = set(threading.enumerate()), _children()
+    yield
+    eventually(lambda: not _new_threads(threads), 10, "threads of the test are still there")
+    eventually(lambda: not (_children() - children), 10, "child processes of the test are still there")
+
+
+def _new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [
+        t for t in threading.enumerate() if t not in before and not t.name.startswith(("asyncio_", "pytest_timeout"))
+    ]
+
+
+def _children() -> set[int]:
+    return {p.pid for p in psutil.Process().children(recursive=True)}

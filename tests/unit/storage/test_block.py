@@ -1,0 +1,109 @@
+"""A block keeps every message as Kafka had it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl_agent.storage.block import BadBlock, BinaryColumn, Block, Columns, decode, encode
+
+MESSAGES = st.lists(
+    st.tuples(
+        st.integers(1, 1000),
+        st.integers(0, 2**41),
+        st.none() | st.binary(max_size=20),
+        st.none() | st.binary(max_size=40),
+        st.none() | st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), min_size=1, max_size=3),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+def column(values: list[bytes | None]) -> BinaryColumn | None:
+    if all(value is None for value in values):
+        return None
+    lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)
+    return BinaryColumn(lengths, b"".join(value or b"" for value in values))
+
+
+def columns(messages: list[tuple[object, ...]]) -> Columns:
+    steps, timestamps, keys, values, headers = (list(field) for field in zip(*messages, strict=True))
+    return Columns(
+        np.cumsum(np.array(steps, np.int64)),
+        np.array(timestamps, np.int64),
+        column(keys),
+        column(values),
+        headers if any(header is not None for header in headers) else None,
+    )
+
+
+@given(MESSAGES, st.sampled_from(["none", "snappy", "lz4", "zstd"]), st.integers(1, 50))
+def test_every_split_and_codec_gives_the_messages_back(
+    messages: list[tuple[object, ...]], codec: str, size: int
+) -> None:
+    whole = columns(messages)
+
+    records = []
+    for part in whole.split(size):
+        first, last = int(part.offsets[0]), int(part.offsets[-1])
+        block = Block("t", None, 0, first, last, len(part), encode(part, codec))
+        records += list(block.records())
+
+    assert [(r.timestamp_ms, r.key, r.value) for r in records] == [m[1:4] for m in messages]
+    assert [r.offset for r in records] == whole.offsets.tolist()
+    assert [r.headers for r in records] == [[list(h) for h in m[4]] if m[4] else [] for m in messages]  # type: ignore[attr-defined]
+
+
+@given(MESSAGES, st.data())
+def test_a_slice_is_the_messages_of_the_slice(messages: list[tuple[object, ...]], data: st.DataObject) -> None:
+    begin = data.draw(st.integers(0, len(messages) - 1))
+    end = data.draw(st.integers(begin + 1, len(messages)))
+
+    part = columns(messages).slice(begin, end)
+
+    block = Block("t", None, 0, int(part.offsets[0]), 0, len(part), encode(part))
+    assert [(r.key, r.value) for r in block.records()] == [m[2:4] for m in messages[begin:end]]
+
+
+def test_null_and_empty_are_told_apart() -> None:
+    part = Columns(np.arange(3), np.zeros(3, np.int64), None, column([None, b"", b"x"]), None)
+
+    block = Block("t", None, 0, 0, 2, 3, encode(part))
+
+    assert [r.value for r in block.records()] == [None, b"", b"x"]
+    assert [r.key for r in block.records()] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"KB",
+        b"XX\x01\x00\0\0\0\3abc",
+        b"KB\x09\x00\0\0\0\3abc",
+        b"KB\x01\x07\0\0\0\3abc",
+        b"KB\x01\x01\0\0\0\3abc",
+        b"KB\x01\x00\0\0\0\3abc",
+        b"KB\x01\x03\xff\xff\xff\xffabc",
+    ],
+)
+def test_what_is_not_a_block_of_this_version_is_named_so(damage: bytes) -> None:
+    with pytest.raises(BadBlock):
+        decode(damage, 0, 1)
+
+
+@given(st.integers(0, 200), st.integers(0, 255))
+def test_a_damaged_block_is_found_out_or_reads_as_many_messages(at: int, byte: int) -> None:
+    part = Columns(np.arange(5), np.zeros(5, np.int64), None, column([b"one", None, b"", b"four", b"5"]), None)
+    body = bytearray(encode(part))
+    body[at % len(body)] = byte
+
+    try:
+        found = decode(bytes(body), 0, 5)
+    except BadBlock:
+        return
+
+    assert len(found) == 5
