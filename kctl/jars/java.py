@@ -16,7 +16,10 @@ __all__ = ["MINIMUM_JAVA", "java_command", "java_version"]
 MINIMUM_JAVA = 17
 """Spark 4.2 and Kafka 4.3 are compiled for Java 17."""
 
-_INSTALL = "install it with `sudo apt-get install openjdk-17-jre-headless`, or set JAVA_HOME to a Java 17 or newer"
+_INSTALL = (
+    "install one with `sudo apt-get install openjdk-17-jre-headless` (newer systems: openjdk-21-jre-headless), "
+    "or set JAVA_HOME to a Java 17 or newer"
+)
 _ANSWER_TIMEOUT_SECONDS = 20
 
 

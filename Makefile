@@ -1,0 +1,55 @@
+# Everything a person or CI does with this repository. `make` alone lists the targets.
+# ARGS are handed on: make demo ARGS="--workers 3 --for 60"
+
+SHELL := bash
+BIN := .venv/bin
+SETUP_DONE := .venv/.setup-done
+PYTEST := $(BIN)/pytest -m "not long" $(ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check test test-long bench bench-long lock lock-jars clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(SETUP_DONE) ## environment and jars: downloads what is missing, verified; at once when nothing is
+	@$(BIN)/python -m kctl.jars fetch
+
+$(SETUP_DONE): requirements.lock pyproject.toml agent/pyproject.toml scripts/setup
+	@scripts/setup
+	@touch $@
+
+demo: setup ## a real Kafka broker, Spark workers and a live table; Ctrl-C ends it (ARGS: see kctl demo --help)
+	@$(BIN)/kctl demo $(ARGS)
+
+check: $(SETUP_DONE) ## format, lint, types, dependency rules
+	$(BIN)/ruff format --check . scripts/lock_jars
+	$(BIN)/ruff check . scripts/lock_jars
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup check ## everything the project can prove about itself, the fast part first
+	$(PYTEST) tests/unit
+	$(PYTEST) tests/project
+	$(PYTEST) tests/integration
+	$(PYTEST) tests/acceptance
+
+test-long: setup ## soak and fault runs
+	$(BIN)/pytest -m long $(ARGS) tests
+
+bench: setup ## the figures of benchmarks/README.md, as JSON lines
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-long: setup ## the same with more rounds, for figures that go into the README
+	@$(BIN)/python -m benchmarks --long $(ARGS)
+
+lock: $(SETUP_DONE) ## pin requirements.in in requirements.lock (ARGS=--upgrade for newer versions)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		$(ARGS) --output-file requirements.lock requirements.in
+
+lock-jars: $(SETUP_DONE) ## write kctl/jars/*.lock anew (needs Maven; versions stand in scripts/lock_jars)
+	@$(BIN)/python scripts/lock_jars
+
+clean: ## remove the environment and all that tools left (fetched jars stay in their cache)
+	rm -rf .venv .demo build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
