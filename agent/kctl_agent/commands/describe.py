@@ -1,0 +1,42 @@
+"""`describe`: every method an agent serves, with its parameters, deadline and whether it changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kctl_agent.commands.base import Command
+from kctl_agent.snapshot import Snapshot
+from kctl_agent.wire import JsonObject
+
+__all__ = ["with_describe"]
+
+
+def with_describe(commands: Mapping[str, Command]) -> dict[str, Command]:
+    """The table plus a `describe` that lists exactly this table, itself included."""
+    table = dict(commands)
+
+    def answer(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
+        return {"methods": [_described(command) for _, command in sorted(table.items())]}
+
+    table["describe"] = Command(
+        "describe",
+        answer,
+        "every method with its parameters, deadline and effect",
+        deadline_ms=1000,
+        needs_snapshot=False,
+    )
+    return table
+
+
+def _described(command: Command) -> JsonObject:
+    return {
+        "method": command.method,
+        "rpc": command.name,
+        "summary": command.summary,
+        "params": [
+            {"name": param.name, "type": param.type, "required": param.required, "summary": param.summary}
+            for param in command.params
+        ],
+        "deadline_ms": command.deadline_ms,
+        "changes": command.changes,
+    }

@@ -1,0 +1,50 @@
+"""`workers`: what this worker is doing, since when, how fast, and what went wrong last."""
+
+from __future__ import annotations
+
+import os
+
+from kctl_agent.commands.base import Command
+from kctl_agent.snapshot import Event, Snapshot
+from kctl_agent.wire import JsonObject
+
+__all__ = ["WORKERS", "answer"]
+
+
+def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
+    """State and pace. `batch_running_seconds` is null between batches; seconds and bytes everywhere."""
+    work = snapshot.work
+    return {
+        "name": snapshot.name,
+        "kind": snapshot.kind,
+        "state": snapshot.state,
+        "state_seconds": max(now - snapshot.state_since, 0.0),
+        "pid": os.getpid(),
+        "uptime_seconds": max(now - snapshot.started_at, 0.0),
+        "rss_bytes": snapshot.rss_bytes,
+        "query_id": work.query_id,
+        "batch_id": work.batch_id,
+        "last_batch_seconds": work.last_batch_seconds,
+        "last_batch_rows": work.last_batch_rows,
+        "rows_per_second": work.rows_per_second,
+        "batch_running_seconds": None if work.batch_started_at is None else max(now - work.batch_started_at, 0.0),
+        "rows_total": work.rows_total,
+        "batches_total": work.batches_total,
+        "last_error": work.last_error,
+        "events": [_event(event) for event in snapshot.events],
+    }
+
+
+def _event(event: Event) -> JsonObject:
+    return {
+        "at": event.at,
+        "kind": event.kind,
+        "topic": event.topic,
+        "partition": event.partition,
+        "from": event.from_offset,
+        "to": event.to_offset,
+        "text": event.text,
+    }
+
+
+WORKERS = Command("workers", answer, "state, uptime, memory, query, last batch, rows per second, last error, events")

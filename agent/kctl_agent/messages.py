@@ -1,0 +1,241 @@
+"""What a frame means: `Request`, `Reply`, `Failure`, and the names of methods on the wire.
+
+Pure: objects in, objects out. Bytes are `kctl_agent.wire`, sockets are `kctl_agent.server` and `kctl.rpc`. Fields
+that are not known are ignored, so that a newer peer is understood; a known field with a wrong value is refused by its
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final
+
+from kctl_agent.errors import AgentError, BadPayload, BadRequest
+from kctl_agent.wire import JsonObject
+
+__all__ = [
+    "MAX_ID_LENGTH",
+    "PROTOCOL_VERSION",
+    "Failure",
+    "Reply",
+    "Request",
+    "Role",
+    "printable_name",
+    "readable_id",
+    "reducer_method",
+    "reply_error",
+    "reply_ok",
+    "wire_method",
+]
+
+PROTOCOL_VERSION: Final = 1
+MAX_ID_LENGTH: Final = 128
+
+
+class Role(IntEnum):
+    """Who asks: a caller from outside (CLI to master, a hand-written client), or the master."""
+
+    EXTERNAL = 0
+    MASTER = 1
+
+
+def wire_method(rpc: str) -> str:
+    """The agent's method of a command: `kafka_lag` -> `getKafkaLag`."""
+    return "get" + _camel(rpc)
+
+
+def reducer_method(rpc: str) -> str:
+    """The master's method of a command, which fans out and reduces: `kafka_lag` -> `onKafkaLag`."""
+    return "on" + _camel(rpc)
+
+
+def _camel(rpc: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in rpc.split("_"))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question. `deadline_ms` is what the caller will wait, counted from sending."""
+
+    role: Role
+    rpc: str
+    method: str
+    id: str | None = None
+    params: JsonObject = field(default_factory=dict)
+    deadline_ms: int | None = None
+
+    @classmethod
+    def parse(cls, frame: JsonObject) -> Request:
+        """Read a request; `role`, `rpc` and `method` are enough.
+
+        Raises:
+            BadRequest: a field is missing or wrong; the message names it.
+        """
+        get = frame.get
+        version, role, rpc, method = get("v", PROTOCOL_VERSION), get("role"), get("rpc"), get("method")
+        id_, params, deadline_ms = get("id"), get("params"), get("deadline_ms")
+        if version != PROTOCOL_VERSION or type(version) is not int:
+            raise BadRequest(f'"v" must be {PROTOCOL_VERSION}, the only version of the protocol that is spoken here')
+        if type(role) is not int or role not in _ROLES:
+            raise BadRequest('"role" must be 0 (an external caller) or 1 (the master)')
+        if type(rpc) is not str or not rpc:
+            raise BadRequest('"rpc" must be the name of a command, such as "kafka_lag"')
+        if type(method) is not str or not method:
+            raise BadRequest('"method" must be the name of a method, such as "getKafkaLag"')
+        if id_ is not None and (type(id_) is not str or len(id_) > MAX_ID_LENGTH):
+            raise BadRequest(f'"id" must be a string of at most {MAX_ID_LENGTH} characters')
+        if params is None:
+            params = {}
+        elif type(params) is not dict:
+            raise BadRequest('"params" must be an object')
+        if deadline_ms is not None and (type(deadline_ms) is not int or deadline_ms <= 0):
+            raise BadRequest('"deadline_ms" must be a whole number of milliseconds above 0')
+        return cls(_ROLES[role], rpc, method, id_, params, deadline_ms)
+
+    def to_json(self) -> JsonObject:
+        """The object that goes on the wire; what is None is left out."""
+        frame: JsonObject = {"v": PROTOCOL_VERSION}
+        if self.id is not None:
+            frame["id"] = self.id
+        frame |= {"role": int(self.role), "rpc": self.rpc, "method": self.method, "params": self.params}
+        if self.deadline_ms is not None:
+            frame["deadline_ms"] = self.deadline_ms
+        return frame
+
+
+_ROLES: Final = {int(role): role for role in Role}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as it travels; `sender` is set where it stands in a master's `failed`."""
+
+    code: str
+    message: str
+    retriable: bool = False
+    sender: str | None = None
+
+    @classmethod
+    def parse(cls, value: object) -> Failure:
+        """Read `{"code","message","retriable"?,"from"?}`.
+
+        Raises:
+            BadPayload: it is something else.
+        """
+        if not isinstance(value, dict):
+            raise BadPayload("the reply's error is not an object")
+        return cls(
+            _expect(value, "code", str),
+            _expect(value, "message", str),
+            bool(value.get("retriable", False)),
+            _expect(value, "from", str) if "from" in value else None,
+        )
+
+    def to_json(self) -> JsonObject:
+        value: JsonObject = {} if self.sender is None else {"from": self.sender}
+        return value | {"code": self.code, "message": self.message, "retriable": self.retriable}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer. `error` is set exactly when `ok` is false; an agent's reply is always complete."""
+
+    id: str | None
+    ok: bool
+    result: JsonObject = field(default_factory=dict)
+    sender: str | None = None
+    age_seconds: float | None = None
+    error: Failure | None = None
+    complete: bool = True
+    asked: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+    failed: tuple[Failure, ...] = ()
+
+    @classmethod
+    def parse(cls, frame: JsonObject) -> Reply:
+        """Read a reply of an agent or of the master.
+
+        Raises:
+            BadPayload: a field is missing or wrong; the message names it.
+        """
+        id_ = frame.get("id")
+        if id_ is not None and not isinstance(id_, str):
+            raise BadPayload('the reply\'s "id" is not a string')
+        if not _expect(frame, "ok", bool):
+            return cls(id_, ok=False, error=Failure.parse(frame.get("error")))
+        age = frame.get("age_seconds")
+        if age is not None and type(age) not in (int, float):
+            raise BadPayload('the reply\'s "age_seconds" is not a number')
+        return cls(
+            id_,
+            ok=True,
+            result=_expect(frame, "result", dict),
+            sender=_expect(frame, "from", str) if "from" in frame else None,
+            age_seconds=age,
+            complete=_expect(frame, "complete", bool) if "complete" in frame else True,
+            asked=_names(frame, "asked"),
+            answered=_names(frame, "answered"),
+            failed=tuple(Failure.parse(item) for item in _list(frame, "failed")),
+        )
+
+
+def reply_ok(
+    id: str | None,  # noqa: A002 - the wire's own word
+    result: JsonObject,
+    sender: str,
+    age_seconds: float | None,
+    **completeness: Any,
+) -> JsonObject:
+    """A good reply as it goes on the wire; `completeness` is the master's complete, asked, answered, failed."""
+    frame = {
+        "v": PROTOCOL_VERSION,
+        "id": id,
+        "ok": True,
+        "result": result,
+        "from": sender,
+        "age_seconds": age_seconds,
+    }
+    if completeness:
+        frame |= completeness
+    return frame
+
+
+def reply_error(id: str | None, error: AgentError) -> JsonObject:  # noqa: A002 - the wire's own word
+    """A refusal as it goes on the wire; the error's message must be fit to leave the process."""
+    failure = {"code": error.code, "message": str(error), "retriable": error.retriable}
+    return {"v": PROTOCOL_VERSION, "id": id, "ok": False, "error": failure}
+
+
+def readable_id(frame: JsonObject) -> str | None:
+    """The id of a frame that may not be a request, if one can be told."""
+    id_ = frame.get("id")
+    return id_ if type(id_) is str and len(id_) <= MAX_ID_LENGTH else None
+
+
+def printable_name(name: str) -> str:
+    """A name from the wire, fit for a message: at most 40 ASCII letters, digits, `_`, `-`, `.`; others become `?`."""
+    kept = "".join(char if char.isascii() and (char.isalnum() or char in "_-.") else "?" for char in name[:40])
+    return kept + "..." if len(name) > 40 else kept
+
+
+def _expect(frame: JsonObject, name: str, kind: type) -> Any:
+    value = frame.get(name)
+    if type(value) is not kind:
+        raise BadPayload(f'the reply\'s "{name}" is missing or of a wrong type')
+    return value
+
+
+def _list(frame: JsonObject, name: str) -> Iterable[object]:
+    value = frame.get(name, [])
+    if not isinstance(value, list):
+        raise BadPayload(f'the reply\'s "{name}" is not a list')
+    return value
+
+
+def _names(frame: JsonObject, name: str) -> tuple[str, ...]:
+    names = tuple(_list(frame, name))
+    if not all(isinstance(item, str) for item in names):
+        raise BadPayload(f'the reply\'s "{name}" is not a list of names')
+    return names  # type: ignore[return-value]

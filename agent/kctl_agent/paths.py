@@ -1,0 +1,273 @@
+"""Where a socket may lie, who owns it, who may call it.
+
+The rules (design, section 5): `run_dir` is a real directory of ours that nobody else can enter; a socket path has at
+most 107 bytes (unix(7): sun_path, with its final NUL); a socket appears under its name only when it is ready; a file
+left behind is removed only when its recorded owner is gone; a peer is known by SO_PEERCRED. Linux only (/proc,
+SO_PEERCRED). Accepting and reading is for `kctl_agent.server`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kctl_agent.errors import PathError
+
+__all__ = [
+    "MASTER_NAME",
+    "MAX_SOCKET_PATH_BYTES",
+    "BoundSocket",
+    "ProcessIdentity",
+    "bind_socket",
+    "is_alive",
+    "is_permitted",
+    "list_agents",
+    "peer_credentials",
+    "prepare_run_dir",
+    "process_identity",
+    "socket_path",
+]
+
+MAX_SOCKET_PATH_BYTES: Final = 107
+MASTER_NAME: Final = "master"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_SUFFIX: Final = ".sock"
+
+
+def prepare_run_dir(path: Path) -> None:
+    """Make `path` a directory that only we can enter, or check that it is one.
+
+    Raises:
+        PathError: it cannot be made, or is a link, no directory, somebody else's, or open to others.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.lstat()
+    except FileExistsError:
+        raise PathError(f"run_dir {path} is not a directory: remove it or choose another run_dir") from None
+    except OSError as error:
+        raise PathError(f"run_dir {path} cannot be made ({error.strerror}): choose one that you may write to") from None
+    if stat.S_ISLNK(found.st_mode):
+        raise PathError(f"run_dir {path} is a symbolic link: name the directory itself")
+    if found.st_uid != os.geteuid():
+        raise PathError(
+            f"run_dir {path} belongs to uid {found.st_uid}, this process is uid {os.geteuid()}: choose one of your own"
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o077:
+        raise PathError(f"run_dir {path} has mode {mode:04o}, others could reach its sockets: chmod 700 {path}")
+    if mode & 0o700 != 0o700:
+        raise PathError(f"run_dir {path} has mode {mode:04o}, its owner cannot use it: chmod 700 {path}")
+
+
+def socket_path(run_dir: Path, name: str) -> Path:
+    """Where the agent `name` listens.
+
+    Raises:
+        PathError: the name is no plain file name, or the path is longer than the kernel allows.
+    """
+    if not _NAME.fullmatch(name):
+        raise PathError(f"{name!r} cannot name an agent: use letters, digits, '-', '_' and '.'")
+    path = run_dir / (name + _SUFFIX)
+    length = len(os.fsencode(path))
+    if length > MAX_SOCKET_PATH_BYTES:
+        raise PathError(
+            f"socket path {path} has {length} bytes, the limit is {MAX_SOCKET_PATH_BYTES}: choose a shorter run_dir"
+        )
+    return path
+
+
+def list_agents(run_dir: Path) -> list[str]:
+    """The names of the sockets in `run_dir`, sorted. A file proves nothing: a ping answered in time does.
+
+    Raises:
+        PathError: `run_dir` cannot be read.
+    """
+    try:
+        names = [entry[: -len(_SUFFIX)] for entry in os.listdir(run_dir) if entry.endswith(_SUFFIX)]
+    except OSError as error:
+        raise PathError(f"run_dir {run_dir} cannot be read ({error.strerror}): is it the right one?") from None
+    return sorted(name for name in names if name != MASTER_NAME and _NAME.fullmatch(name))
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process that cannot be mistaken for a later one with the same pid. `start_ticks` counts from boot (proc(5))."""
+
+    pid: int
+    start_ticks: int
+
+
+def process_identity(pid: int | None = None) -> ProcessIdentity:
+    """Read who has this pid (None: ourselves).
+
+    Raises:
+        ProcessLookupError: nobody has it, or only a zombie, which holds no socket any more.
+    """
+    pid = os.getpid() if pid is None else pid
+    try:
+        line = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        raise ProcessLookupError(f"no process {pid}") from None
+    fields = line[line.rindex(b")") + 2 :].split()  # the name in brackets may hold spaces and brackets itself
+    if fields[0] in (b"Z", b"X"):
+        raise ProcessLookupError(f"process {pid} has ended")
+    return ProcessIdentity(pid, int(fields[19]))
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Whether exactly this process is still there."""
+    try:
+        return process_identity(identity.pid) == identity
+    except ProcessLookupError:
+        return False
+
+
+def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
+    """The peer's (pid, uid, gid) when it connected: SO_PEERCRED, told by the kernel, not by the peer."""
+    pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return pid, uid, gid
+
+
+_UCRED: Final = struct.Struct("iII")
+
+
+def is_permitted(uid: int, gid: int, allowed_gid: int | None) -> bool:
+    """Whether this peer is served: the same user, root, or the one group that was configured."""
+    return uid in (0, os.geteuid()) or (allowed_gid is not None and gid == allowed_gid)
+
+
+@dataclass(slots=True)
+class BoundSocket:
+    """A listening socket under its name. Closing removes the file only if it is still this very one."""
+
+    socket: socket.socket
+    path: Path
+    owner: ProcessIdentity
+    inode: tuple[int, int] = field(repr=False)
+
+    def close(self) -> None:
+        """Remove socket and pid file if they are ours, then stop listening. A forked child only closes its descriptor."""
+        if self.socket.fileno() < 0:
+            return
+        # The file goes first: as long as the socket is open its inode number cannot be given to another file.
+        if self.owner.pid == os.getpid():
+            with suppress(OSError), _locked(self.path.parent):
+                found = self.path.lstat()
+                if (found.st_dev, found.st_ino) == self.inode:
+                    self.path.unlink()
+                    _pid_file(self.path).unlink(missing_ok=True)
+        self.socket.close()
+
+
+def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
+    """Listen, non-blocking, on `run_dir`/`name`.sock, mode 0600, with the owner recorded in `name`.pid beside it.
+
+    The socket is bound under another name, made ready and renamed: whoever finds it can connect. What a dead owner
+    left is replaced; starters of one run_dir come one after another.
+
+    Raises:
+        PathError: the path cannot be used, or a living process already serves it.
+    """
+    path = socket_path(run_dir, name)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        with _locked(run_dir):
+            _remove_stale(path)
+            return _bind_locked(listener, path, backlog)
+    except OSError as error:
+        listener.close()
+        raise PathError(f"socket {path} cannot be made ({error.strerror}): check run_dir and its owner") from error
+    except BaseException:
+        listener.close()
+        raise
+
+
+def _bind_locked(listener: socket.socket, path: Path, backlog: int) -> BoundSocket:
+    owner = process_identity()
+    temporary = path.with_name("." + path.name[: -len(_SUFFIX)])  # never longer than the final name: 107 bytes stay 107
+    temporary.unlink(missing_ok=True)
+    listener.bind(os.fsencode(temporary))
+    try:
+        # chmod before listen, and not umask before bind: the umask belongs to the whole process, whose other threads
+        # are somebody else's and create files of their own. Until listen() nobody can connect.
+        temporary.chmod(0o600)
+        found = temporary.lstat()
+        listener.listen(backlog)
+        _record(_pid_file(path), owner)
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return BoundSocket(listener, path, owner, (found.st_dev, found.st_ino))
+
+
+def _remove_stale(path: Path) -> None:
+    """Clear the place, or raise PathError because somebody lives there."""
+    owner = _recorded(_pid_file(path))
+    if owner is not None and is_alive(owner):
+        raise PathError(f"socket {path} is already served by pid {owner.pid}: stop it or choose another name")
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise PathError(f"{path} is in the way and is no socket: remove it")
+    # No readable record (a crash between two writes, a power cut): then only a refused connect proves that nobody is
+    # there.
+    if owner is None and _accepts(path):
+        raise PathError(f"socket {path} is already served by a process that left no record: stop it")
+    path.unlink()
+
+
+def _accepts(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(os.fsencode(path))
+        except ConnectionRefusedError:
+            return False
+        except BlockingIOError:  # a full backlog is somebody's
+            return True
+        return True
+
+
+def _pid_file(path: Path) -> Path:
+    return path.with_suffix(".pid")
+
+
+def _record(path: Path, owner: ProcessIdentity) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"{owner.pid} {owner.start_ticks}\n")
+
+
+def _recorded(path: Path) -> ProcessIdentity | None:
+    try:
+        pid, start_ticks = path.read_text("ascii").split()
+        return ProcessIdentity(int(pid), int(start_ticks))
+    except (OSError, ValueError):
+        return None
+
+
+@contextmanager
+def _locked(run_dir: Path) -> Iterator[None]:
+    """One process at a time looks at and changes the names in `run_dir`."""
+    descriptor = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # explicitly: a child forked meanwhile holds the descriptor too
+    finally:
+        os.close(descriptor)

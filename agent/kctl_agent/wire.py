@@ -1,0 +1,131 @@
+"""Bytes in, JSON objects out, and back: no socket, no clock, no meaning.
+
+A frame is 4 bytes unsigned big-endian length, then that many bytes of UTF-8 JSON, one object (docs/protocol.md). A
+read can end in three ways, and they are told apart: with a frame, cleanly between two frames (`Decoder.at_boundary`),
+or broken inside one (`Decoder.end` raises `BrokenFrame`). What the objects mean is for `kctl_agent.messages`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, TypeAlias
+
+from kctl_agent.errors import BadPayload, BrokenFrame, FrameTooLarge, WireError
+
+__all__ = ["HEADER_BYTES", "MAX_REPLY_BYTES", "MAX_REQUEST_BYTES", "Decoder", "JsonObject", "encode"]
+
+JsonObject: TypeAlias = dict[str, Any]
+
+HEADER_BYTES: Final = 4
+MAX_REQUEST_BYTES: Final = 1 << 20
+MAX_REPLY_BYTES: Final = 16 << 20
+
+
+def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
+    """Turn one object into a frame: compact JSON, non-ASCII escaped, so that a lone surrogate cannot break it.
+
+    Raises:
+        FrameTooLarge: the JSON is longer than `limit_bytes`.
+        BadPayload: the message holds a NaN or an Infinity.
+        TypeError: the message holds something that JSON has no word for; a bug of the caller.
+    """
+    try:
+        payload = _to_json(message).encode("ascii")
+    except ValueError as error:
+        raise BadPayload("the message holds a NaN or an Infinity, which JSON has no word for") from error
+    if len(payload) > limit_bytes:
+        raise FrameTooLarge(f"the message has {len(payload)} bytes, the limit is {limit_bytes}")
+    return len(payload).to_bytes(HEADER_BYTES, "big") + payload
+
+
+class Decoder:
+    """Collects the bytes of one connection and hands out its frames; one per connection, used by one thread.
+
+    However the bytes are split, the same frames come out, and after them the same error: a bad frame that arrives
+    together with good ones is kept in `error` and raised by the next `feed`. Nothing is read beyond it.
+    """
+
+    __slots__ = ("_buffer", "_limit_bytes", "error")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._buffer = bytearray()
+        self.error: WireError | None = None
+        """The bad frame met behind the frames last handed out."""
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether the bytes so far end with a whole frame: an end here is a clean one."""
+        return not self._buffer
+
+    def feed(self, data: bytes) -> list[JsonObject]:
+        """Add bytes, return the frames they complete, in order.
+
+        Raises:
+            FrameTooLarge: a length above the limit, judged before any byte of its body.
+            BadPayload: a body that is not UTF-8, not JSON, not an object, or holds a NaN or an Infinity.
+        """
+        if self.error is not None:
+            raise self.error
+        buffer: bytes | bytearray = data
+        if self._buffer:
+            self._buffer += data
+            buffer = self._buffer
+        frames: list[JsonObject] = []
+        start, size = 0, len(buffer)
+        try:
+            while size - start >= HEADER_BYTES:
+                body = start + HEADER_BYTES
+                length = int.from_bytes(buffer[start:body], "big")
+                if length > self._limit_bytes:
+                    raise FrameTooLarge(f"the frame says {length} bytes, the limit is {self._limit_bytes}")
+                if size - body < length:
+                    break
+                frames.append(_from_json(buffer[body : body + length]))
+                start = body + length
+        except WireError as error:
+            self.error = error
+            if not frames:
+                raise
+        if buffer is self._buffer:
+            del self._buffer[:start]
+        elif start < size:
+            self._buffer += data[start:]
+        return frames
+
+    def end(self) -> None:
+        """Say that the peer has closed.
+
+        Raises:
+            BrokenFrame: the bytes so far end inside a frame.
+        """
+        if self._buffer:
+            raise BrokenFrame("the peer closed inside a frame")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number - number != 0.0:  # 1e999 is an Infinity that does not say so
+        raise ValueError("a number beyond the range of a double")
+    return number
+
+
+_to_json = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
+_parse = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
+
+
+def _from_json(payload: bytes | bytearray) -> JsonObject:
+    try:
+        message = _parse(payload.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise BadPayload("the frame is not UTF-8") from None
+    except (ValueError, RecursionError):  # RecursionError: a body of a million opening brackets
+        raise BadPayload("the frame is not JSON") from None
+    if type(message) is not dict:
+        raise BadPayload("the frame is not a JSON object")
+    return message
