@@ -157,7 +157,7 @@ class BoundSocket:
     inode: tuple[int, int] = field(repr=False)
 
     def close(self) -> None:
-        """Remove socket and pid file if they are ours, then stop listening. A forked child only closes its descriptor."""
+        """Remove socket and pid file if they are ours, then stop listening. A forked child only closes its copy."""
         if self.socket.fileno() < 0:
             return
         # The file goes first: as long as the socket is open its inode number cannot be given to another file.

@@ -127,7 +127,7 @@ class AgentServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop serving, remove the socket if it is ours, wait for the thread. Any thread but the agent's; idempotent."""
+        """Stop serving, remove the socket if it is ours, wait for the thread. Any thread but that; idempotent."""
         with _FORK_LOCK:
             if self._thread is None or self not in _SERVERS:
                 return

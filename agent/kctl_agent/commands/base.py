@@ -38,7 +38,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One entry of the table. `changes` marks an order; without `needs_snapshot` it answers before the first snapshot."""
+    """One entry of the table. `changes` marks an order; without `needs_snapshot` it answers before the first one."""
 
     name: str
     answer: Answer
