@@ -1,0 +1,207 @@
+"""Blocking questions to the brokers about one group and its topics, through kafka-python's admin client.
+
+One thread owns a `GroupAdmin`. It connects when first asked and lets the connection go when a request fails, so that
+the next question begins afresh; how often that is, and what old figures are still worth, is decided in `cluster`.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    NotLeaderForPartitionError,
+    OffsetNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+)
+from kafka.protocol.consumer import IsolationLevel
+
+__all__ = ["GroupAdmin", "Partition", "Reading"]
+
+Partition: TypeAlias = tuple[str, int]
+V = TypeVar("V")
+
+_PARTITION_ERRORS = (
+    LeaderNotAvailableError,
+    NotLeaderForPartitionError,
+    OffsetNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+)
+"""Errors of one partition. kafka-python raises the first of them and throws away what the others said."""
+_LOST = (KafkaError, OSError, RuntimeError, TimeoutError)
+"""What a client that has lost its brokers raises; RuntimeError is its selector's when it was closed under a request."""
+_UNKNOWN_TOPIC = UnknownTopicOrPartitionError.errno
+
+
+@dataclass(slots=True)
+class Reading:
+    """One look at the brokers. A partition missing from a part is one that the part could not tell this time.
+
+    `committed` holds None for a partition the group has committed nothing for: that is knowledge, not a gap.
+    `errors` names the parts that failed as a whole, `committed` or `offsets`, with the reason.
+    """
+
+    partitions: frozenset[Partition]
+    unclear_topics: frozenset[str] = frozenset()
+    """Topics whose partitions the brokers could not list just now; they exist nevertheless."""
+    committed: dict[Partition, int | None] = field(default_factory=dict)
+    start: dict[Partition, int] = field(default_factory=dict)
+    end: dict[Partition, int] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+class _Client(KafkaAdminClient):  # type: ignore[misc]  # kafka-python is not typed
+    """kafka-python's client, without the I/O thread it leaves behind when its constructor cannot reach a broker."""
+
+    def __init__(self, **configs: Any) -> None:
+        try:
+            super().__init__(**configs)
+        except BaseException:
+            self._closed = False  # its close() believes an unfinished constructor to have closed already
+            self.close()
+            raise
+
+
+class GroupAdmin:
+    """Not thread-safe: one thread asks and closes. Every call ends within a few times `timeout_seconds`."""
+
+    def __init__(
+        self, bootstrap_servers: str, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
+    ) -> None:
+        self._servers = bootstrap_servers.split(",")
+        self._group = group
+        self._topics = sorted(set(topics))
+        self._isolation = IsolationLevel[isolation_level.upper()]
+        self._timeout_seconds = timeout_seconds
+        self._client: _Client | None = None
+
+    def missing_topics(self) -> list[str]:
+        """The configured topics that do not exist.
+
+        Raises:
+            OSError, kafka.errors.KafkaError: no broker answered.
+        """
+        return [topic["name"] for topic in self._describe() if topic["error_code"] == _UNKNOWN_TOPIC]
+
+    def read(self) -> Reading:
+        """Committed offsets first, end offsets last, so that a lag may be too large by a moment but never too small.
+
+        Raises:
+            OSError, kafka.errors.KafkaError: no broker answered, nothing is known.
+        """
+        try:
+            reading = self._read()
+        except BaseException:
+            self.close()
+            raise
+        if reading.errors:
+            self.close()
+        return reading
+
+    def close(self) -> None:
+        """Closes the connections; the next question opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _read(self) -> Reading:
+        described = self._describe()
+        led = {
+            TopicPartition(topic["name"], partition["partition_index"]): partition["leader_id"]
+            for topic in described
+            for partition in topic["partitions"]
+        }
+        reading = Reading(
+            partitions=frozenset((tp.topic, tp.partition) for tp in led),
+            unclear_topics=frozenset(
+                topic["name"] for topic in described if topic["error_code"] not in (0, _UNKNOWN_TOPIC)
+            ),
+        )
+        with_leader = sorted(tp for tp, leader in led.items() if leader >= 0)
+        self._fill(reading, "committed", lambda: reading.committed.update(self._committed(sorted(led))))
+        self._fill(reading, "offsets", lambda: reading.start.update(self._offsets(with_leader, OffsetSpec.EARLIEST)))
+        self._fill(reading, "offsets", lambda: reading.end.update(self._offsets(with_leader, OffsetSpec.LATEST)))
+        return reading
+
+    def _describe(self) -> list[dict[str, Any]]:
+        topics: list[dict[str, Any]] = self._connected().describe_topics(self._topics)
+        return topics
+
+    @staticmethod
+    def _fill(reading: Reading, part: str, ask: Callable[[], None]) -> None:
+        if part in reading.errors:
+            return
+        try:
+            ask()
+        except _LOST as error:
+            reading.errors[part] = f"{type(error).__name__}: {error}"
+
+    def _committed(self, partitions: list[Any]) -> dict[Partition, int | None]:
+        def ask(some: list[Any]) -> Mapping[Any, Any]:
+            offsets: Mapping[Any, Any] = self._connected().list_group_offsets({self._group: some})[self._group]
+            return offsets
+
+        # The wire says "nothing committed" by -1.
+        return {
+            (tp.topic, tp.partition): None if known.offset < 0 else known.offset
+            for tp, known in _each(ask, partitions).items()
+        }
+
+    def _offsets(self, partitions: list[Any], spec: OffsetSpec) -> dict[Partition, int]:
+        def ask(some: list[Any]) -> Mapping[Any, Any]:
+            offsets: Mapping[Any, Any] = self._connected().list_partition_offsets(
+                dict.fromkeys(some, spec), self._isolation, timeout_ms=self._timeout_seconds * 1000
+            )
+            return offsets
+
+        found = _each(ask, partitions)
+        return {(tp.topic, tp.partition): known.offset for tp, known in found.items() if known.offset >= 0}
+
+    def _connected(self) -> _Client:
+        if self._client is None:
+            self._knock()
+            milliseconds = int(self._timeout_seconds * 1000)
+            self._client = _Client(
+                bootstrap_servers=self._servers,
+                client_id="kctl-master",
+                bootstrap_timeout_ms=milliseconds,
+                request_timeout_ms=milliseconds,
+                reconnect_backoff_max_ms=1000,
+            )
+        return self._client
+
+    def _knock(self) -> None:
+        """A plain connect first: refused is known at once, where the client would retry until its timeout."""
+        error: OSError | None = None
+        for server in self._servers:
+            host, _, port = server.strip().rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), self._timeout_seconds).close()
+            except OSError as refused:
+                error = refused
+            else:
+                return
+        raise error or OSError("no bootstrap server is configured")
+
+
+def _each(ask: Callable[[list[Any]], Mapping[Any, V]], partitions: list[Any]) -> dict[Any, V]:
+    """`ask` for all at once; if one partition's error spoils that, halve until only the bad ones are missing."""
+    if not partitions:
+        return {}
+    try:
+        return dict(ask(partitions))
+    except _PARTITION_ERRORS:
+        if len(partitions) == 1:
+            return {}
+        middle = len(partitions) // 2
+        return {**_each(ask, partitions[:middle]), **_each(ask, partitions[middle:])}

@@ -1,0 +1,174 @@
+"""The last known figures of the brokers, part by part with their ages; the event loop never waits for a broker.
+
+`GroupAdmin` does the asking, in one thread of its own. Broker away: the old figures stay and grow older, they never
+turn into zeros. One failed part, or one partition that cannot be told, keeps its own old figure and spoils no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from kafka.errors import KafkaError
+
+from kctl.config import Kafka
+from kctl.errors import BrokerUnreachable, TopicMissing
+from kctl.kafka.admin import GroupAdmin, Partition, Reading
+from kctl.reduce.base import ClusterFigures, ClusterPartition
+
+__all__ = ["Cluster", "Known", "merge"]
+
+log = logging.getLogger(__name__)
+
+_BACKOFF_MIN_SECONDS = 0.5
+_BACKOFF_MAX_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One partition's figures and when (monotonic seconds) each pair was told; a pair never told has no time."""
+
+    start: int | None = None
+    end: int | None = None
+    offsets_at: float | None = None
+    committed: int | None = None
+    committed_at: float | None = None
+
+
+def merge(known: dict[Partition, Known], reading: Reading, now: float) -> dict[Partition, Known]:
+    """What is known after `reading`, which was taken at `now`. A partition that no longer exists is dropped."""
+    merged = {key: old for key, old in known.items() if key[0] in reading.unclear_topics}
+    for key in reading.partitions:
+        old = known.get(key, Known())
+        offsets = (old.start, old.end, old.offsets_at)
+        if key in reading.end:
+            offsets = (reading.start.get(key, old.start), reading.end[key], now)
+        committed = (old.committed, old.committed_at)
+        if key in reading.committed:
+            committed = (reading.committed[key], now)
+        merged[key] = Known(*offsets, *committed)
+    return merged
+
+
+class Admin(Protocol):
+    """What `Cluster` needs of `GroupAdmin`; every method blocks and is called on one thread."""
+
+    def missing_topics(self) -> list[str]: ...
+    def read(self) -> Reading: ...
+    def close(self) -> None: ...
+
+
+class Cluster:
+    """Owned by one event loop. Call `close()` at the end."""
+
+    def __init__(self, admin: Admin, servers: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._admin = admin
+        self._servers = servers
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kctl-brokers")
+        self._running: asyncio.Future[None] | None = None
+        self._known: dict[Partition, Known] | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self.last_success: dict[str, float] = {}
+        """Part (`committed`, `offsets`) to Unix seconds."""
+        self.error: str | None = None
+        """Why the last look failed, in whole or in part."""
+
+    @classmethod
+    def of(cls, kafka: Kafka, timeout_seconds: float) -> Cluster:
+        """The cluster that the configuration names; a request may take `timeout_seconds`."""
+        servers = kafka.bootstrap_servers
+        return cls(GroupAdmin(servers, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds), servers)
+
+    async def check(self) -> None:
+        """Looks once, before anything is started.
+
+        Raises:
+            BrokerUnreachable, TopicMissing: one sentence each.
+        """
+        try:
+            missing = await asyncio.get_running_loop().run_in_executor(self._thread, self._admin.missing_topics)
+        except (KafkaError, OSError, RuntimeError) as error:
+            raise BrokerUnreachable(
+                f"no Kafka broker answers at {self._servers} ({_reason(error)}): start it or correct "
+                "kafka.bootstrap_servers"
+            ) from error
+        if missing:
+            names = ", ".join(missing)
+            is_one = len(missing) == 1
+            raise TopicMissing(
+                f"{'topic' if is_one else 'topics'} {names} {'does' if is_one else 'do'} not exist on {self._servers}: "
+                f"create {'it' if is_one else 'them'} or correct kafka.topics"
+            )
+
+    async def refresh(self, timeout_seconds: float) -> None:
+        """Looks again and waits at most that long; a look that takes longer goes on and serves a later call."""
+        if self._running is None or self._running.done():
+            if self._clock() < self._not_before:
+                return
+            self._running = asyncio.ensure_future(self._look())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._running), timeout_seconds)
+
+    def figures(self) -> ClusterFigures | None:
+        """Every partition with the age of its oldest part; None when the brokers have never been reached."""
+        if self._known is None:
+            return None
+        now = self._clock()
+        return ClusterFigures(
+            tuple(
+                ClusterPartition(topic, partition, k.start, k.committed, k.end, now - min(times))
+                for (topic, partition), k in sorted(self._known.items())
+                if (times := [at for at in (k.offsets_at, k.committed_at) if at is not None])
+            )
+        )
+
+    async def close(self) -> None:
+        """Waits for a look that is under way (a few request timeouts at most) and ends the thread."""
+        if self._running is not None:
+            await self._running
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._admin.close)
+        self._thread.shutdown(wait=False)
+
+    async def _look(self) -> None:
+        try:
+            reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._admin.read)
+        except (KafkaError, OSError, RuntimeError) as error:
+            self._failed("brokers_away", _reason(error))
+            return
+        except Exception as error:  # a boundary: a client library in trouble must not take the master with it
+            log.exception("action=brokers_failed")
+            self._failed("brokers_away", _reason(error))
+            return
+        now, unix = self._clock(), time.time()
+        self._known = merge(self._known or {}, reading, now)
+        for part in ("committed", "offsets"):
+            if part not in reading.errors:
+                self.last_success[part] = unix
+        if reading.errors:
+            self._failed(
+                "brokers_incomplete", "; ".join(f"{part}: {why}" for part, why in sorted(reading.errors.items()))
+            )
+            return
+        if self.error is not None:
+            log.info("action=brokers_back servers=%s after_failures=%d", self._servers, self._failures)
+        self.error, self._failures, self._not_before = None, 0, 0.0
+
+    def _failed(self, action: str, why: str) -> None:
+        if self.error is None:
+            log.warning("action=%s servers=%s error=%s", action, self._servers, why)
+        self.error = why
+        self._failures += 1
+        pause = min(_BACKOFF_MAX_SECONDS, _BACKOFF_MIN_SECONDS * 2.0 ** min(self._failures, 10))
+        self._not_before = self._clock() + pause
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__

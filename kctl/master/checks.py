@@ -1,0 +1,98 @@
+"""What must hold before anything is started: each check raises one sentence and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kctl.config import Config
+from kctl.errors import AlreadyRunning, JarsMissing, RunDirUnusable
+from kctl.jars import jar_paths, java_command
+from kctl_agent.errors import PathError
+from kctl_agent.paths import MASTER_NAME, prepare_run_dir, socket_path
+
+__all__ = ["find_jars", "own_run_dir"]
+
+LOCK_NAME = "master.lock"
+
+
+@contextlib.contextmanager
+def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
+    """Holds `run_dir` for this master alone. At the end the lock file goes, after an error also a folder made for nothing.
+
+    Raises:
+        RunDirUnusable: wrong owner or mode, not writable, or too long for the sockets of `names`.
+        AlreadyRunning: another master holds it.
+    """
+    is_new = not run_dir.exists()
+    try:
+        prepare_run_dir(run_dir)
+        for name in [MASTER_NAME, *names]:
+            socket_path(run_dir, name)
+        lock = _lock(run_dir)
+    except PathError as error:
+        _remove_if_new(run_dir, is_new)
+        raise RunDirUnusable(str(error)) from error
+    except OSError as error:
+        raise RunDirUnusable(
+            f"run_dir {run_dir} cannot be written ({error.strerror}): choose another run_dir"
+        ) from error
+    has_failed = True
+    try:
+        yield
+        has_failed = False
+    finally:
+        (run_dir / LOCK_NAME).unlink(missing_ok=True)
+        os.close(lock)
+        _remove_if_new(run_dir, is_new and has_failed)
+
+
+async def find_jars(config: Config) -> list[Path]:
+    """The jars of Spark's connector, after a Java that can run them was found.
+
+    Raises:
+        JavaMissing, JarsMissing.
+    """
+    await asyncio.to_thread(java_command)
+    if not config.spark.jars:
+        return list(await asyncio.to_thread(jar_paths, "spark"))
+    missing = [str(jar) for jar in config.spark.jars if not jar.is_file()]
+    if missing:
+        raise JarsMissing(f"spark.jars names {', '.join(missing)}, which is not there: correct it, or leave it empty")
+    return list(config.spark.jars)
+
+
+def _lock(run_dir: Path) -> int:
+    """An open, locked descriptor of master.lock, which holds our pid."""
+    path = run_dir / LOCK_NAME
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The master before us may have removed the file between our open and our lock: then it protects nothing.
+            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"{os.getpid()}\n".encode())
+                return descriptor
+        except BlockingIOError:
+            pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(descriptor)
+            raise AlreadyRunning(
+                f"a master (pid {pid}) runs on {run_dir} already: stop it with `kctl stop`, or choose another run_dir"
+            ) from None
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _remove_if_new(run_dir: Path, is_new: bool) -> None:
+    if is_new:
+        with contextlib.suppress(OSError):
+            run_dir.rmdir()  # only if it is empty

@@ -1,0 +1,209 @@
+"""The master's life: check, start, run until told to stop, stop in order. Everything it starts it also ends.
+
+Order at the end: workers first, while the socket still tells how that goes; then HTTP and socket; then the rest. The
+first task that fails ends the master, non-zero and with its name in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
+
+from kctl import __version__, fleets
+from kctl.config import Config
+from kctl.errors import RunDirUnusable
+from kctl.exporter import Exposition
+from kctl.http import HttpServer, bind, create_app
+from kctl.kafka.cluster import Cluster
+from kctl.master.checks import find_jars, own_run_dir
+from kctl.master.collector import Collector
+from kctl.master.control import ControlServer
+from kctl.master.launch import WORKER_COMMAND, launches, policy
+from kctl.master.members import Members
+from kctl.master.service import Service
+from kctl.master.supervisor import Supervisor
+from kctl.rpc.fan_out import AgentPool
+from kctl_agent.errors import PathError
+
+__all__ = ["run"]
+
+log = logging.getLogger(__name__)
+
+_PROBE_TIMEOUT_SECONDS = 1.0
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def run(config: Config, config_path: Path, *, worker_command: Sequence[str] = WORKER_COMMAND) -> int:
+    """Runs the fleet until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 when a part of the master failed.
+
+    Logging is the caller's to set up; a second signal during the stop kills what is left at once.
+
+    Raises:
+        StartError: what must hold does not; nothing was started and nothing is left behind. Also ConfigError.
+    """
+    return asyncio.run(_run(config, config_path, worker_command))
+
+
+async def _run(config: Config, config_path: Path, worker_command: Sequence[str]) -> int:
+    # kafka-python logs each lost connection many times over; what an operator needs of it, `cluster` says once.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    names = [f"worker-{number}" for number in range(config.workers.count)]
+    with _Signals() as signals, own_run_dir(config.fleet.run_dir, names):
+        jars = await find_jars(config)
+        cluster = Cluster.of(config.kafka, config.collect.timeout_seconds)
+        try:
+            await cluster.check()
+            with contextlib.closing(bind(config.http.host, config.http.port)) as http_socket:
+                if signals.stop.is_set():
+                    return 0
+                for folder in (config.fleet.data_dir, config.fleet.log_dir, config.storage.path.parent):
+                    folder.mkdir(parents=True, exist_ok=True)
+                master = _Master(config, config_path, jars, worker_command, cluster, http_socket)
+                return await master.run(signals)
+        finally:
+            await cluster.close()
+
+
+class _Signals:
+    """SIGTERM and SIGINT as events: the first asks for an orderly stop, any further one for an end at once."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.now = asyncio.Event()
+
+    def __enter__(self) -> _Signals:
+        for number in _STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._received)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in _STOP_SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _received(self) -> None:
+        (self.now if self.stop.is_set() else self.stop).set()
+
+
+class _Master:
+    """Everything that runs, wired together once; belongs to one event loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        config_path: Path,
+        jars: Sequence[Path],
+        worker_command: Sequence[str],
+        cluster: Cluster,
+        http_socket: socket.socket,
+    ) -> None:
+        self._config = config
+        self._config_path = config_path
+        self._pool = AgentPool()
+        self._members = Members(config.fleet.run_dir, lambda: self._supervisor.status(), self._pool)
+        self._supervisor = Supervisor(
+            launches(config, jars, worker_command),
+            policy(config),
+            lambda name: self._members.ping(name, _PROBE_TIMEOUT_SECONDS),
+        )
+        self._collector = Collector(config, self._members, cluster, self._supervisor.status)
+        self._control = ControlServer(Service(self._members, cluster, self._supervisor.status).answer)
+        latest = self._collector.latest
+        self._http = HttpServer(create_app(latest, Exposition(latest).render), http_socket)
+
+    async def run(self, signals: _Signals) -> int:
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._pool.close)
+            stack.push_async_callback(self._control.close)
+            try:
+                await self._control.start(self._config.fleet.run_dir)
+                stack.enter_context(self._announced())
+            except PathError as error:
+                raise RunDirUnusable(str(error)) from error
+            tasks = [
+                _task(self._supervisor.run(), "supervisor"),
+                _task(self._collector.run(), "collector"),
+                _task(self._http.serve(), "http"),
+            ]
+            stack.push_async_callback(_end, tasks)
+            fleet = self._config.fleet
+            log.info(
+                "action=running fleet=%s workers=%d http=%s", fleet.name, self._config.workers.count, self._http.url
+            )
+            failed = await self._until_stopped(tasks, signals.stop)
+            await self._stop_workers(tasks[0], signals.now)
+            self._http.stop()
+            await asyncio.wait([tasks[2]], timeout=2)
+        log.info("action=ended fleet=%s", fleet.name)
+        return 1 if failed else 0
+
+    async def _until_stopped(self, tasks: list[asyncio.Task[None]], stop: asyncio.Event) -> bool:
+        """Whether a task ended before a stop was asked for, which it never should."""
+        asked = _task(_set(stop), "signal")
+        done, _ = await asyncio.wait([*tasks, asked], return_when=asyncio.FIRST_COMPLETED)
+        failed = [task for task in tasks if task in done]
+        asked.cancel()
+        for task in failed:
+            log.critical("action=failed task=%s: the master stops", task.get_name(), exc_info=task.exception())
+        if not failed:
+            log.info("action=stopping fleet=%s", self._config.fleet.name)
+        return bool(failed)
+
+    async def _stop_workers(self, supervising: asyncio.Task[None], now: asyncio.Event) -> None:
+        """Orderly, or at once when a second signal comes; cancelling the supervisor kills what is left."""
+        if supervising.done():
+            return
+        stopping = _task(self._supervisor.stop(), "stop")
+        impatient = _task(_set(now), "second signal")
+        await asyncio.wait([stopping, impatient, supervising], return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
+            log.warning("action=killing fleet=%s", self._config.fleet.name)
+        await _end([impatient, supervising, stopping])
+
+    @contextlib.contextmanager
+    def _announced(self) -> Iterator[None]:
+        """master.json and the entry in the list of fleets, for as long as the master runs."""
+        path = self._config.fleet.run_dir / "master.json"
+        about = {
+            "pid": os.getpid(),
+            "start_time": time.time(),
+            "version": __version__,
+            "http_url": self._http.url,
+            "config": str(self._config_path.absolute()),
+            "fleet": self._config.fleet.name,
+        }
+        beside = path.with_suffix(".new")
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(about, file)
+        beside.replace(path)
+        try:
+            entry = fleets.register(self._config.fleet.name, self._config.fleet.run_dir, self._config_path)
+            try:
+                yield
+            finally:
+                fleets.unregister(entry)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def _task(work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+    return asyncio.create_task(work, name=name)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

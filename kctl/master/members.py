@@ -1,0 +1,66 @@
+"""Who belongs to the fleet, and one question to all of it at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kctl.master.snapshot import WorkerStatus
+from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
+from kctl_agent.paths import list_agents, socket_path
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Members"]
+
+
+class Members:
+    """The supervised workers, and the attached: any other socket in `run_dir` whose agent has answered.
+
+    An attached agent that falls silent is named as failed until its socket is gone; a socket that never answered is a
+    file left behind and no member. Belongs to one event loop.
+    """
+
+    def __init__(self, run_dir: Path, statuses: Callable[[], Iterable[WorkerStatus]], pool: AgentPool) -> None:
+        self._run_dir = run_dir
+        self._statuses = statuses
+        self._pool = pool
+        self._attached: set[str] = set()
+
+    async def sockets(self) -> dict[str, Path]:
+        """Every name to ask, with its socket; a supervised worker is there even while it has none.
+
+        Raises:
+            PathError: run_dir cannot be read.
+        """
+        supervised = {status.name for status in self._statuses()}
+        found = await asyncio.to_thread(list_agents, self._run_dir)
+        self._attached &= set(found)
+        return {name: socket_path(self._run_dir, name) for name in sorted(supervised.union(found))}
+
+    async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut:
+        """Asks all of `sockets` at once until `deadline`, a time of the running loop; failures are explained."""
+        outcome = await fan_out(self._pool, sockets, rpc, params, deadline=deadline)
+        supervised = {status.name: status for status in self._statuses()}
+        self._attached |= {answer.sender for answer in outcome.answers} - supervised.keys()
+        failed = [
+            _explained(failure, supervised[failure.sender]) if failure.sender in supervised else failure
+            for failure in outcome.failed
+            if failure.sender in supervised or failure.sender in self._attached
+        ]
+        return FanOut(outcome.answers, failed)
+
+    async def ping(self, name: str, timeout_seconds: float) -> int | None:
+        """The pid that one agent answers with, None if it does not answer in time."""
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
+        pid = outcome.answers[0].result.get("pid") if outcome.answers else None
+        return pid if isinstance(pid, int) else None
+
+
+def _explained(failure: Failed, status: WorkerStatus) -> Failed:
+    """Nobody behind the socket is what the state of the worker explains better than the error does."""
+    if failure.code != "unreachable" or status.state == "running":
+        return failure
+    return replace(failure, message=f"the worker is {status.state}; {failure.message}")

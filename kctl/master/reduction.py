@@ -1,0 +1,51 @@
+"""Agents' answers to one result that can be trusted to be whole or to say what it lacks."""
+
+from __future__ import annotations
+
+import logging
+
+from kctl.master.snapshot import Reduced
+from kctl.reduce import REDUCERS, Answer, ClusterFigures
+from kctl.rpc.fan_out import Failed, FanOut
+from kctl_agent.wire import JsonObject
+
+__all__ = ["reduced", "usable"]
+
+log = logging.getLogger(__name__)
+
+
+def usable(rpc: str, outcome: FanOut) -> FanOut:
+    """`outcome` without the answers that the reducer of `rpc` cannot read: an attached agent may say anything.
+
+    Pure and safe in any thread. Their senders are moved to the failed ones, with the code `bad_result`.
+    """
+    readable: list[Answer] = []
+    failed = list(outcome.failed)
+    for answer in outcome.answers:
+        if _is_readable(rpc, answer):
+            readable.append(answer)
+        else:
+            failed.append(Failed(answer.sender, "bad_result", "its answer does not have the shape of this command"))
+    return FanOut(readable, sorted(failed, key=lambda failure: failure.sender))
+
+
+def reduced(rpc: str, outcome: FanOut, figures: ClusterFigures | None) -> Reduced:
+    """The reduced result with its completeness. Pure, safe in any thread."""
+    result: JsonObject = REDUCERS[rpc](outcome.answers, figures)
+    answered = tuple(answer.sender for answer in outcome.answers)
+    return Reduced(
+        result=result,
+        asked=tuple(sorted([*answered, *(failure.sender for failure in outcome.failed)])),
+        answered=answered,
+        failed=tuple(outcome.failed),
+        age_seconds=max((answer.age_seconds for answer in outcome.answers), default=None),
+    )
+
+
+def _is_readable(rpc: str, answer: Answer) -> bool:
+    try:
+        REDUCERS[rpc]([answer], None)
+    except Exception as error:  # a boundary: whatever a foreign answer breaks, it breaks alone
+        log.warning("action=bad_result from=%s rpc=%s error=%s", answer.sender, rpc, type(error).__name__)
+        return False
+    return True

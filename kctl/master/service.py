@@ -1,0 +1,121 @@
+"""What the master answers: a live question to the fleet, reduced; and what it knows itself. No socket in here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kctl import __version__
+from kctl.kafka.cluster import Cluster
+from kctl.master.members import Members
+from kctl.master.reduction import reduced, usable
+from kctl.master.snapshot import WorkerStatus
+from kctl.reduce import REDUCERS
+from kctl_agent.errors import BadParams, UnknownMethod
+from kctl_agent.messages import Request, printable_name, reducer_method, reply_ok, wire_method
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Service"]
+
+_NAME = "master"
+_DEFAULT_DEADLINE_SECONDS = 2.0
+_LONGEST_DEADLINE_SECONDS = 60.0
+_OWN_SHARE = 0.1
+"""Of the caller's deadline the part, at most 0.1 s, kept for reducing and sending: an answer in time that names who is
+missing is worth more than a complete one that nobody waits for any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    rpc: str
+    summary: str
+    asks_fleet: bool
+
+
+_OWN = {
+    wire_method("ping"): _Method("ping", "The master itself: name, pid, version.", False),
+    wire_method("describe"): _Method("describe", "Every method that the master serves.", False),
+    wire_method("status"): _Method("status", "The workers as their supervisor sees them.", False),
+}
+_METHODS = {
+    **{
+        method: _Method(rpc, f"`{rpc}` of all workers, reduced to one result.", True)
+        for rpc in REDUCERS
+        for method in (wire_method(rpc), reducer_method(rpc))
+    },
+    **_OWN,
+}
+"""Method on the wire to what it means; nothing else is served."""
+
+
+class Service:
+    """Belongs to one event loop."""
+
+    def __init__(self, members: Members, cluster: Cluster, statuses: Callable[[], Iterable[WorkerStatus]]) -> None:
+        self._members = members
+        self._cluster = cluster
+        self._statuses = statuses
+
+    async def answer(self, request: Request) -> JsonObject:
+        """The reply to one request, before its deadline.
+
+        Raises:
+            UnknownMethod, BadParams.
+        """
+        method = _METHODS.get(request.method)
+        if method is None or method.rpc != request.rpc:
+            raise UnknownMethod(
+                f"{printable_name(request.rpc)} has no method {printable_name(request.method)}; getDescribe lists all"
+            )
+        if method.asks_fleet or (method.rpc in REDUCERS and request.params):
+            return await self._ask_fleet(request)
+        if request.params:
+            raise BadParams(f"{request.rpc} takes no parameters")
+        return reply_ok(request.id, self._own(request.rpc), _NAME, 0.0)
+
+    def _own(self, rpc: str) -> JsonObject:
+        if rpc == "ping":
+            return {"name": _NAME, "pid": os.getpid(), "version": __version__}
+        if rpc == "status":
+            return {"rows": [status.to_json() for status in self._statuses()]}
+        return {"methods": [_described(name, method) for name, method in sorted(_METHODS.items())]}
+
+    async def _ask_fleet(self, request: Request) -> JsonObject:
+        wanted = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
+        seconds = min(wanted, _LONGEST_DEADLINE_SECONDS)
+        deadline = asyncio.get_running_loop().time() + seconds - min(seconds * _OWN_SHARE, 0.1)
+        only = _only_worker(request)
+        sockets = await self._members.sockets()
+        if only is not None:
+            if only not in sockets:
+                raise BadParams(f"there is no worker of that name; there are {', '.join(sockets) or 'none'}")
+            sockets = {only: sockets[only]}
+        outcome = await self._members.ask(sockets, request.rpc, {}, deadline)
+        # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
+        figures = self._cluster.figures() if only is None else None
+        result = await asyncio.to_thread(lambda: reduced(request.rpc, usable(request.rpc, outcome), figures))
+        return reply_ok(request.id, result.result, _NAME, result.age_seconds, **result.completeness())
+
+
+def _only_worker(request: Request) -> str | None:
+    for name, value in request.params.items():
+        if name != "worker":
+            raise BadParams(f"{request.rpc} takes no parameter {printable_name(name)}, only worker")
+        if not isinstance(value, str):
+            raise BadParams("parameter worker must be a name")
+        return value
+    return None
+
+
+def _described(name: str, method: _Method) -> JsonObject:
+    worker = {"name": "worker", "type": "string", "required": False, "summary": "Ask this worker only."}
+    return {
+        "method": name,
+        "rpc": method.rpc,
+        "summary": method.summary,
+        "params": [worker] if method.rpc in REDUCERS else [],
+        "deadline_ms": int(_DEFAULT_DEADLINE_SECONDS * 1000),
+        "changes": False,
+    }
