@@ -36,16 +36,6 @@ class FanOut:
     answers: list[Answer]
     failed: list[Failed]
 
-    def completeness(self) -> JsonObject:
-        """The master's fields of a reply: `complete`, `asked`, `answered`, `failed` (design, section 5)."""
-        answered = [answer.sender for answer in self.answers]
-        return {
-            "complete": not self.failed,
-            "asked": sorted([*answered, *(failed.sender for failed in self.failed)]),
-            "answered": answered,
-            "failed": [failed.to_json() for failed in self.failed],
-        }
-
 
 class AgentPool:
     """Connections to agents, kept between questions. Belongs to one running loop; `close` it there."""

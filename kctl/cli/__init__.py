@@ -1,0 +1,15 @@
+"""The command line: `entry` runs it, `rpc` is a path of its own because it must be fast, all else is Typer in `app`."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """The entry point `kctl`: runs the command line of this process and returns its exit code."""
+    try:
+        from kctl.cli.entry import run  # inside, so that Ctrl-C during the imports is silent too
+
+        return run()
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,79 @@
+"""The Typer application: all commands but `rpc`, which it only lists and completes. One module per command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from kctl.cli.options import ConfigOption
+from kctl.errors import UsageError
+
+__all__ = ["COMMANDS", "build", "run"]
+
+COMMANDS = ("start", "stop", "status", "rpc", "demo", "config", "jars", "version")
+"""In the order of the help page; each is registered by `register(app)` of the module COMMAND_command."""
+
+_EXIT_CODES = """\
+Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer, 4 above --fail-above, 5 no master, 130
+interrupted. A fleet cannot start: 10 broker unreachable, 11 topic missing, 12 no suitable Java, 13 port taken, 14 run_dir
+unusable, 15 already running, 16 jars missing.
+"""
+
+
+def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
+    """The application with these commands; only with all of them does it install shell completion."""
+    app = typer.Typer(
+        name="kctl",
+        no_args_is_help=True,
+        add_completion=len(commands) > 1,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(epilog=_EXIT_CODES)(_root)
+    for command in commands:
+        import_module(f"kctl.cli.{command}_command").register(app)
+    return app
+
+
+def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
+    """Run a command line whose command is `command`; others are not even imported.
+
+    Raises:
+        KctlError, AgentError: with the exit code of each; UsageError for what Typer refuses.
+    """
+    app = build((command,) if command in COMMANDS and "_KCTL_COMPLETE" not in env else COMMANDS)
+    if "_KCTL_COMPLETE" in env:
+        app(args=words, prog_name="kctl")
+    try:
+        # Not `app(words)`: Typer itself would end the process on a broken pipe and on Ctrl-C, and print errors its way.
+        root = typer.main.get_command(app)
+        with root.make_context("kctl", list(words)) as context:
+            outcome = root.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    except typer.TyperException as error:
+        if not words or error.exit_code != 2:
+            typer.echo(error.format_message())
+            return 0 if not words else error.exit_code
+        page = f"kctl {command}" if command in COMMANDS else "kctl"
+        raise UsageError(f"{error.format_message().rstrip('.')}; see `{page} --help`") from None
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _root(
+    context: typer.Context,
+    config: ConfigOption = None,
+    _debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; KCTL_DEBUG=1 too.")] = False,
+) -> None:
+    """Run and watch a fleet of Spark workers that read Kafka.
+
+    \b
+    kctl demo                          see all of it at work
+    kctl start -c kctl.toml            run a fleet
+    kctl rpc kafka_lag                 ask it
+    """
+    context.obj = config

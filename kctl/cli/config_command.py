@@ -1,0 +1,69 @@
+"""`kctl config show` and `kctl config check`"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from kctl.cli.options import ConfigOption, Output, OutputOption, SetOption, config_file, overrides
+from kctl.cli.output import as_json, as_yaml
+from kctl.cli.table import Column, render
+from kctl.config import Config, load
+from kctl.config.sections import SECTIONS
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    config = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show or check a configuration.")
+    config.command("show")(_show)
+    config.command("check")(_check)
+    app.add_typer(config, name="config")
+
+
+def _show(
+    context: typer.Context, config: ConfigOption = None, set_: SetOption = None, output: OutputOption = Output.TABLE
+) -> None:
+    """Print every setting and where it came from.
+
+    That is: default, file, the name of a variable, or flag.
+    """
+    loaded = load(config_file(context, config), os.environ, overrides(set_))
+    values = {
+        section: {setting.name: _plain(getattr(getattr(loaded, section), setting.name)) for setting in fields(kind)}
+        for section, kind in SECTIONS.items()
+    }
+    if output is Output.TABLE:
+        typer.echo("\n".join(_table(loaded, values)))
+    else:
+        typer.echo(as_json(values) if output is Output.JSON else as_yaml(values))
+
+
+def _check(context: typer.Context, config: ConfigOption = None, set_: SetOption = None) -> None:
+    """Check without starting anything.
+
+    Exit code 2 if the configuration cannot be used.
+    """
+    loaded = load(config_file(context, config), os.environ, overrides(set_))
+    typer.echo(f"{loaded.path} can be used")
+
+
+def _table(config: Config, values: dict[str, dict[str, Any]]) -> list[str]:
+    rows = [
+        (f"{section}.{key}", as_json(value, in_one_line=True), config.sources[f"{section}.{key}"])
+        for section, keys in values.items()
+        for key, value in keys.items()
+    ]
+    return render((Column("setting"), Column("value"), Column("from")), rows)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,49 @@
+"""`kctl demo`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kctl.cli.options import Output, OutputOption
+from kctl.errors import UsageError
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("demo")(_demo)
+
+
+def _demo(
+    workers: Annotated[int, typer.Option(min=1, help="How many Spark workers.")] = 2,
+    partitions: Annotated[int, typer.Option(min=1, help="How many partitions the topic has.")] = 8,
+    rate: Annotated[float, typer.Option(min=0, help="Messages produced per second.")] = 2000,
+    seconds: Annotated[
+        float | None, typer.Option("--for", min=0, metavar="SECONDS", show_default=False, help="Default: until Ctrl-C.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", metavar="PATH", show_default=False, help="Where all of it is kept. Default: a temporary one."
+        ),
+    ] = None,
+) -> int:
+    """See all of it at work.
+
+    Starts a real Kafka broker and Spark workers, produces messages, and says at the end what was lost or stored twice.
+
+    \b
+    kctl demo                              until Ctrl-C; ask it from another terminal: kctl rpc offset_checker
+    kctl demo --for 60 -o json             exit 0 only if nothing was lost and nothing stored twice
+    """
+    if output is Output.YAML:
+        raise UsageError("kctl demo prints a table or json")
+    from kctl.demo.run import main
+
+    return main(
+        workers=workers, partitions=partitions, rate=rate, seconds=seconds, output=output.value, directory=directory
+    )

@@ -1,0 +1,81 @@
+"""From the words of a command line to an exit code: picks the parser, says errors in one sentence.
+
+`kctl rpc` is parsed by argparse: Typer, and pydantic with which it converts values, take 150 ms to import, far more
+than a whole `kctl rpc` (benchmarks/cli_start.py). Everything else is Typer's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kctl.errors import KctlError
+from kctl_agent.errors import AgentError
+
+__all__ = ["BROKEN_PIPE", "INTERRUPTED", "before_command", "run"]
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+"""As of a process that SIGPIPE (13) has ended: whoever read has seen enough."""
+
+
+def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
+    """Run a command line, this process's by default; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options, rest = before_command(words)
+    debug = "--debug" in options or env.get("KCTL_DEBUG") == "1"
+    try:
+        code = _run(words, options, rest, env)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered must not fail once more when Python flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _said(error)
+    return code
+
+
+def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The global options in front of the command, and the rest from the command on."""
+    options: dict[str, str] = {}
+    left = list(words)
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        if name in ("-c", "--config"):
+            options["--config"] = value if equals else left.pop(0) if left else ""
+        elif word.startswith("-c"):
+            options["--config"] = word[2:]
+        else:
+            options[word] = ""
+    return options, left
+
+
+def _run(words: list[str], options: dict[str, str], rest: list[str], env: Mapping[str, str]) -> int:
+    if rest[:1] == ["rpc"] and options.keys() <= {"--config", "--debug"} and "_KCTL_COMPLETE" not in env:
+        from kctl.cli import rpc
+
+        return rpc.run(rest[1:], Path(options["--config"]) if options.get("--config") else None, env)
+    from kctl.cli import app
+
+    return app.run(words, rest[0] if rest else None, env)
+
+
+def _said(error: Exception) -> int:
+    if isinstance(error, KctlError):
+        code, text = error.exit_code, str(error)
+    elif isinstance(error, AgentError):
+        code, text = 1, str(error)
+    else:
+        code, text = 1, f"a defect in kctl, {type(error).__name__}: {error}; `kctl --debug …` shows where"
+    sys.stdout.flush()
+    sys.stderr.write(f"kctl: {text}\n")
+    return code

@@ -1,0 +1,55 @@
+"""`kctl jars fetch` and `kctl jars verify`"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from kctl.errors import UsageError
+from kctl.jars import LOCKS, LockName, fetch, jars_dir
+from kctl.jars.progress import shown_on
+
+__all__ = ["register"]
+
+LocksArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[LOCK]...", show_default=False, help=f"{' or '.join(LOCKS)}; default: all."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    jars = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Fetch or verify the jars.")
+    jars.command("fetch")(_fetch)
+    jars.command("verify")(_verify)
+    app.add_typer(jars, name="jars")
+
+
+def _fetch(locks: LocksArgument = None) -> None:
+    """Download the jars that are missing.
+
+    They go into a cache, checked by sha256. KCTL_MAVEN_REPOSITORY names a mirror, KCTL_CACHE_DIR the cache.
+    """
+    _bring(_chosen(locks), verify=False)
+
+
+def _verify(locks: LocksArgument = None) -> None:
+    """Check the jars in the cache.
+
+    Reads each, compares its sha256, and downloads the wrong ones again.
+    """
+    _bring(_chosen(locks), verify=True)
+
+
+def _bring(locks: list[LockName], *, verify: bool) -> None:
+    with shown_on(sys.stderr) as progress:
+        downloaded = fetch(locks, progress, verify=verify)
+    typer.echo(f"{downloaded} downloaded, all in {jars_dir()}")
+
+
+def _chosen(locks: list[str] | None) -> list[LockName]:
+    for name in locks or ():
+        if name not in LOCKS:
+            raise UsageError(f"there is no jar lock `{name}`; there are {', '.join(LOCKS)}")
+    return [lock for lock in LOCKS if not locks or lock in locks]

@@ -1,0 +1,72 @@
+"""Options that several of Typer's commands share, and what follows from them."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kctl.errors import UsageError
+
+__all__ = ["ConfigOption", "Output", "OutputOption", "SetOption", "config_file", "config_option", "overrides"]
+
+
+class Output(StrEnum):
+    """How a result is printed; the same as `kctl.cli.output.OUTPUTS`."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        show_default=False,
+        help="The fleet's kctl.toml. Default: KCTL_CONFIG, else the one fleet of yours that is running.",
+    ),
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How the result is printed.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", show_default=False, help="Override a setting; may be repeated."),
+]
+
+
+def config_option(context: typer.Context, config: Path | None) -> Path | None:
+    """`-c` may stand before the command or after it; the one after it wins."""
+    before: Path | None = context.find_root().obj
+    return config or before
+
+
+def config_file(context: typer.Context, config: Path | None) -> Path:
+    """The configuration that was named, for commands that do not need a running fleet.
+
+    Raises:
+        UsageError: none was named.
+    """
+    named = config_option(context, config) or (
+        Path(os.environ["KCTL_CONFIG"]) if os.environ.get("KCTL_CONFIG") else None
+    )
+    if named is None:
+        raise UsageError("say which configuration: -c kctl.toml, or KCTL_CONFIG")
+    return named
+
+
+def overrides(assignments: list[str] | None) -> dict[str, str]:
+    """`--set` as setting name -> text.
+
+    Raises:
+        UsageError: not `section.key=value`.
+    """
+    pairs = [assignment.partition("=") for assignment in assignments or ()]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise UsageError(f"--set takes SECTION.KEY=VALUE, not `{name}`")
+    return {name.strip(): value for name, _, value in pairs}

@@ -1,0 +1,35 @@
+"""A result on stdout: as a table, as JSON or as YAML."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kctl_agent.messages import Reply
+
+__all__ = ["OUTPUTS", "as_json", "as_yaml", "whole"]
+
+OUTPUTS = ("table", "json", "yaml")
+
+
+def whole(reply: Reply) -> dict[str, Any]:
+    """The result and, after it, how complete and how old it is; always in this order."""
+    return {
+        **(reply.result or {}),
+        "complete": reply.complete,
+        "asked": list(reply.asked),
+        "answered": list(reply.answered),
+        "failed": [failure.to_json() for failure in reply.failed],
+        "age_seconds": reply.age_seconds,
+    }
+
+
+def as_json(document: object, *, in_one_line: bool = False) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=None if in_one_line else 2)
+
+
+def as_yaml(document: object) -> str:
+    import yaml  # 15 ms that only this format pays
+
+    text: str = yaml.safe_dump(document, allow_unicode=True, sort_keys=False, default_flow_style=False)
+    return text.rstrip("\n")

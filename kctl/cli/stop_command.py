@@ -1,0 +1,90 @@
+"""`kctl stop`"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from kctl.cli.options import ConfigOption, config_option
+from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout
+from kctl.fleets import Fleet, find
+from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive
+
+__all__ = ["register"]
+
+_PROGRESS_SECONDS = 5.0
+
+
+def register(app: typer.Typer) -> None:
+    app.command("stop")(_stop)
+
+
+def _stop(
+    context: typer.Context,
+    config: ConfigOption = None,
+    timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
+) -> None:
+    """Stop a fleet in order.
+
+    Asks its master to stop (SIGTERM) and waits until it is gone. Exit code 5 when there is none.
+    """
+    fleet = find(config_option(context, config), os.environ)
+    master = fleet.master or _master_of(fleet)
+    started = time.monotonic()
+    # A pidfd is this very process: between the check and the signal its pid cannot become another's.
+    descriptor = _opened(fleet, master)
+    try:
+        sys.stderr.write(f"stopping fleet {fleet.name} (master pid {master.pid})\n")
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        _wait(descriptor, fleet, master, started, timeout)
+    except PermissionError:
+        raise SocketNotPermitted(
+            f"you are not permitted to stop pid {master.pid}: it belongs to another user"
+        ) from None
+    finally:
+        os.close(descriptor)
+    sys.stderr.write(f"stopped in {time.monotonic() - started:.1f} s\n")
+
+
+def _master_of(fleet: Fleet) -> ProcessIdentity:
+    """Who serves the fleet's `master.sock`: recorded beside it, with the start time that tells it from a later process."""
+    path = fleet.run_dir / f"{MASTER_NAME}.pid"
+    try:
+        pid, start_ticks = path.read_text(encoding="ascii").split()
+        return ProcessIdentity(int(pid), int(start_ticks))
+    except (FileNotFoundError, NotADirectoryError):
+        raise NoSocketFile(f"no master is running there: {path} does not exist") from None
+    except PermissionError:
+        raise SocketNotPermitted(f"you are not permitted to read {path}: it belongs to another user") from None
+    except (OSError, ValueError):
+        raise NobodyListening(f"{path} does not say which process the master is") from None
+
+
+def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
+    gone = f"no master is running there: the one of {fleet.run_dir}, pid {master.pid}, is gone"
+    try:
+        descriptor = os.pidfd_open(master.pid)
+    except ProcessLookupError:
+        raise NobodyListening(gone) from None
+    if not is_alive(master):
+        os.close(descriptor)
+        raise NobodyListening(gone)
+    return descriptor
+
+
+def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float, timeout: float) -> None:
+    """A pidfd becomes readable when its process ends (pidfd_open(2))."""
+    while True:
+        waited = time.monotonic() - started
+        pause = min(_PROGRESS_SECONDS, timeout - waited)
+        if select.select([descriptor], [], [], max(pause, 0))[0]:
+            return
+        if pause <= 0:
+            raise StopTimeout(f"the master of {fleet.name} (pid {master.pid}) is still stopping after {timeout:g} s")
+        sys.stderr.write(f"still stopping after {time.monotonic() - started:.0f} s\n")

@@ -1,0 +1,81 @@
+"""Aligned columns of plain text. rich would do it too, but importing it costs more than a whole `kctl rpc`."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "render", "width"]
+
+UNKNOWN = "-"
+_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's heading; numbers are set to the right."""
+
+    heading: str
+    is_number: bool = False
+
+
+def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
+    """The lines of a table, headings first, without trailing blanks. None is printed as `-`."""
+    texts = [[column.heading for column in columns], *([cell(value) for value in row] for row in rows)]
+    widths = [max(width(line[i]) for line in texts) for i in range(len(columns))]
+    return [
+        _GAP.join(
+            _set(text, widest, column) for text, widest, column in zip(line, widths, columns, strict=True)
+        ).rstrip()
+        for line in texts
+    ]
+
+
+def cell(value: object) -> str:
+    """A value as it is printed: unknown as `-`, true as `yes`, lists with commas, no control characters."""
+    if value is None or value is False or value == "" or value == []:
+        return UNKNOWN
+    if value is True:
+        return "yes"
+    if isinstance(value, list | tuple):
+        return ",".join(cell(each) for each in value)
+    return clean(str(value))
+
+
+def clean(text: str) -> str:
+    """Without control characters: what a worker reports must not be able to steer the operator's terminal."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal the text takes: East Asian wide letters two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(_letter_width(letter) for letter in text)
+
+
+def clip(text: str, columns: int) -> str:
+    """The text, shortened to so many columns; a shortened one ends in `…`."""
+    if width(text) <= columns:
+        return text
+    kept, used = [], 1
+    for letter in text:
+        used += _letter_width(letter)
+        if used > columns:
+            break
+        kept.append(letter)
+    return "".join(kept) + "…"
+
+
+def _letter_width(letter: str) -> int:
+    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def _set(text: str, widest: int, column: Column) -> str:
+    blanks = " " * (widest - width(text))
+    return blanks + text if column.is_number else text + blanks

@@ -1,0 +1,204 @@
+"""A command's result as an operator reads it. `TABLES` is the table of the commands that `kctl rpc` knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kctl.cli.table import Column, cell, render
+
+__all__ = ["OLD_SECONDS", "TABLES", "Table", "compact_partitions", "duration", "mebibytes"]
+
+Result = dict[str, Any]
+
+OLD_SECONDS = 3.0
+"""Figures older than this are shown with their age: the collector takes new ones every second."""
+
+
+def duration(seconds: float | None) -> str | None:
+    """`45s`, `12m30s`, `3h05m`, `2d04h`."""
+    if seconds is None:
+        return None
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
+
+
+def mebibytes(count: int | None) -> str | None:
+    return None if count is None else f"{count / 1048576:.0f}MiB"
+
+
+def compact_partitions(partitions: Iterable[Result]) -> str:
+    """`orders[0-3,6] payments[1]`; empty for none."""
+    topics: dict[str, list[int]] = {}
+    for each in partitions:
+        topics.setdefault(each["topic"], []).append(each["partition"])
+    return " ".join(f"{topic}[{_ranges(sorted(topics[topic]))}]" for topic in sorted(topics))
+
+
+def _ranges(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _number(value: float | None, digits: int) -> str | None:
+    return None if value is None else f"{value:.{digits}f}"
+
+
+def _kafka_lag(result: Result) -> list[str]:
+    rows = [("total", result["total"]), *sorted(result["topics"].items())]
+    lines = render((Column("topic"), Column("lag", is_number=True)), rows)
+    if result["unknown"]:
+        lines.append(f"unknown: {compact_partitions(result['unknown'])}")
+    return lines
+
+
+def _offset_checker(result: Result) -> list[str]:
+    columns = [
+        Column("topic"),
+        Column("partition", is_number=True),
+        Column("current-offset", is_number=True),
+        Column("kafka-max-offset", is_number=True),
+        Column("remaining-count", is_number=True),
+        Column("worker"),
+    ]
+    keys = ["topic", "partition", "current_offset", "kafka_max_offset", "remaining_count", "worker"]
+    rows = [[row[key] for key in keys] for row in result["rows"]]
+    if any((row.get("age_seconds") or 0) > OLD_SECONDS for row in result["rows"]):
+        columns.append(Column("age", is_number=True))
+        rows = [[*cells, duration(row.get("age_seconds"))] for cells, row in zip(rows, result["rows"], strict=True)]
+    return render(columns, rows)
+
+
+def _block_size(result: Result) -> list[str]:
+    names = ("pending", "processing", "dead", "bytes", "limit")
+    return render([Column(name, is_number=True) for name in names], [[result[name] for name in names]])
+
+
+def _member_leader(result: Result) -> list[str]:
+    lines = [f"leader: {cell(result['leader'])}"]
+    if not result.get("agreed", True):
+        generations = sorted({each["generation"] for each in result["members"] if each["generation"] is not None})
+        lines.append(f"the members do not agree; generations: {cell(generations)}")
+    rows = [
+        (
+            each["worker"],
+            each["member_id"],
+            each["is_leader"],
+            each["generation"],
+            compact_partitions(each["partitions"]),
+        )
+        for each in result["members"]
+    ]
+    columns = (
+        Column("worker"),
+        Column("member-id"),
+        Column("leader"),
+        Column("generation", is_number=True),
+        Column("partitions"),
+    )
+    return [*lines, *render(columns, rows)]
+
+
+def _metadata_brokers(result: Result) -> list[str]:
+    columns = (
+        Column("node-id", is_number=True),
+        Column("host"),
+        Column("port", is_number=True),
+        Column("rack"),
+        Column("controller"),
+    )
+    keys = ("node_id", "host", "port", "rack", "controller")
+    return render(columns, [[row.get(key) for key in keys] for row in result["rows"]])
+
+
+def _metadata_topics(result: Result) -> list[str]:
+    columns = (
+        Column("topic"),
+        Column("partition", is_number=True),
+        Column("leader-id", is_number=True),
+        Column("replica-nodes"),
+        Column("isr-nodes"),
+        Column("offline"),
+    )
+    keys = ("topic", "partition", "leader_id", "replica_nodes", "isr_nodes", "offline")
+    return render(columns, [[row.get(key) for key in keys] for row in result["rows"]])
+
+
+def _workers(result: Result) -> list[str]:
+    columns = (
+        Column("name"),
+        Column("state"),
+        Column("pid", is_number=True),
+        Column("uptime", is_number=True),
+        Column("rss", is_number=True),
+        Column("batch", is_number=True),
+        Column("last-batch-seconds", is_number=True),
+        Column("rows/s", is_number=True),
+        Column("last-error"),
+    )
+    rows = [
+        (
+            row["name"],
+            row["state"],
+            row["pid"],
+            duration(row.get("uptime_seconds")),
+            mebibytes(row.get("rss_bytes")),
+            row.get("batch_id"),
+            _number(row.get("last_batch_seconds"), 2),
+            _number(row.get("rows_per_second"), 0),
+            row.get("last_error"),
+        )
+        for row in result["rows"]
+    ]
+    return render(columns, rows)
+
+
+def _ping(result: Result) -> list[str]:
+    rows = result.get("rows", [result])
+    columns = (Column("name"), Column("pid", is_number=True), Column("version"))
+    return render(columns, [(row.get("name"), row.get("pid"), row.get("version")) for row in rows])
+
+
+def _describe(result: Result) -> list[str]:
+    columns = (
+        Column("method"),
+        Column("rpc"),
+        Column("changes"),
+        Column("deadline-ms", is_number=True),
+        Column("summary"),
+    )
+    keys = ("method", "rpc", "changes", "deadline_ms", "summary")
+    return render(columns, [[row.get(key) for key in keys] for row in result["methods"]])
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How a command's result is shown, and what the command asks, for its help."""
+
+    question: str
+    lines: Callable[[Result], list[str]]
+
+
+TABLES: dict[str, Table] = {
+    "kafka_lag": Table("How many messages wait in Kafka, in all and per topic", _kafka_lag),
+    "offset_checker": Table("How far each partition has been read, and by whom", _offset_checker),
+    "block_size": Table("How many messages wait in the storage", _block_size),
+    "member_leader": Table("Who leads the consumer group, and who its members are", _member_leader),
+    "metadata_brokers": Table("The Kafka brokers", _metadata_brokers),
+    "metadata_topics": Table("Leader and replicas of each partition", _metadata_topics),
+    "workers": Table("What each worker is doing", _workers),
+    "ping": Table("Who is there", _ping),
+    "describe": Table("Which methods are served", _describe),
+}

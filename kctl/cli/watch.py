@@ -1,0 +1,62 @@
+"""The same question again and again: redrawn in place on a terminal, one answer after the other into a pipe."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from threading import Event
+
+from kctl.cli.table import clip
+from kctl.errors import KctlError
+from kctl_agent.errors import AgentError
+
+__all__ = ["View", "watch"]
+
+View = tuple[str, str | None]
+"""What goes to stdout, and a remark or None."""
+
+_HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+def watch(look: Callable[[], View], seconds: float, title: str, separator: str) -> int:
+    """Show what `look` returns every so many seconds until Ctrl-C, which is the way to end it: the exit code is 0.
+
+    On a terminal a master that is away for a while is only a remark; elsewhere its error is raised and ends the script.
+    """
+    pause = Event()
+    try:
+        if not sys.stdout.isatty():
+            _print_on(look, seconds, separator, pause)
+        while True:
+            try:
+                text, remark = look()
+            except (KctlError, AgentError) as error:
+                if not error.retriable:
+                    raise
+                text, remark = "", f"kctl: {error}"
+            _redraw([f"{title}  {time.strftime('%H:%M:%S')}", "", *text.split("\n"), *([remark] if remark else [])])
+            pause.wait(seconds)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _print_on(look: Callable[[], View], seconds: float, separator: str, pause: Event) -> None:
+    while True:
+        text, remark = look()
+        sys.stdout.write(f"{text}\n{separator}")
+        sys.stdout.flush()
+        if remark:
+            sys.stderr.write(f"{remark}\n")
+        pause.wait(seconds)
+
+
+def _redraw(lines: list[str]) -> None:
+    """Overwrites what is there instead of clearing it first, which would flicker; what does not fit is cut off."""
+    columns, rows = shutil.get_terminal_size()
+    if len(lines) >= rows:
+        lines = [*lines[: rows - 2], f"… {len(lines) - rows + 2} more lines"]
+    body = "".join(f"{clip(line, columns)}{_TO_END_OF_LINE}\n" for line in lines)
+    sys.stdout.write(_HOME + body + _TO_END_OF_SCREEN)
+    sys.stdout.flush()
