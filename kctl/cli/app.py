@@ -17,9 +17,9 @@ COMMANDS = ("start", "stop", "status", "rpc", "demo", "config", "jars", "version
 """In the order of the help page; each is registered by `register(app)` of the module COMMAND_command."""
 
 _EXIT_CODES = """\
-Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer, 4 above --fail-above, 5 no master, 130
-interrupted. A fleet cannot start: 10 broker unreachable, 11 topic missing, 12 no suitable Java, 13 port taken, 14 run_dir
-unusable, 15 already running, 16 jars missing.
+Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer, 4 above --fail-above, 5 no master,
+130 interrupted. A fleet cannot start: 10 broker unreachable, 11 topic missing, 12 no suitable Java, 13 port taken,
+14 run_dir unusable, 15 already running, 16 jars missing.
 """
 
 

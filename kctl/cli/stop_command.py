@@ -53,7 +53,7 @@ def _stop(
 
 
 def _master_of(fleet: Fleet) -> ProcessIdentity:
-    """Who serves the fleet's `master.sock`: recorded beside it, with the start time that tells it from a later process."""
+    """Who serves the fleet's `master.sock`, as recorded beside it: pid and start time."""
     path = fleet.run_dir / f"{MASTER_NAME}.pid"
     try:
         pid, start_ticks = path.read_text(encoding="ascii").split()

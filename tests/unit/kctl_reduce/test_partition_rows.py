@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from typing import Any
+
+from kctl.reduce import Answer, ClusterFigures, ClusterPartition
+from kctl.reduce.kafka_lag import reduce as kafka_lag
+from kctl.reduce.offset_checker import reduce as offset_checker
+
+
+def row(partition: int, committed: int | None, end: int | None, **more: Any) -> dict[str, Any]:
+    return {
+        "topic": "orders",
+        "partition": partition,
+        "start": 0,
+        "committed": committed,
+        "position": committed,
+        "end": end,
+        "generation": 1,
+        "age_seconds": 0.5,
+        **more,
+    }
+
+
+def answer(sender: str, *rows: dict[str, Any], age: float = 0.0) -> Answer:
+    return Answer(sender, {"rows": list(rows)}, age)
+
+
+def brokers(*partitions: tuple[int, int | None, int | None], age: float = 1.0) -> ClusterFigures:
+    return ClusterFigures(
+        tuple(ClusterPartition("orders", number, 0, committed, end, age) for number, committed, end in partitions)
+    )
+
+
+def test_offset_checker_has_exactly_the_columns_of_the_design() -> None:
+    result = offset_checker([answer("worker-0", row(0, 40, 100))], None)
+
+    assert result == {
+        "rows": [
+            {
+                "topic": "orders",
+                "partition": 0,
+                "current_offset": 40,
+                "kafka_max_offset": 100,
+                "remaining_count": 60,
+                "worker": "worker-0",
+                "age_seconds": 0.5,
+            }
+        ]
+    }
+
+
+def test_rows_are_sorted_by_topic_and_by_the_number_of_the_partition() -> None:
+    other = {**row(0, 1, 1), "topic": "a"}
+
+    result = offset_checker([answer("worker-0", row(10, 1, 1), row(9, 1, 1), other)], None)
+
+    assert [(each["topic"], each["partition"]) for each in result["rows"]] == [("a", 0), ("orders", 9), ("orders", 10)]
+
+
+def test_a_partition_that_no_worker_answers_for_keeps_its_row_from_the_brokers() -> None:
+    result = offset_checker([answer("worker-0", row(0, 40, 100))], brokers((0, 40, 100), (1, 5, 25)))
+
+    assert result["rows"][1] == {
+        "topic": "orders",
+        "partition": 1,
+        "current_offset": 5,
+        "kafka_max_offset": 25,
+        "remaining_count": 20,
+        "worker": None,
+        "age_seconds": 1.0,
+    }
+
+
+def test_without_workers_and_without_brokers_there_are_no_rows_and_the_total_is_unknown() -> None:
+    assert offset_checker([], None) == {"rows": []}
+    assert kafka_lag([], None) == {"total": None, "unknown": [], "topics": {}}
+
+
+def test_of_two_claims_on_one_partition_the_higher_generation_wins_even_with_older_figures() -> None:
+    old = answer("worker-0", row(0, 10, 100, generation=4, age_seconds=0.1))
+    new = answer("worker-1", row(0, 30, 100, generation=5, age_seconds=0.9))
+
+    assert offset_checker([old, new], None)["rows"][0]["worker"] == "worker-1"
+    assert offset_checker([old, new], None)["rows"][0]["current_offset"] == 30
+
+
+def test_of_two_claims_in_one_generation_the_younger_figures_win() -> None:
+    older = answer("worker-0", row(0, 10, 100, age_seconds=2.0))
+    younger = answer("worker-1", row(0, 30, 100, age_seconds=0.2))
+
+    assert offset_checker([older, younger], None)["rows"][0]["worker"] == "worker-1"
+
+
+def test_committed_and_end_come_from_one_source_the_younger_one() -> None:
+    worker = answer("worker-0", row(0, 10, 100, age_seconds=30.0))
+
+    result = offset_checker([worker], brokers((0, 60, 150), age=1.0))
+
+    assert result["rows"][0] == {
+        "topic": "orders",
+        "partition": 0,
+        "current_offset": 60,
+        "kafka_max_offset": 150,
+        "remaining_count": 90,
+        "worker": "worker-0",
+        "age_seconds": 1.0,
+    }
+
+
+def test_what_the_younger_source_does_not_know_the_older_one_fills_in() -> None:
+    worker = answer("worker-0", row(0, None, 100, position=None, age_seconds=0.1))
+
+    result = offset_checker([worker], brokers((0, 60, 90), age=5.0))
+
+    assert result["rows"][0]["current_offset"] == 60
+    assert result["rows"][0]["kafka_max_offset"] == 100
+
+
+def test_figures_without_an_age_are_older_than_any_with_one() -> None:
+    worker = answer("worker-0", row(0, 10, 100, age_seconds=None))
+
+    result = offset_checker([worker], brokers((0, 60, 150), age=60.0))
+
+    assert result["rows"][0]["current_offset"] == 60
+
+
+def test_lag_is_never_negative() -> None:
+    result = kafka_lag([answer("worker-0", row(0, 101, 100))], None)
+
+    assert result["total"] == 0
+
+
+def test_with_nothing_committed_the_lag_counts_from_the_position_and_the_offset_stays_unknown() -> None:
+    checked = offset_checker([answer("worker-0", row(0, None, 100, position=70))], None)["rows"][0]
+
+    assert checked["current_offset"] is None
+    assert checked["remaining_count"] == 30
+
+
+def test_kafka_lag_sums_what_is_known_per_topic_and_names_what_is_not() -> None:
+    payments = {**row(0, 1, 3), "topic": "payments"}
+    unknown = row(1, None, 100, position=None)
+
+    result = kafka_lag([answer("worker-0", row(0, 40, 100), unknown, payments)], None)
+
+    assert result == {
+        "total": 62,
+        "unknown": [{"topic": "orders", "partition": 1}],
+        "topics": {"orders": 60, "payments": 2},
+    }
+
+
+def test_a_topic_of_which_nothing_is_known_has_no_lag_rather_than_zero() -> None:
+    result = kafka_lag([answer("worker-0", row(0, None, None, position=None))], None)
+
+    assert result == {"total": None, "unknown": [{"topic": "orders", "partition": 0}], "topics": {"orders": None}}

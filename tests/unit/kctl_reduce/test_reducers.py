@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from typing import Any
+
+from kctl.reduce import Answer
+from kctl.reduce.block_size import reduce as block_size
+from kctl.reduce.describe import reduce as describe
+from kctl.reduce.member_leader import reduce as member_leader
+from kctl.reduce.metadata_brokers import reduce as metadata_brokers
+from kctl.reduce.metadata_topics import reduce as metadata_topics
+from kctl.reduce.ping import reduce as ping
+from kctl.reduce.workers import reduce as workers
+
+
+def storage(identity: str | None, pending: int | None, **more: int | None) -> dict[str, Any]:
+    return {"storage": identity, "pending": pending, "processing": 0, "dead": 0, "bytes": 10, "limit": None, **more}
+
+
+def member(generation: int | None, leader: str | None, **more: Any) -> dict[str, Any]:
+    return {"member_id": "m", "generation": generation, "leader": leader, "is_leader": False, "partitions": [], **more}
+
+
+def test_a_storage_that_workers_share_is_counted_once_and_the_youngest_answer_wins() -> None:
+    answers = [
+        Answer("worker-0", storage("file:/a", 100), 2.0),
+        Answer("worker-1", storage("file:/a", 130), 0.1),
+    ]
+
+    assert block_size(answers, None) == {"pending": 130, "processing": 0, "dead": 0, "bytes": 10, "limit": None}
+
+
+def test_different_storages_are_summed() -> None:
+    answers = [
+        Answer("worker-0", storage("file:/a", 100, limit=1000), 0.0),
+        Answer("worker-1", storage("file:/b", 30, limit=500), 0.0),
+    ]
+
+    assert block_size(answers, None) == {"pending": 130, "processing": 0, "dead": 0, "bytes": 20, "limit": 1500}
+
+
+def test_a_sum_with_an_unknown_part_is_unknown() -> None:
+    answers = [Answer("worker-0", storage("file:/a", 100), 0.0), Answer("worker-1", storage("file:/b", None), 0.0)]
+
+    assert block_size(answers, None)["pending"] is None
+
+
+def test_a_worker_without_a_storage_yet_does_not_make_the_others_unknown() -> None:
+    answers = [Answer("worker-0", storage("file:/a", 100), 0.0), Answer("worker-1", storage(None, None), 0.0)]
+
+    assert block_size(answers, None)["pending"] == 100
+
+
+def test_without_answers_the_storage_is_unknown_not_empty() -> None:
+    assert block_size([], None) == {"pending": None, "processing": None, "dead": None, "bytes": None, "limit": None}
+
+
+def test_members_are_listed_with_worker_and_sorted_partitions() -> None:
+    partitions = [{"topic": "b", "partition": 1}, {"topic": "a", "partition": 10}, {"topic": "a", "partition": 9}]
+    answers = [
+        Answer("worker-1", member(3, "id-0", member_id="id-1"), 0.0),
+        Answer("worker-0", member(3, "id-0", member_id="id-0", is_leader=True, partitions=partitions), 0.0),
+    ]
+
+    result = member_leader(answers, None)
+
+    assert {key: result[key] for key in ("leader", "generation", "agreed")} == {
+        "leader": "id-0",
+        "generation": 3,
+        "agreed": True,
+    }
+    assert result["members"][0] == {
+        "member_id": "id-0",
+        "worker": "worker-0",
+        "is_leader": True,
+        "generation": 3,
+        "partitions": [
+            {"topic": "a", "partition": 9},
+            {"topic": "a", "partition": 10},
+            {"topic": "b", "partition": 1},
+        ],
+    }
+    assert result["members"][1]["worker"] == "worker-1"
+
+
+def test_members_of_different_generations_do_not_agree_and_each_shows_its_own() -> None:
+    answers = [Answer("worker-0", member(3, "id-0"), 0.0), Answer("worker-1", member(4, "id-1"), 0.0)]
+
+    result = member_leader(answers, None)
+
+    assert (result["leader"], result["generation"], result["agreed"]) == (None, 4, False)
+    assert [each["generation"] for each in result["members"]] == [3, 4]
+
+
+def test_members_that_name_different_leaders_have_none() -> None:
+    answers = [Answer("worker-0", member(3, "id-0"), 0.0), Answer("worker-1", member(3, "id-1"), 0.0)]
+
+    assert member_leader(answers, None)["leader"] is None
+    assert member_leader(answers, None)["agreed"] is False
+
+
+def test_a_worker_that_has_not_joined_is_listed_but_has_no_say() -> None:
+    answers = [Answer("worker-0", member(3, "id-0"), 0.0), Answer("worker-1", member(None, None, member_id=None), 0.0)]
+
+    result = member_leader(answers, None)
+
+    assert (result["leader"], result["agreed"], len(result["members"])) == ("id-0", True, 2)
+
+
+def test_brokers_are_the_union_by_node_id_and_the_youngest_answer_wins() -> None:
+    one = {"node_id": 1, "host": "old", "port": 9092, "rack": None, "controller": False}
+    answers = [
+        Answer("worker-0", {"rows": [one, {**one, "node_id": 10}]}, 5.0),
+        Answer("worker-1", {"rows": [{**one, "host": "new"}, {**one, "node_id": 2}]}, 0.1),
+        Answer("worker-2", {"rows": None}, 0.1),
+    ]
+
+    rows = metadata_brokers(answers, None)["rows"]
+
+    assert [(row["node_id"], row["host"]) for row in rows] == [(1, "new"), (2, "old"), (10, "old")]
+
+
+def test_topics_are_the_union_by_topic_and_partition_and_the_youngest_answer_wins() -> None:
+    first = {"topic": "a", "partition": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1], "offline": []}
+    answers = [
+        Answer("worker-0", {"rows": [{**first, "partition": 10}, first]}, 5.0),
+        Answer("worker-1", {"rows": [{**first, "leader_id": 2}]}, 0.1),
+    ]
+
+    rows = metadata_topics(answers, None)["rows"]
+
+    assert [(row["partition"], row["leader_id"]) for row in rows] == [(0, 2), (10, 1)]
+
+
+def test_workers_are_sorted_by_name_and_tell_the_age_of_their_answer() -> None:
+    answers = [Answer("worker-1", {"name": "worker-1"}, 0.2), Answer("worker-0", {"name": "worker-0"}, 0.1)]
+
+    assert workers(answers, None) == {
+        "rows": [{"name": "worker-0", "age_seconds": 0.1}, {"name": "worker-1", "age_seconds": 0.2}]
+    }
+
+
+def test_ping_lists_who_is_there() -> None:
+    assert ping([Answer("b", {"name": "b"}, 0.0), Answer("a", {"name": "a"}, 0.0)], None) == {
+        "rows": [{"name": "a"}, {"name": "b"}]
+    }
+
+
+def test_describe_is_the_union_of_the_methods() -> None:
+    answers = [
+        Answer("old", {"methods": [{"method": "getPing", "summary": "old"}]}, 1.0),
+        Answer("new", {"methods": [{"method": "getPing", "summary": "new"}, {"method": "getBlockSize"}]}, 0.0),
+    ]
+
+    assert describe(answers, None) == {"methods": [{"method": "getBlockSize"}, {"method": "getPing", "summary": "new"}]}

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kctl.errors import NobodyListening, NoMaster, NoSocketFile, SocketNotPermitted
+from kctl.rpc.client import call
+from kctl_agent.errors import AgentTimeout, AgentUnreachable, NotReady, WireError
+from kctl_agent.messages import Request, Role
+from kctl_agent.scripted import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step
+
+QUESTION = Request(id="1", role=Role.EXTERNAL, rpc="kafka_lag", method="onKafkaLag", params={"worker": "worker-0"})
+
+
+def socket_of(run_dir: Path) -> Path:
+    return run_dir / "master.sock"
+
+
+def test_the_reply_comes_back_and_the_request_arrived_as_it_was(short_dir: Path) -> None:
+    with ScriptedAgent(short_dir, "master", {"kafka_lag": Answers({"total": 3}, age_seconds=0.5)}) as master:
+        reply = call(socket_of(short_dir), QUESTION, 5.0)
+
+    assert (reply.ok, reply.result, reply.sender, reply.age_seconds) == (True, {"total": 3}, "master", 0.5)
+    assert master.requests == [QUESTION]
+
+
+def test_a_reply_of_megabytes_is_put_together(short_dir: Path) -> None:
+    large = {"text": "x" * 5_000_000}
+
+    with ScriptedAgent(short_dir, "master", {"kafka_lag": Answers(large)}):
+        assert call(socket_of(short_dir), QUESTION, 10.0).result == large
+
+
+def test_an_error_that_the_other_side_answers_with_is_returned_not_raised(short_dir: Path) -> None:
+    with ScriptedAgent(short_dir, "master", {"kafka_lag": Refuses(NotReady("not yet"))}):
+        reply = call(socket_of(short_dir), QUESTION, 5.0)
+
+    assert reply.error is not None
+    assert (reply.error.code, reply.error.message, reply.error.retriable) == ("not_ready", "not yet", True)
+
+
+def test_no_file_nobody_listening_and_not_permitted_are_told_apart(short_dir: Path) -> None:
+    with pytest.raises(NoSocketFile, match="does not exist"):
+        call(socket_of(short_dir), QUESTION, 1.0)
+    with pytest.raises(NoSocketFile):
+        call(socket_of(short_dir) / "below-no-folder", QUESTION, 1.0)
+
+    with ScriptedAgent(short_dir, "master", {}) as master:
+        master.vanish()
+        with pytest.raises(NobodyListening, match="nobody listens"):
+            call(socket_of(short_dir), QUESTION, 1.0)
+
+    assert issubclass(SocketNotPermitted, NoMaster)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_a_socket_in_a_folder_of_another_user_is_not_permitted(short_dir: Path) -> None:
+    os.chmod(short_dir, 0o700)
+    ask_as_nobody = (
+        "import os, sys; from pathlib import Path; from kctl.rpc.client import call; from kctl.errors import *;"
+        "from kctl_agent.messages import *; os.setuid(65534)\n"
+        "try: call(Path(sys.argv[1]), Request(Role.EXTERNAL, 'ping', 'getPing'), 1.0)\n"
+        "except SocketNotPermitted as error: print(error)"
+    )
+
+    with ScriptedAgent(short_dir, "master", {}):
+        done = subprocess.run(
+            [sys.executable, "-c", ask_as_nobody, str(socket_of(short_dir))], capture_output=True, text=True, check=True
+        )
+
+    assert "not permitted" in done.stdout
+
+
+def test_the_deadline_covers_connecting_sending_and_receiving_together(short_dir: Path) -> None:
+    with ScriptedAgent(short_dir, "master", {"kafka_lag": Stalls()}):
+        started = time.monotonic()
+        with pytest.raises(AgentTimeout, match=r"within 0\.2 s"):
+            call(socket_of(short_dir), QUESTION, 0.2)
+
+    assert time.monotonic() - started < 1.0
+
+
+def test_a_reply_that_trickles_does_not_extend_the_deadline(short_dir: Path) -> None:
+    with trickling_server(socket_of(short_dir)), pytest.raises(AgentTimeout):
+        call(socket_of(short_dir), QUESTION, 0.3)
+
+
+def test_a_full_backlog_is_waited_for_until_the_deadline(short_dir: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_of(short_dir)))
+        listener.listen(0)
+        with socket.socket(socket.AF_UNIX) as first:
+            first.connect(str(socket_of(short_dir)))
+
+            started = time.monotonic()
+            with pytest.raises(AgentTimeout):
+                call(socket_of(short_dir), QUESTION, 0.2)
+
+    assert 0.15 < time.monotonic() - started < 1.0
+
+
+def test_a_reply_that_breaks_off_is_unreachable_and_one_that_is_no_frame_a_wire_error(short_dir: Path) -> None:
+    script: dict[str, list[Step]] = {"kafka_lag": [BreaksFrame({"total": 1}), SendsBytes(b"\xff\xff\xff\xff")]}
+
+    with ScriptedAgent(short_dir, "master", script):
+        with pytest.raises(AgentUnreachable, match="closed the connection"):
+            call(socket_of(short_dir), QUESTION, 5.0)
+        with pytest.raises(WireError):
+            call(socket_of(short_dir), QUESTION, 5.0)
+
+
+class trickling_server:  # noqa: N801 - a context manager
+    """Sends one byte of an endless frame every 50 ms."""
+
+    def __init__(self, path: Path) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            connection.sendall(b"\x00\x00\xff\xff")
+            while not self._over.wait(0.05):
+                connection.send(b" ", socket.MSG_NOSIGNAL)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._listener.close()
