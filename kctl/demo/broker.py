@@ -29,6 +29,7 @@ __all__ = ["KafkaBroker", "free_ports"]
 _HEAP = "512m"
 _PORT_ATTEMPTS = 5
 _POLL_SECONDS = 0.05
+_STARTED = "Kafka Server started"
 _LOG_LINES_SHOWN = 12
 _LINE_SHOWN_CHARACTERS = 300
 
@@ -201,7 +202,8 @@ class KafkaBroker:
             try:
                 exit_code = process.wait(_POLL_SECONDS)
             except subprocess.TimeoutExpired:
-                if _answers(port):
+                # Its own word first: on this port somebody else may listen.
+                if _STARTED in self._log_since(log_start) and _answers(port):
                     return
             else:
                 raise StartError(self._failure(f"it ended with exit code {exit_code}", log_start))
@@ -249,8 +251,7 @@ def _dies_with_parent() -> list[str]:
 
 def _answers(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()  # a closed port is told at once this way
-        with KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}", bootstrap_timeout_ms=2000) as admin:
+        with KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}", bootstrap_timeout_ms=10_000) as admin:
             return bool(admin.describe_cluster()["brokers"])
     except (OSError, KafkaError):
         return False

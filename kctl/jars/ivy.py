@@ -22,7 +22,11 @@ from kctl.jars.lock import Jar
 __all__ = ["download", "repository"]
 
 _DOWNLOADED = re.compile(r"\t\[SUCCESSFUL \] (\S+)#(\S+);(\S+)!")
-_REASON = re.compile(r"\s*(Server access error at url .*|Host \S+ not found.*|:: \S+#\S+;\S+: .*|.*\[FAILED +\].*)")
+_REASONS = (  # the best first: Ivy says "not found" of every jar of a server that it cannot reach
+    re.compile(r"\s*(Server access error at url .*|Host \S+ not found\.)"),
+    re.compile(r"\s*:: (\S+#\S+;\S+: .*)"),
+    re.compile(r"\s*(.*\[FAILED +\].*)"),
+)
 _SETTINGS = """<ivysettings>
 <settings defaultResolver="central" defaultConflictManager="all"/>
 <caches defaultCacheDir={directory} artifactPattern="[artifact]-[revision].[ext]"/>
@@ -100,7 +104,8 @@ def _ivy_jar() -> Path:
 
 
 def _reason(said: Sequence[str]) -> str:
-    for line in said:
-        if match := _REASON.match(line):
-            return match[1].removeprefix(":: ")
+    for reason in _REASONS:
+        for line in said:
+            if match := reason.match(line):
+                return match[1].strip()
     return said[-1].strip() if said else "no output"

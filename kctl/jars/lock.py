@@ -114,5 +114,5 @@ def _is_present(path: Path, jar: Jar, verify: bool) -> bool:
         if path.stat().st_size != jar.size_bytes:
             return False
         return not verify or sha256_of(path) == jar.sha256
-    except FileNotFoundError:
-        return False
+    except OSError:
+        return False  # fetching again will say what is wrong with the place

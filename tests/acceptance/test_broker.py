@@ -1,0 +1,200 @@
+"""The demo's broker is a real one: it answers, survives, and leaves nothing behind. Its topics and Kafka's tool too."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import TopicAlreadyExistsError
+
+from kctl.demo import kafka_tools, topics
+from kctl.demo.broker import KafkaBroker, free_ports
+from kctl.errors import KctlError, StartError
+
+pytestmark = pytest.mark.real
+
+
+def produce(broker: KafkaBroker, topic: str, per_partition: int, partitions: int) -> None:
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    for number in range(per_partition * partitions):
+        producer.send(topic, str(number).encode(), partition=number % partitions)
+    producer.flush()
+    producer.close()
+
+
+def offsets_of(broker: KafkaBroker, topic: str, partitions: int, spec: OffsetSpec = OffsetSpec.LATEST) -> list[int]:
+    wanted = {TopicPartition(topic, number): spec for number in range(partitions)}
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        found = admin.list_partition_offsets(wanted)
+    return [found[partition].offset for partition in wanted]
+
+
+def member(broker: KafkaBroker, topic: str, group: str) -> KafkaConsumer:
+    """A consumer of this group that has its partitions; the caller closes it."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers, group_id=group, client_id="a client", enable_auto_commit=False
+    )
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(100)
+    return consumer
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_started_broker_answers_on_loopback_only_and_a_stopped_one_is_gone(short_dir: Path) -> None:
+    with KafkaBroker(short_dir) as broker:
+        pid = broker.pid
+        assert pid is not None
+        with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+            [node] = admin.describe_cluster()["brokers"]
+        listening = {c.laddr.ip for c in psutil.Process(pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+
+    assert f"{node['host']}:{node['port']}" == broker.bootstrap_servers
+    assert listening == {"::ffff:127.0.0.1"} or listening == {"127.0.0.1"}
+    assert broker.pid is None
+    assert is_gone(pid)
+    assert "Kafka Server started" in broker.log_path.read_text()
+
+
+def test_a_killed_broker_comes_back_with_its_ports_its_records_and_its_groups(short_dir: Path) -> None:
+    with KafkaBroker(short_dir) as broker:
+        topics.create_topic(broker.bootstrap_servers, "orders", 2)
+        produce(broker, "orders", 10, 2)
+        consumer = member(broker, "orders", "readers")
+        consumer.commit({TopicPartition("orders", 0): OffsetAndMetadata(4, "", -1)})
+        consumer.close()
+        before = broker.pid, broker.bootstrap_servers
+
+        broker.kill()
+        broker.restart()
+
+        assert broker.pid != before[0]
+        assert broker.bootstrap_servers == before[1]
+        assert offsets_of(broker, "orders", 2) == [10, 10]
+        rows = kafka_tools.describe_group(broker.bootstrap_servers, "readers")
+        assert [(row.partition, row.current_offset) for row in rows] == [(0, 4)]
+
+
+def test_a_directory_used_before_keeps_its_topics(short_dir: Path) -> None:
+    with KafkaBroker(short_dir) as broker:
+        topics.create_topic(broker.bootstrap_servers, "orders", 1)
+
+    with KafkaBroker(short_dir) as again:
+        assert topics.has_topic(again.bootstrap_servers, "orders")
+
+
+@pytest.mark.parametrize("taken", ["broker", "controller"])
+def test_a_port_that_was_taken_meanwhile_is_replaced_by_another(short_dir: Path, taken: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupant:
+        good = free_ports()
+        occupied = occupant.getsockname()[1]
+        choices = iter([(occupied, good[1]) if taken == "broker" else (good[0], occupied), free_ports()])
+
+        with KafkaBroker(short_dir, choose_ports=lambda: next(choices)) as broker:
+            assert broker.bootstrap_servers != f"127.0.0.1:{occupied}"
+
+    assert next(choices, None) is None
+
+
+@pytest.mark.parametrize(
+    "broken", [{"log.dirs": "/proc/nowhere"}, {"num.io.threads": "none"}, {"metric.reporters": "no.such.Reporter"}]
+)
+def test_a_start_that_fails_shows_the_end_of_the_log_and_leaves_no_process(
+    short_dir: Path, broken: dict[str, str]
+) -> None:
+    broker = KafkaBroker(short_dir, broken)
+
+    with pytest.raises(StartError) as caught:
+        broker.start()
+
+    assert str(broker.log_path) in str(caught.value)
+    assert next(iter(broken.values())) in str(caught.value)
+    assert "\tat " not in str(caught.value)
+    assert broker.pid is None
+
+
+def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path, eventually: Callable[..., object]) -> None:
+    program = (
+        "import pathlib, sys; from kctl.demo.broker import KafkaBroker\n"
+        "broker = KafkaBroker(pathlib.Path(sys.argv[1])); broker.start()\n"
+        "print(broker.pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(short_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert not is_gone(pid)
+
+        parent.send_signal(signal.SIGKILL)
+
+    eventually(lambda: is_gone(pid), 10, "the broker outlived its parent")
+
+
+def test_topics_are_ready_grown_trimmed_and_gone_when_the_call_returns(short_dir: Path) -> None:
+    with KafkaBroker(short_dir) as broker:
+        servers = broker.bootstrap_servers
+        topics.create_topic(servers, "orders", 2, {"retention.ms": "60000"})
+        produce(broker, "orders", 5, 2)
+        with pytest.raises(TopicAlreadyExistsError):
+            topics.create_topic(servers, "orders", 2)
+
+        topics.add_partitions(servers, "orders", 3)
+        topics.delete_records(servers, "orders", {0: 3})
+
+        assert offsets_of(broker, "orders", 3) == [5, 5, 0]
+        assert offsets_of(broker, "orders", 3, OffsetSpec.EARLIEST) == [3, 0, 0]
+
+        topics.delete_topic(servers, "orders")
+        assert not topics.has_topic(servers, "orders")
+        topics.create_topic(servers, "orders", 1)
+        assert offsets_of(broker, "orders", 1) == [0]
+
+
+def test_kafkas_own_tool_is_read_as_it_prints(short_dir: Path) -> None:
+    with KafkaBroker(short_dir) as broker:
+        servers = broker.bootstrap_servers
+        topics.create_topic(servers, "orders", 2)
+        produce(broker, "orders", 10, 2)
+        consumer = member(broker, "orders", "all readers")
+        consumer.commit({TopicPartition("orders", 0): OffsetAndMetadata(4, "", -1)})
+
+        first, second = kafka_tools.describe_group(servers, "all readers")
+        assert (first.topic, first.partition, first.current_offset, first.log_end_offset, first.lag) == (
+            *("orders", 0),
+            *(4, 10, 6),
+        )
+        assert (first.host, first.client_id) == ("/127.0.0.1", "a client")
+        assert (second.partition, second.current_offset, second.log_end_offset, second.lag) == (1, None, 10, None)
+        [only] = kafka_tools.describe_members(servers, "all readers")
+        assert only.consumer_id == first.consumer_id == consumer.group_metadata().member_id
+        assert only.assignment == (("orders", 0), ("orders", 1))
+        state = kafka_tools.describe_state(servers, "all readers")
+        assert (state.coordinator, state.state, state.members) == (servers, "Stable", 1)
+        with pytest.raises(KctlError, match="can only be reset if the group 'all readers' is inactive"):
+            kafka_tools.reset_offsets(servers, "all readers", "orders", "earliest")
+
+        consumer.close()
+
+        assert kafka_tools.describe_members(servers, "all readers") == []
+        assert kafka_tools.describe_state(servers, "all readers").state == "Empty"
+        assert kafka_tools.reset_offsets(servers, "all readers", "orders", 3) == {0: 3, 1: 3}
+        assert kafka_tools.reset_offsets(servers, "all readers", "orders:1", "latest") == {1: 10}
+        rows = kafka_tools.describe_group(servers, "all readers")
+        assert [(row.current_offset, row.lag, row.consumer_id) for row in rows] == [(3, 7, None), (10, 0, None)]
+        with pytest.raises(KctlError, match="Group nobody not found"):
+            kafka_tools.describe_group(servers, "nobody")

@@ -1,0 +1,265 @@
+"""The jar locks and their fetcher, against repositories made here: no network, a real Java and Ivy."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from kctl.errors import JarsMissing, JavaMissing
+from kctl.jars import LOCKS, Fetched, Jar, LockName, fetch, jar_paths, jars_dir, java_command, java_version, read_lock
+from kctl.jars.lock import parse_lock
+from kctl.jars.progress import shown_on
+
+CONTENTS = {"alpha": b"alpha's bytes", "beta": b"beta's bytes, a few more"}
+
+
+class Repository:
+    """A folder in Maven's layout with the jars of a lock of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.lock = tuple(
+            Jar("org.example.parts", name, "1.2", hashlib.sha256(content).hexdigest(), len(content))
+            for name, content in CONTENTS.items()
+        )
+        for jar in self.lock:
+            self.path(jar).parent.mkdir(parents=True)
+            self.path(jar).write_bytes(CONTENTS[jar.artifact])
+
+    def path(self, jar: Jar) -> Path:
+        return self.root / "org/example/parts" / jar.artifact / jar.version / jar.file_name
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """Our repository, its lock in place of both packaged ones, and an empty cache."""
+    made = Repository(tmp_path / "a repository")
+    for module in ("lock", "fetcher"):
+        monkeypatch.setattr(f"kctl.jars.{module}.read_lock", lambda name: made.lock)
+    monkeypatch.setenv("KCTL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("KCTL_MAVEN_REPOSITORY", str(made.root))
+    return made
+
+
+def cached_names() -> list[str]:
+    return sorted(path.name for path in jars_dir().iterdir() if path.name != ".lock")
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_packaged_lock_names_each_jar_once(name: LockName) -> None:
+    jars = read_lock(name)
+
+    assert len({jar.file_name for jar in jars}) == len(jars) >= 4
+    assert all(jar.size_bytes > 0 for jar in jars)
+
+
+def test_the_broker_lock_holds_broker_tools_and_a_logging_binding() -> None:
+    coordinates = {f"{jar.group}:{jar.artifact}" for jar in read_lock("broker")}
+
+    assert {"org.apache.kafka:kafka_2.13", "org.apache.kafka:kafka-tools"} <= coordinates
+    assert "org.apache.logging.log4j:log4j-slf4j-impl" in coordinates
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "org.example:part:1.2",
+        "org.example:part sha256:" + "0" * 64 + " 1",
+        "a:b:1 sha256:" + "0" * 63 + " 1",
+        "../a:b:c",
+    ],
+)
+def test_a_lock_line_that_is_not_one_is_refused_with_its_number(line: str) -> None:
+    with pytest.raises(ValueError, match="line 2 is not"):
+        parse_lock(f"# a comment\n{line}\n")
+
+
+@pytest.mark.parametrize("form", ["directory", "file:", "file://"])
+def test_a_repository_can_be_a_directory_or_a_file_url(
+    repository: Repository, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urls = {"directory": str(repository.root), "file://": repository.root.as_uri()}
+    monkeypatch.setenv("KCTL_MAVEN_REPOSITORY", urls.get(form, repository.root.as_uri().replace("file://", "file:")))
+
+    assert fetch() == 2
+
+    assert [path.read_bytes() for path in jar_paths("spark")] == list(CONTENTS.values())
+    assert cached_names() == ["alpha-1.2.jar", "beta-1.2.jar"]
+
+
+def test_jars_that_are_missing_are_named_with_the_command_that_fetches_them(repository: Repository) -> None:
+    with pytest.raises(JarsMissing, match=r"2 of the 2 jars of the broker lock .*alpha-1.2.jar.*`kctl jars fetch`"):
+        jar_paths("broker")
+
+
+def test_a_second_fetch_needs_neither_java_nor_repository(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch()
+
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setenv("KCTL_MAVEN_REPOSITORY", "/nowhere")
+
+    assert fetch() == 0
+    assert fetch(verify=True) == 0
+
+
+def test_a_tampered_jar_is_refused_with_both_sums_and_not_kept(repository: Repository) -> None:
+    beta = repository.lock[1]
+    tampered = b"x" * beta.size_bytes
+    repository.path(beta).write_bytes(tampered)
+
+    with pytest.raises(JarsMissing) as caught:
+        fetch()
+
+    assert beta.coordinate in str(caught.value)
+    assert beta.sha256 in str(caught.value)
+    assert hashlib.sha256(tampered).hexdigest() in str(caught.value)
+    assert "beta-1.2.jar" not in cached_names()
+    assert not list(jars_dir().glob(".fetch-*"))
+
+
+def test_a_jar_that_the_repository_lacks_is_named_and_the_others_are_kept(repository: Repository) -> None:
+    repository.path(repository.lock[1]).unlink()
+
+    with pytest.raises(JarsMissing, match=r"1 of 2 jars .*\(first: org.example.parts:beta:1.2\).*not found"):
+        fetch()
+
+    assert cached_names() == ["alpha-1.2.jar"]
+
+
+def test_an_unreachable_repository_is_named_with_the_reason(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KCTL_MAVEN_REPOSITORY", "http://127.0.0.1:1/m2")
+
+    with pytest.raises(JarsMissing, match=r"2 of 2 jars .*http://127.0.0.1:1/m2.*Connection refused"):
+        fetch()
+
+
+def test_verify_replaces_a_jar_that_was_changed_in_the_cache(repository: Repository) -> None:
+    fetch()
+    alpha = jar_paths("broker")[0]
+    alpha.write_bytes(b"y" * alpha.stat().st_size)
+
+    assert fetch() == 0
+    assert fetch(verify=True) == 1
+
+    assert alpha.read_bytes() == CONTENTS["alpha"]
+
+
+def test_a_truncated_jar_counts_as_missing(repository: Repository) -> None:
+    fetch()
+    alpha = jar_paths("broker")[0]
+    alpha.write_bytes(b"")
+
+    assert fetch() == 1
+
+    assert alpha.read_bytes() == CONTENTS["alpha"]
+
+
+def test_two_fetchers_at_once_download_each_jar_once(repository: Repository) -> None:
+    together = Barrier(2)
+
+    def fetch_together() -> int:
+        together.wait(10)
+        return fetch()
+
+    with ThreadPoolExecutor(2) as pool:
+        downloaded = [future.result(60) for future in [pool.submit(fetch_together) for _ in range(2)]]
+
+    assert sorted(downloaded) == [0, 2]
+    assert cached_names() == ["alpha-1.2.jar", "beta-1.2.jar"]
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    occupied = tmp_path / "a file"
+    occupied.touch()
+    monkeypatch.setenv("KCTL_CACHE_DIR", str(occupied))
+
+    with pytest.raises(JarsMissing, match="KCTL_CACHE_DIR names another place"):
+        fetch()
+
+
+def test_progress_is_told_before_the_first_jar_and_after_each(repository: Repository) -> None:
+    seen: list[Fetched] = []
+
+    fetch(progress=seen.append)
+
+    total = sum(jar.size_bytes for jar in repository.lock)
+    assert [fetched.jars for fetched in seen] == [0, 1, 2]
+    assert (seen[0].jar, seen[-1].bytes, seen[-1].bytes_total) == (None, total, total)
+
+
+def test_progress_off_a_terminal_is_plain_lines() -> None:
+    stream = io.StringIO()
+
+    with shown_on(stream) as progress:
+        for done in range(51):
+            progress(Fetched(read_lock("broker")[0] if done else None, done, 50, done * 1_000_000, 50_000_000))
+
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "jars: downloading 50 (50 MB)"
+    assert lines[1:] == ["jars: 20 of 50, 20 of 50 MB", "jars: 40 of 50, 40 of 50 MB", "jars: 50 of 50, 50 of 50 MB"]
+
+
+def test_the_command_of_the_set_up_fails_with_one_sentence_and_the_exit_code(tmp_path: Path) -> None:
+    environment = os.environ | {"KCTL_CACHE_DIR": str(tmp_path), "KCTL_MAVEN_REPOSITORY": str(tmp_path)}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "kctl.jars", "fetch", "spark"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == JarsMissing.exit_code
+    assert done.stderr.splitlines()[-1].startswith("error: 4 of 4 jars could not be downloaded")
+    assert "Traceback" not in done.stderr
+
+
+def java_saying(home: Path, version: str) -> Path:
+    command = home / "bin" / "java"
+    command.parent.mkdir(parents=True)
+    command.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-01' >&2\n")
+    command.chmod(0o755)
+    return command
+
+
+@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21", 21), ("25.0.1", 25)])
+def test_java_home_is_honoured(version: str, major: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = java_saying(tmp_path, version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert java_command() == command
+    assert java_version() == major
+
+
+@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.22", "16"])
+def test_a_java_that_is_too_old_is_refused_with_its_version(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java_saying(tmp_path, version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(JavaMissing, match=rf"is Java {version.removeprefix('1.').split('.')[0]}, .* need 17 or newer"):
+        java_command()
+
+
+def test_no_java_at_all_names_the_command_that_installs_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(JavaMissing, match="apt-get install openjdk-17-jre-headless"):
+        java_command()
