@@ -172,7 +172,7 @@ METRICS: tuple[Metric, ...] = (
         "kctl_collect_last_success_timestamp_seconds",
         "gauge",
         (*_GROUP, "part"),
-        "Unix time when a part last succeeded: `agents` (all answered), `committed` and `offsets` (the brokers).",
+        "Unix time when a part last succeeded: `agents` (all answered a ping), `committed` and `offsets` (the brokers).",
         _last_success,
     ),
 )

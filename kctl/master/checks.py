@@ -22,7 +22,7 @@ LOCK_NAME = "master.lock"
 
 @contextlib.contextmanager
 def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
-    """Holds `run_dir` for this master alone. At the end the lock file goes, after an error also a folder made for nothing.
+    """Holds `run_dir` for this master alone. At the end the lock file goes, after an error also a folder that was made.
 
     Raises:
         RunDirUnusable: wrong owner or mode, not writable, or too long for the sockets of `names`.

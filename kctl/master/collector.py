@@ -77,11 +77,12 @@ class Collector:
             *(self._members.ask(sockets, rpc, {}, started + timeout) for rpc in asked),
         )
         await brokers
-        if not any(outcome.failed for outcome in outcomes):
+        by_rpc = dict(zip(asked, outcomes, strict=True))
+        if not by_rpc["ping"].failed:
             self._agents_success = time.time()
         figures = self._cluster.figures()
         taken_at = time.monotonic()
-        commands, partitions = await asyncio.to_thread(_reduce_all, dict(zip(asked, outcomes, strict=True)), figures)
+        commands, partitions = await asyncio.to_thread(_reduce_all, by_rpc, figures)
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
             group=self._config.kafka.group,

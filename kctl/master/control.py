@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from kctl_agent.errors import AgentError, BrokenFrame, Busy, CommandFailed, FrameTooLarge, NotPermitted, WireError
+from kctl_agent.errors import (
+    AgentError,
+    BrokenFrame,
+    Busy,
+    CommandFailed,
+    FrameTooLarge,
+    NotPermitted,
+    PathError,
+    WireError,
+)
 from kctl_agent.messages import Request, readable_id, reply_error
 from kctl_agent.paths import MASTER_NAME, BoundSocket, bind_socket, is_permitted, peer_credentials
 from kctl_agent.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
@@ -132,9 +141,9 @@ class ControlServer:
         try:
             request = Request.parse(frame)
             return await self._answer(request)
-        except AgentError as error:
-            return reply_error(readable_id(frame), error)
-        except Exception:
+        except Exception as error:
+            if isinstance(error, AgentError) and not isinstance(error, PathError):  # paths do not leave the process
+                return reply_error(readable_id(frame), error)
             log.exception("action=command_failed")
             return reply_error(readable_id(frame), CommandFailed("the master could not answer; its log says why"))
 

@@ -1,0 +1,145 @@
+"""A fleet snapshot as Prometheus samples: the known is there, the unknown absent, the page of them current."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from kctl.exporter import METRICS, Exposition
+from kctl.exporter.reference import reference
+from kctl.master.restart import Cause, State
+from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
+from kctl.reduce import PartitionRow
+from kctl.rpc.fan_out import Failed
+from kctl_agent.wire import JsonObject
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def row(partition: int, committed: int | None, position: int | None, end: int | None) -> PartitionRow:
+    return PartitionRow("orders", partition, 0, committed, position, end, None, "worker-0", 1, 0.1)
+
+
+def worker(name: str, state: State) -> WorkerStatus:
+    restarts = MappingProxyType({cause.value: 2 if cause is Cause.SIGNAL else 0 for cause in Cause})
+    return WorkerStatus(name, "worker", "running", state.value, 1, 1.0, restarts, None, None, "log")
+
+
+def snapshot(rows: Iterable[PartitionRow] = (), total: int | None = None, pending: int | None = None) -> FleetSnapshot:
+    failed = (Failed("worker-1", "timeout", "no answer"),)
+    asked, answered = ("worker-0", "worker-1"), ("worker-0",)
+    results: dict[str, JsonObject] = {
+        "kafka_lag": {"total": total, "unknown": [], "topics": {}},
+        "block_size": {"pending": pending, "processing": 0, "dead": None, "bytes": None, "limit": None},
+        "ping": {"rows": []},
+    }
+    return FleetSnapshot(
+        cluster="main",
+        group='a "quoted" \\ group',
+        taken_at=1000.0,
+        collect_seconds=0.25,
+        commands={name: Reduced(result, asked, answered, failed, 0.1) for name, result in results.items()},
+        partitions=tuple(rows),
+        workers=(worker("worker-0", State.RUNNING),),
+        last_success={"agents": 1_700_000_000.5},
+    )
+
+
+def scraped(latest: FleetSnapshot | None, accept: str = "") -> Samples:
+    body, _ = Exposition(lambda: latest).render(accept)
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+def values(samples: Samples, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+    return {
+        tuple(dict(of)[label] for label in labels): value
+        for (its_name, of), value in samples.items()
+        if its_name == name
+    }
+
+
+def test_before_the_first_collection_there_is_not_one_sample() -> None:
+    assert scraped(None) == {}
+
+
+def test_each_partition_has_its_figures_and_an_unknown_one_is_absent() -> None:
+    samples = scraped(snapshot([row(0, 4, 5, 10), row(1, None, None, 20), row(2, None, 3, None)], total=6))
+
+    assert values(samples, "kctl_consumer_lag", "topic", "partition") == {("orders", "0"): 6}
+    assert values(samples, "kctl_consumer_committed_offset", "partition") == {("0",): 4}
+    assert values(samples, "kctl_consumer_position_offset", "partition") == {("0",): 5, ("2",): 3}
+    assert values(samples, "kctl_partition_end_offset", "partition") == {("0",): 10, ("1",): 20}
+    assert values(samples, "kctl_partition_start_offset", "partition") == {("0",): 0, ("1",): 0, ("2",): 0}
+    assert values(samples, "kctl_group_lag", "cluster", "group") == {("main", 'a "quoted" \\ group'): 6}
+
+
+def test_a_total_that_is_not_known_is_absent_and_never_zero() -> None:
+    assert values(scraped(snapshot(total=None)), "kctl_group_lag", "group") == {}
+    assert list(values(scraped(snapshot(total=0)), "kctl_group_lag", "group").values()) == [0]
+
+
+def test_a_partition_that_is_gone_is_gone_with_the_next_snapshot() -> None:
+    latest = snapshot([row(0, 4, 5, 10), row(1, 4, 5, 10)])
+    exposition = Exposition(lambda: latest)
+    assert b'partition="1"' in exposition.render("")[0]
+
+    latest = replace(latest, partitions=latest.partitions[:1])
+
+    assert b'partition="1"' not in exposition.render("")[0]
+
+
+def test_workers_are_up_or_down_in_one_state_with_their_restarts() -> None:
+    samples = scraped(snapshot())
+
+    assert values(samples, "kctl_worker_up", "worker") == {("worker-0",): 1, ("worker-1",): 0}
+    states = values(samples, "kctl_worker_state", "worker", "state")
+    assert {state for (_, state), value in states.items() if value == 1} == {"running"}
+    assert {state for _, state in states} == {state.value for state in State}
+    restarts = values(samples, "kctl_worker_restarts_total", "reason")
+    assert restarts == {("exit",): 0, ("signal",): 2, ("unresponsive",): 0, ("requested",): 0}
+
+
+def test_a_storage_state_that_is_not_known_is_absent() -> None:
+    assert values(scraped(snapshot(pending=7)), "kctl_storage_messages", "state") == {
+        ("pending",): 7,
+        ("processing",): 0,
+    }
+
+
+def test_how_old_each_part_is_can_be_told() -> None:
+    samples = scraped(snapshot())
+
+    assert values(samples, "kctl_collect_last_success_timestamp_seconds", "part") == {("agents",): 1_700_000_000.5}
+    assert list(values(samples, "kctl_collect_duration_seconds").values()) == [0.25]
+
+
+def test_openmetrics_is_spoken_to_who_asks_for_it() -> None:
+    body, content_type = Exposition(snapshot).render("application/openmetrics-text;version=1.0.0")
+
+    assert content_type.startswith("application/openmetrics-text")
+    assert body.endswith(b"# EOF\n")
+
+
+def test_names_follow_the_rules_of_prometheus() -> None:
+    for metric in METRICS:
+        assert re.fullmatch(r"kctl_[a-z_]+", metric.name)
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+        assert not metric.name.endswith(("_sum", "_count", "_bucket"))
+        assert metric.labels[:2] == ("cluster", "group")
+        assert metric.sentence.endswith(".")
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+
+
+def test_the_page_of_metrics_is_current() -> None:
+    page = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+    assert page.read_text(encoding="utf-8") == reference(), "run `python -m kctl.exporter > docs/metrics.md`"

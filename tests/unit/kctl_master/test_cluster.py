@@ -1,0 +1,250 @@
+"""The brokers' figures when brokers fail in whole, in part, or hang; with a scripted admin and a clock of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import pytest
+from kafka.errors import GroupAuthorizationFailedError, KafkaTimeoutError, UnknownTopicOrPartitionError
+
+from kctl.errors import BrokerUnreachable, TopicMissing
+from kctl.kafka.admin import Partition, Reading, _each
+from kctl.kafka.cluster import Cluster
+from kctl.reduce import ClusterPartition
+
+pytestmark = pytest.mark.anyio
+
+A, B = ("orders", 0), ("orders", 1)
+
+
+class ScriptedAdmin:
+    def __init__(self, *looks: Reading | Exception | threading.Event, missing: list[str] | None = None) -> None:
+        self.looks = list(looks)
+        self.missing = missing or []
+        self.threads: set[str] = set()
+        self.is_closed = False
+
+    def missing_topics(self) -> list[str]:
+        return self.missing
+
+    def read(self) -> Reading:
+        self.threads.add(threading.current_thread().name)
+        look = self.looks.pop(0)
+        if isinstance(look, threading.Event):
+            look.wait(30)
+            return self.read()
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reading(
+    committed: Mapping[Partition, int | None],
+    end: Mapping[Partition, int],
+    *,
+    partitions: frozenset[Partition] = frozenset({A, B}),
+    unclear: frozenset[str] = frozenset(),
+    errors: Mapping[str, str] | None = None,
+) -> Reading:
+    return Reading(partitions, unclear, dict(committed), dict.fromkeys(end, 0), dict(end), dict(errors or {}))
+
+
+FULL = reading({A: 5, B: None}, {A: 10, B: 20})
+
+
+@pytest.fixture
+async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[Cluster, ScriptedAdmin, Clock]]]:
+    made = []
+
+    def make(*looks: Any, missing: list[str] | None = None) -> tuple[Cluster, ScriptedAdmin, Clock]:
+        clock, admin = Clock(), ScriptedAdmin(*looks, missing=missing)
+        cluster = Cluster(admin, "broker:9092", clock)
+        made.append((cluster, admin))
+        return cluster, admin, clock
+
+    yield make
+    for cluster, admin in made:
+        await cluster.close()
+        assert admin.is_closed
+
+
+def rows(cluster: Cluster) -> list[ClusterPartition]:
+    figures = cluster.figures()
+    assert figures is not None
+    return list(figures.partitions)
+
+
+async def test_before_the_brokers_were_ever_reached_there_are_no_figures_at_all(cluster_of: Any) -> None:
+    cluster, _, _ = cluster_of(KafkaTimeoutError("nobody there"))
+
+    await cluster.refresh(5)
+
+    assert cluster.figures() is None
+    assert cluster.last_success == {}
+    assert "nobody there" in (cluster.error or "")
+
+
+async def test_a_look_gives_every_partition_also_those_without_a_commit(cluster_of: Any) -> None:
+    cluster, admin, clock = cluster_of(FULL)
+
+    await cluster.refresh(5)
+    clock.now += 3
+
+    assert rows(cluster) == [
+        ClusterPartition(*A, start=0, committed=5, end=10, age_seconds=3),
+        ClusterPartition(*B, start=0, committed=None, end=20, age_seconds=3),
+    ]
+    assert cluster.last_success.keys() == {"committed", "offsets"}
+    assert all(name.startswith("kctl-brokers") for name in admin.threads)
+
+
+async def test_when_the_brokers_are_away_the_old_figures_stay_and_grow_older(cluster_of: Any) -> None:
+    cluster, _, clock = cluster_of(FULL, ConnectionError("gone"), ConnectionError("gone"))
+    await cluster.refresh(5)
+    before = dict(cluster.last_success)
+
+    for _ in range(2):
+        clock.now += 30
+        await cluster.refresh(5)
+
+    assert [(row.committed, row.end, row.age_seconds) for row in rows(cluster)] == [(5, 10, 60), (None, 20, 60)]
+    assert cluster.last_success == before
+
+
+async def test_a_failed_part_leaves_the_other_fresh_and_its_own_figures_old(cluster_of: Any) -> None:
+    commits_fail = reading({}, {A: 11, B: 21}, errors={"committed": "NotCoordinator"})
+    cluster, _, clock = cluster_of(FULL, commits_fail)
+    await cluster.refresh(5)
+    clock.now += 10
+    await cluster.refresh(5)
+
+    assert [(row.committed, row.end, row.age_seconds) for row in rows(cluster)] == [(5, 11, 10), (None, 21, 10)]
+
+
+async def test_one_partition_that_cannot_be_told_ages_alone(cluster_of: Any) -> None:
+    cluster, _, clock = cluster_of(FULL, reading({A: 6, B: None}, {A: 12}))
+    await cluster.refresh(5)
+    clock.now += 10
+    await cluster.refresh(5)
+
+    assert [(row.end, row.age_seconds) for row in rows(cluster)] == [(12, 0), (20, 10)]
+
+
+async def test_a_deleted_topic_goes_and_one_that_is_only_unclear_stays(cluster_of: Any) -> None:
+    nothing: frozenset[Partition] = frozenset()
+    cluster, _, clock = cluster_of(
+        FULL,
+        reading({}, {}, partitions=nothing, unclear=frozenset({"orders"})),
+        reading({}, {}, partitions=nothing),
+    )
+    await cluster.refresh(5)
+    clock.now += 1
+    await cluster.refresh(5)
+    assert len(rows(cluster)) == 2
+
+    await cluster.refresh(5)
+    assert rows(cluster) == []
+
+
+async def test_a_hanging_broker_holds_nobody_up_and_its_late_answer_counts(cluster_of: Any) -> None:
+    hang = threading.Event()
+    cluster, _, clock = cluster_of(FULL, hang, reading({A: 7, B: 8}, {A: 30, B: 30}))
+    await cluster.refresh(5)
+
+    clock.now += 10
+    async with asyncio.timeout(5):
+        await cluster.refresh(0.01)
+        await cluster.refresh(0.01)
+    assert [row.age_seconds for row in rows(cluster)] == [10, 10]
+
+    hang.set()
+    await cluster.refresh(5)
+    assert [(row.committed, row.age_seconds) for row in rows(cluster)] == [(7, 0), (8, 0)]
+
+
+async def test_failures_are_followed_by_a_growing_pause_and_forgotten_after_a_success(cluster_of: Any) -> None:
+    cluster, admin, clock = cluster_of(ConnectionError("1"), ConnectionError("2"), FULL)
+    await cluster.refresh(5)
+    await cluster.refresh(5)
+    assert len(admin.looks) == 2
+
+    clock.now += 1.0
+    await cluster.refresh(5)
+    clock.now += 1.0
+    await cluster.refresh(5)
+    assert len(admin.looks) == 1
+
+    clock.now += 1.0
+    await cluster.refresh(5)
+    assert admin.looks == []
+    assert cluster.error is None
+
+
+async def test_an_error_that_nobody_expected_is_a_failed_look_and_not_the_end(cluster_of: Any) -> None:
+    cluster, _, clock = cluster_of(FULL, AttributeError("'NoneType' object has no attribute 'send'"))
+    await cluster.refresh(5)
+    clock.now += 1
+    await cluster.refresh(5)
+
+    assert len(rows(cluster)) == 2
+    assert "NoneType" in (cluster.error or "")
+
+
+@pytest.mark.parametrize(
+    ("missing", "sentence"),
+    [
+        (["orders"], "topic orders does not exist on broker:9092: create it or correct kafka.topics"),
+        (["a", "b"], "topics a, b do not exist on broker:9092: create them or correct kafka.topics"),
+    ],
+)
+async def test_a_missing_topic_is_one_sentence(cluster_of: Any, missing: list[str], sentence: str) -> None:
+    cluster, _, _ = cluster_of(missing=missing)
+
+    with pytest.raises(TopicMissing) as raised:
+        await cluster.check()
+
+    assert str(raised.value) == sentence
+
+
+async def test_a_broker_that_does_not_answer_is_one_sentence(cluster_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, admin, _ = cluster_of()
+    monkeypatch.setattr(admin, "missing_topics", lambda: (_ for _ in ()).throw(ConnectionRefusedError(111, "refused")))
+
+    with pytest.raises(BrokerUnreachable, match=r"no Kafka broker answers at broker:9092 .*refused.*bootstrap_servers"):
+        await cluster.check()
+
+
+def test_only_the_bad_partitions_are_missing_when_some_cannot_be_told() -> None:
+    asked: list[int] = []
+
+    def ask(partitions: list[int]) -> dict[int, str]:
+        asked.append(len(partitions))
+        if {13, 77} & set(partitions):
+            raise UnknownTopicOrPartitionError
+        return dict.fromkeys(partitions, "told")
+
+    told = _each(ask, list(range(100)))
+
+    assert set(told) == set(range(100)) - {13, 77}
+    assert len(asked) < 32
+
+
+def test_an_error_of_the_whole_group_is_not_searched_for_in_single_partitions() -> None:
+    def ask(_partitions: list[int]) -> dict[int, str]:
+        raise GroupAuthorizationFailedError
+
+    with pytest.raises(GroupAuthorizationFailedError):
+        _each(ask, list(range(100)))

@@ -1,0 +1,219 @@
+"""A keeper and real child processes: restarts, give-up, time-outs, and that nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from kctl.master.keeper import Keeper, Launch
+from kctl.master.process import session_members
+from kctl.master.restart import Policy
+from kctl.master.supervisor import Supervisor
+
+pytestmark = pytest.mark.anyio
+
+UP = "import sys; print('ready to work', flush=True); sys.stdin.read()"
+STUBBORN = (
+    "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); sys.stdin.read()"
+)
+WITH_CHILD = """
+import subprocess, sys
+child = "import os, signal; os.setpgid(0, 0); print('child', flush=True); signal.pause()"
+subprocess.Popen([sys.executable, "-c", child])
+sys.stdin.read()
+"""
+QUICK = Policy(backoff_min_seconds=0.05, backoff_max_seconds=0.2, stable_seconds=60, max_failures=3)
+SLOW = Policy(backoff_min_seconds=60, backoff_max_seconds=60, stable_seconds=60, max_failures=3)
+
+
+async def until(predicate: Callable[[], bool], seconds: float = 15.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not predicate():  # noqa: ASYNC110 - processes and their files have no event
+            await asyncio.sleep(0.01)
+
+
+class Kept:
+    """A supervisor of one worker; its agent answers as soon as the process lives, unless `is_mute`."""
+
+    def __init__(self, code: str, log: Path, policy: Policy = QUICK, *, is_mute: bool = False, **launch: float) -> None:
+        self.log = log
+        self.is_mute = is_mute
+        times = {"start_timeout_seconds": 10.0, "stop_timeout_seconds": 10.0, **launch}
+        command = [sys.executable, "-c", code] if code else [str(log.parent / "no such command")]
+        self.supervisor = Supervisor([Launch("worker-0", command, {}, log, **times)], policy, self.answer)
+
+    async def answer(self, _name: str) -> int | None:
+        return None if self.is_mute else self.pid
+
+    @property
+    def keeper(self) -> Keeper:
+        return self.supervisor._keepers["worker-0"]
+
+    @property
+    def pid(self) -> int | None:
+        return self.supervisor.status()[0].pid
+
+    @property
+    def state(self) -> str:
+        return self.supervisor.status()[0].state
+
+    async def reaches(self, state: str) -> None:
+        await until(lambda: self.state == state)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.supervisor.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def test_a_worker_is_running_once_its_agent_answers_with_its_own_pid(tmp_path: Path) -> None:
+    kept = Kept(UP, tmp_path / "log", is_mute=True)
+
+    async with kept.running():
+        await until(lambda: kept.pid is not None)
+        assert kept.state == "starting"
+        kept.is_mute = False
+        await kept.reaches("running")
+
+        assert (await kept.supervisor.resident_bytes())["worker-0"] > 1024 * 1024
+
+
+async def test_a_killed_worker_comes_back_and_the_log_says_why_and_when(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    kept = Kept(UP, tmp_path / "log")
+
+    async with kept.running():
+        await kept.reaches("running")
+        await until(lambda: "ready" in (tmp_path / "log").read_text())
+        first = kept.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: kept.pid not in (first, None) and kept.state == "running")
+
+    assert kept.supervisor.status()[0].restarts == {"exit": 0, "signal": 1, "unresponsive": 0, "requested": 0}
+    line = next(record.getMessage() for record in caplog.records if "action=backoff" in record.getMessage())
+    assert line.startswith("action=backoff worker=worker-0: died (signal 9, SIGKILL), restart 1 in 0.")
+    assert line.endswith("last log line: ready to work")
+
+
+async def test_what_a_dead_worker_had_started_is_gone_before_it_is_started_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    kept = Kept(WITH_CHILD, log, SLOW)
+
+    async with kept.running():
+        await until(lambda: log.exists() and "child" in log.read_text())
+        pid = kept.pid
+        assert pid is not None
+        assert len(session_members(pid)) == 2
+        os.kill(pid, signal.SIGKILL)
+        await kept.reaches("backoff")
+
+        assert session_members(pid) == []
+
+
+async def test_a_boot_failure_is_fatal_at_once_and_tells_its_last_line(tmp_path: Path) -> None:
+    kept = Kept("import sys; print('no such transform'); sys.exit(78)", tmp_path / "log")
+
+    async with kept.running():
+        await kept.reaches("fatal")
+
+        status = kept.supervisor.status()[0]
+        assert status.last_error == "last log line: no such transform"
+        assert sum(status.restarts.values()) == 0
+        await kept.supervisor.stop()
+        assert kept.state == "stopped"
+
+
+async def test_a_worker_that_keeps_dying_is_given_up(tmp_path: Path) -> None:
+    kept = Kept("import sys; sys.exit(1)", tmp_path / "log")
+
+    async with kept.running():
+        await kept.reaches("fatal")
+
+        assert kept.supervisor.status()[0].restarts["exit"] == QUICK.max_failures - 1
+
+
+async def test_a_command_that_cannot_be_executed_counts_as_a_failure(tmp_path: Path) -> None:
+    kept = Kept("", tmp_path / "log", SLOW)
+
+    async with kept.running():
+        await kept.reaches("backoff")
+
+        assert "no such command" in (kept.supervisor.status()[0].last_error or "")
+
+
+async def test_a_worker_whose_agent_stays_mute_is_replaced_and_counted(tmp_path: Path) -> None:
+    kept = Kept(UP, tmp_path / "log", is_mute=True, start_timeout_seconds=0.2)
+
+    async with kept.running():
+        await until(lambda: kept.supervisor.status()[0].restarts["unresponsive"] == 1)
+
+        assert kept.supervisor.status()[0].last_error == "its agent did not answer within 0.2 s"
+        kept.is_mute = False
+
+
+async def test_a_stop_asks_first_and_kills_at_the_deadline(tmp_path: Path) -> None:
+    kept = Kept(STUBBORN, tmp_path / "log", stop_timeout_seconds=0.2)
+
+    async with kept.running():
+        await until(lambda: (tmp_path / "log").exists() and "up" in (tmp_path / "log").read_text())
+        pid = kept.pid
+        assert pid is not None
+        await kept.supervisor.stop()
+
+        assert (kept.state, kept.pid) == ("stopped", None)
+        assert session_members(pid) == []
+
+
+async def test_a_worker_can_be_stopped_while_it_waits_for_its_next_try(tmp_path: Path) -> None:
+    kept = Kept("import sys; sys.exit(1)", tmp_path / "log", SLOW)
+
+    async with kept.running():
+        await kept.reaches("backoff")
+        await kept.supervisor.stop()
+
+        assert kept.state == "stopped"
+
+
+async def test_the_end_of_the_supervisor_is_the_end_of_its_workers(tmp_path: Path) -> None:
+    kept = Kept(STUBBORN, tmp_path / "log")
+
+    async with kept.running():
+        await until(lambda: (tmp_path / "log").exists() and "up" in (tmp_path / "log").read_text())
+        pid = kept.pid
+    assert pid is not None
+
+    assert session_members(pid) == []
+    await kept.supervisor.stop()
+
+
+async def test_a_failure_inside_a_keeper_ends_the_supervisor_and_the_worker(tmp_path: Path) -> None:
+    kept = Kept(UP, tmp_path / "log", is_mute=True)
+    task = asyncio.create_task(kept.supervisor.run())
+    await until(lambda: kept.pid is not None)
+    pid = kept.pid
+    assert pid is not None
+
+    async def broken(_name: str) -> int | None:
+        raise ZeroDivisionError
+
+    kept.keeper._probe = broken
+    with pytest.raises(ExceptionGroup):
+        await task
+
+    assert session_members(pid) == []

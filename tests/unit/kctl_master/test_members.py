@@ -1,0 +1,222 @@
+"""Who belongs to the fleet, and what the master answers; over real sockets with scripted agents."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from kctl.kafka.cluster import Cluster
+from kctl.master.members import Members
+from kctl.master.reduction import reduced, usable
+from kctl.master.service import Service
+from kctl.master.snapshot import WorkerStatus
+from kctl.reduce import Answer
+from kctl.rpc.fan_out import AgentPool, FanOut
+from kctl_agent.errors import BadParams, UnknownMethod
+from kctl_agent.messages import Request, Role
+from kctl_agent.scripted import Answers, BreaksFrame, ScriptedAgent, Stalls
+from kctl_agent.wire import JsonObject
+
+pytestmark = pytest.mark.anyio
+
+ROW = {"topic": "t", "partition": 0, "start": 0, "committed": 4, "position": 5, "end": 10, "generation": 1}
+RESULT: JsonObject = {"rows": [{**ROW, "lag": 6, "last_timestamp": None, "age_seconds": 0.0}]}
+ROWS = Answers(RESULT)
+
+
+def status(name: str, state: str) -> WorkerStatus:
+    return WorkerStatus(name, "worker", "running", state, None, 1.0, MappingProxyType({}), None, None, "log")
+
+
+class NoBrokers:
+    def missing_topics(self) -> list[str]:
+        return []
+
+    def read(self) -> Any:
+        raise ConnectionError
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def agent(short_dir: Path) -> Iterator[Callable[..., ScriptedAgent]]:
+    short_dir.chmod(0o700)
+    with ExitStack() as stack:
+        yield lambda name, **script: stack.enter_context(ScriptedAgent(short_dir, name, script))
+
+
+@pytest.fixture
+async def members(anyio_backend: str, short_dir: Path) -> AsyncIterator[Members]:
+    pool = AgentPool()
+    statuses = [status("worker-0", "running"), status("worker-1", "backoff")]
+    yield Members(short_dir, lambda: statuses, pool)
+    pool.close()
+    await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def service(members: Members) -> AsyncIterator[Service]:
+    cluster = Cluster(NoBrokers(), "nowhere:1")
+    yield Service(members, cluster, members._statuses)
+    await cluster.close()
+
+
+def request(rpc: str, method: str, deadline_ms: int = 2000, **params: Any) -> Request:
+    return Request(Role.EXTERNAL, rpc, method, id="1", params=params, deadline_ms=deadline_ms)
+
+
+async def ask(members: Members, rpc: str = "ping", seconds: float = 2.0) -> FanOut:
+    return await members.ask(await members.sockets(), rpc, {}, asyncio.get_running_loop().time() + seconds)
+
+
+async def test_a_supervised_worker_without_a_socket_is_named_with_its_state(
+    members: Members, agent: Callable[..., ScriptedAgent]
+) -> None:
+    agent("worker-0")
+
+    outcome = await ask(members)
+
+    assert [answer.sender for answer in outcome.answers] == ["worker-0"]
+    assert [(failed.sender, failed.code) for failed in outcome.failed] == [("worker-1", "unreachable")]
+    assert outcome.failed[0].message.startswith("the worker is backoff; ")
+
+
+async def test_an_attached_agent_belongs_to_the_fleet_and_is_missed_when_it_falls_silent(
+    members: Members, agent: Callable[..., ScriptedAgent]
+) -> None:
+    agent("worker-0")
+    guest = agent("guest")
+    assert [answer.sender for answer in (await ask(members)).answers] == ["guest", "worker-0"]
+
+    guest.vanish()
+
+    assert [failed.sender for failed in (await ask(members)).failed] == ["guest", "worker-1"]
+
+
+async def test_a_socket_that_never_answered_is_a_file_left_behind_and_no_member(
+    members: Members, agent: Callable[..., ScriptedAgent]
+) -> None:
+    agent("stale").vanish()
+
+    outcome = await ask(members)
+
+    assert [failed.sender for failed in outcome.failed] == ["worker-0", "worker-1"]
+
+
+async def test_an_attached_agent_that_has_left_in_order_is_forgotten(
+    members: Members, agent: Callable[..., ScriptedAgent]
+) -> None:
+    guest = agent("guest")
+    await ask(members)
+    guest.close()
+
+    assert [failed.sender for failed in (await ask(members)).failed] == ["worker-0", "worker-1"]
+
+
+def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> None:
+    good, bad = Answer("worker-0", RESULT, 0.1), Answer("guest", {"rows": [{"nonsense": 1}]}, 0.0)
+
+    outcome = usable("offset_checker", FanOut([bad, good], []))
+    result = reduced("offset_checker", outcome, None)
+
+    assert [failure.code for failure in result.failed] == ["bad_result"]
+    assert (result.asked, result.answered) == (("guest", "worker-0"), ("worker-0",))
+    assert result.result["rows"][0]["remaining_count"] == 6
+    assert result.age_seconds == 0.1
+
+
+@pytest.mark.parametrize("method", ["getKafkaLag", "onKafkaLag"])
+async def test_the_master_fans_out_reduces_and_says_how_complete_it_is(
+    service: Service, agent: Callable[..., ScriptedAgent], method: str
+) -> None:
+    agent("worker-0", kafka_lag=ROWS)
+    agent("worker-1", kafka_lag=BreaksFrame())
+
+    reply = await service.answer(request("kafka_lag", method))
+
+    assert reply["result"]["total"] == 6
+    assert (reply["complete"], reply["asked"], reply["answered"]) == (False, ["worker-0", "worker-1"], ["worker-0"])
+    assert [failed["from"] for failed in reply["failed"]] == ["worker-1"]
+    assert reply["from"] == "master"
+
+
+async def test_the_master_answers_before_its_caller_gives_up(
+    service: Service, agent: Callable[..., ScriptedAgent]
+) -> None:
+    agent("worker-0", kafka_lag=ROWS)
+    agent("worker-1", kafka_lag=Stalls())
+
+    async with asyncio.timeout(0.3):
+        reply = await service.answer(request("kafka_lag", "getKafkaLag", deadline_ms=300))
+
+    assert reply["answered"] == ["worker-0"]
+    assert [(failed["from"], failed["code"]) for failed in reply["failed"]] == [("worker-1", "timeout")]
+
+
+async def test_one_worker_can_be_asked_alone(service: Service, agent: Callable[..., ScriptedAgent]) -> None:
+    asked = agent("worker-0", kafka_lag=ROWS)
+    other = agent("guest", kafka_lag=ROWS)
+
+    reply = await service.answer(request("kafka_lag", "getKafkaLag", worker="worker-0"))
+
+    assert reply["asked"] == ["worker-0"]
+    assert (len(asked.requests), other.requests) == (1, [])
+
+
+async def test_ping_is_the_master_itself_and_on_ping_the_fleet(
+    service: Service, agent: Callable[..., ScriptedAgent]
+) -> None:
+    agent("worker-0")
+
+    assert (await service.answer(request("ping", "getPing")))["result"]["name"] == "master"
+    assert [row["name"] for row in (await service.answer(request("ping", "onPing")))["result"]["rows"]] == ["worker-0"]
+
+
+async def test_status_is_the_supervisors_view(service: Service) -> None:
+    reply = await service.answer(request("status", "getStatus"))
+
+    assert [(row["name"], row["state"]) for row in reply["result"]["rows"]] == [
+        ("worker-0", "running"),
+        ("worker-1", "backoff"),
+    ]
+
+
+async def test_describe_lists_every_method_and_nothing_else_is_served(service: Service) -> None:
+    methods: list[JsonObject] = (await service.answer(request("describe", "getDescribe")))["result"]["methods"]
+
+    names = [method["method"] for method in methods]
+    assert {"getKafkaLag", "onKafkaLag", "getStatus", "getPing", "onPing"} <= set(names)
+    assert names == sorted(names)
+    for name in ("__class__", "getNothing", "answer", "get", ""):
+        with pytest.raises(UnknownMethod):
+            await service.answer(request("kafka_lag", name))
+    with pytest.raises(UnknownMethod):
+        await service.answer(request("ping", "getKafkaLag"))
+
+
+@pytest.mark.parametrize("params", [{"worker": "nobody"}, {"worker": 3}, {"limit": 3}, {"worker": "x" * 5000}])
+async def test_a_parameter_that_makes_no_sense_is_refused(service: Service, params: JsonObject) -> None:
+    with pytest.raises(BadParams) as raised:
+        await service.answer(request("kafka_lag", "getKafkaLag", **params))
+
+    assert len(str(raised.value)) < 200
+
+
+async def test_two_hundred_questions_at_once_share_the_connections(
+    service: Service, agent: Callable[..., ScriptedAgent]
+) -> None:
+    agent("worker-0", kafka_lag=ROWS)
+    threads = threading.active_count()
+
+    replies = await asyncio.gather(*(service.answer(request("kafka_lag", "getKafkaLag", 10_000)) for _ in range(200)))
+
+    assert all(reply["answered"] == ["worker-0"] for reply in replies)
+    assert threading.active_count() - threads < 50
