@@ -23,14 +23,18 @@ def shown_on(stream: TextIO) -> Iterator[Callable[[Fetched], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(file=stream)) as bar:
-        task = bar.add_task("asking for jars", total=None)
-        yield lambda fetched: bar.update(
-            task,
-            description=f"jars {fetched.jars}/{fetched.jars_total}",
-            completed=fetched.bytes,
-            total=fetched.bytes_total,
-        )
+    bar = Progress(*columns, console=Console(file=stream))
+    task = bar.add_task("jars", total=None)
+
+    def show(fetched: Fetched) -> None:
+        bar.start()  # not before: usually nothing is to be fetched
+        text = f"jars {fetched.jars}/{fetched.jars_total}"
+        bar.update(task, description=text, completed=fetched.bytes, total=fetched.bytes_total)
+
+    try:
+        yield show
+    finally:
+        bar.stop()
 
 
 def _write_line(stream: TextIO, fetched: Fetched) -> None:
