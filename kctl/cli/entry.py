@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -38,6 +37,8 @@ def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.envi
         return INTERRUPTED
     except Exception as error:
         if debug:
+            import traceback  # 3 ms
+
             traceback.print_exc()
         return _said(error)
     return code

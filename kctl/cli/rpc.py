@@ -50,7 +50,8 @@ def parser() -> argparse.ArgumentParser:
         usage="kctl rpc COMMAND [options]",
         description=f"{_SUMMARY}\n\ncommands:\n{commands}",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        # A width, because argparse would import shutil to ask the terminal, in every run and not only for --help.
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=100),
         allow_abbrev=False,
         add_help=False,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -71,6 +70,8 @@ def clip(text: str, columns: int) -> str:
 
 
 def _letter_width(letter: str) -> int:
+    import unicodedata  # a megabyte of tables that plain ASCII never needs
+
     if unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BrokenFrame
-from kctl_agent.messages import Reply, Request
-from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, encode
+from kctl_agent.messages import Reply
+from kctl_agent.wire import MAX_REPLY_BYTES, Decoder
 
 __all__ = ["Connection", "connect"]
 
@@ -21,25 +21,25 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._decoder = Decoder(MAX_REPLY_BYTES)
-        self._waiting: dict[str | None, asyncio.Future[Reply]] = {}
+        self._waiting: dict[str, asyncio.Future[Reply]] = {}
         self._broken: AgentError | None = None
 
     @property
     def is_usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def send(self, request: Request) -> asyncio.Future[Reply]:
-        """The future reply. Cancelling it only means that nobody waits any more: a late reply is dropped.
+    def send(self, frame: bytes, request_id: str) -> asyncio.Future[Reply]:
+        """Send an encoded request and return its future reply; no two that wait may have the same id.
+
+        Cancelling the future only means that nobody waits any more: a late reply is dropped.
 
         Raises:
-            WireError: the request is too large.
             AgentUnreachable: the connection has ended.
         """
-        frame = encode(request.to_json(), MAX_REQUEST_BYTES)
         if self._transport is None or self._transport.is_closing():
             raise AgentUnreachable("the connection has ended")
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting[request.id] = reply
+        self._waiting[request_id] = reply
         self._transport.write(frame)
         return reply
 

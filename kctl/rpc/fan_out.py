@@ -12,7 +12,7 @@ from kctl.reduce.base import Answer
 from kctl.rpc.connection import Connection, connect
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, WireError
 from kctl_agent.messages import Reply, Request, Role, wire_method
-from kctl_agent.wire import JsonObject
+from kctl_agent.wire import MAX_REQUEST_BYTES, JsonObject, encode
 
 __all__ = ["AgentPool", "Failed", "FanOut", "fan_out"]
 
@@ -44,22 +44,28 @@ class AgentPool:
         self._connections: dict[Path, Connection] = {}
         self._ids = itertools.count(1)
 
-    async def ask(self, path: Path, rpc: str, params: JsonObject, deadline: float) -> Reply:
-        """One agent's reply, an error reply included. If a kept connection turns out to be dead, because its agent was
-        started anew, the question is asked once more on a fresh one; so only ask what may be asked twice.
+    def next_id(self) -> str:
+        """An id that no other request over these connections has."""
+        return f"{next(self._ids):x}"
+
+    async def ask(self, path: Path, frame: bytes, request_id: str, deadline: float) -> Reply:
+        """One agent's reply to an encoded request; an error reply too is returned.
+
+        If a kept connection turns out to be dead, because its agent was started anew, the question is asked once more
+        on a fresh one; so only ask what may be asked twice. `deadline` bounds the connecting, the caller the waiting.
 
         Raises:
-            AgentUnreachable, AgentTimeout, WireError. It does not watch the deadline while waiting: `fan_out` does.
+            AgentUnreachable, AgentTimeout, WireError.
         """
-        request = self._request(rpc, params, deadline)
         kept = self._connections.get(path)
         if kept is not None and kept.is_usable:
             try:
-                return await kept.send(request)
+                return await kept.send(frame, request_id)
             except (AgentUnreachable, WireError):
                 if kept.is_usable:
                     raise
-        return await (await self._connected(path, deadline)).send(request)
+        connection = await self._connected(path, deadline)
+        return await connection.send(frame, request_id)
 
     def close(self) -> None:
         """Close every connection; the loop finishes that in its next round."""
@@ -76,28 +82,31 @@ class AgentPool:
         self._connections[path] = connection
         return connection
 
-    def _request(self, rpc: str, params: JsonObject, deadline: float) -> Request:
-        remaining = deadline - asyncio.get_running_loop().time()
-        return Request(
-            id=f"{next(self._ids):x}",
-            role=Role.MASTER,
-            rpc=rpc,
-            method=wire_method(rpc),
-            params=params,
-            deadline_ms=max(int(remaining * 1000), 1),
-        )
-
 
 async def fan_out(
     pool: AgentPool, targets: Mapping[str, Path], rpc: str, params: JsonObject | None = None, *, deadline: float
 ) -> FanOut:
     """Ask every agent of `targets` (name -> socket) and return when all have answered or failed, or at `deadline`,
-    an absolute time of the running loop. Never raises for an agent's sake."""
+    an absolute time of the running loop. Never raises for an agent's sake.
+
+    Raises:
+        FrameTooLarge: the parameters do not fit into a request.
+    """
+    remaining = deadline - asyncio.get_running_loop().time()
+    request = Request(
+        id=pool.next_id(),
+        role=Role.MASTER,
+        rpc=rpc,
+        method=wire_method(rpc),
+        params=params or {},
+        deadline_ms=max(int(remaining * 1000), 1),
+    )
+    frame = encode(request.to_json(), MAX_REQUEST_BYTES)  # once for all: the id need only be unique on each connection
     names = sorted(targets)
-    tasks = [asyncio.ensure_future(pool.ask(targets[name], rpc, params or {}, deadline)) for name in names]
+    tasks = [asyncio.ensure_future(pool.ask(targets[name], frame, request.id or "", deadline)) for name in names]
     try:
         if tasks:
-            await asyncio.wait(tasks, timeout=max(deadline - asyncio.get_running_loop().time(), 0))
+            await asyncio.wait(tasks, timeout=max(remaining, 0))
     finally:
         for task in tasks:
             task.cancel()

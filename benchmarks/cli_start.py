@@ -1,0 +1,95 @@
+"""What `kctl rpc kafka_lag` costs as a whole process, against `python -c pass` on the same machine in the same run.
+
+Start-up is nearly all of it: the master is a ScriptedAgent in this process, found through the list of running fleets as
+an operator's would be. All are run in turns, so that whatever else the machine does falls on each. `modules` is how
+many are imported, and `kctl status` (with Typer) stands beside it to show what is saved.
+
+    python benchmarks/cli_start.py [--runs 60]
+
+Prints one JSON line, `cli_start`: `ratio` is to be at most 10, and `rpc_ms` at most a tenth of Kafka's own
+`ConsumerGroupCommand --describe`, which takes 1050 ms here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+from kctl import fleets
+from kctl_agent.scripted import Answers, ScriptedAgent
+
+LAG = {"total": 123456, "unknown": [], "topics": {"orders": 123000, "payments": 456}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="the cost of a whole kctl rpc")
+    parser.add_argument("--runs", type=int, default=60)
+    runs = parser.parse_args().runs
+    place = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
+    env = {name: value for name, value in os.environ.items() if not name.startswith("KCTL_")}
+    env["XDG_RUNTIME_DIR"] = str(place)
+    script = {"kafka_lag": Answers(LAG), "workers": Answers({"rows": []}), "status": Answers({"rows": []})}
+    try:
+        with ScriptedAgent(place / "run", "master", script):
+            entry = fleets.register("bench", place / "run", place / "kctl.toml", env)
+            print(json.dumps(_measure(runs, env)))
+            fleets.unregister(entry)
+    finally:
+        shutil.rmtree(place)
+
+
+def _measure(runs: int, env: dict[str, str]) -> dict[str, object]:
+    kctl = str(Path(sys.executable).with_name("kctl"))
+    commands = {
+        "pass": [sys.executable, "-c", "pass"],
+        "rpc": [kctl, "rpc", "kafka_lag"],
+        "status": [kctl, "status"],
+    }
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for turn in range(runs + 2):
+        for name, command in commands.items():
+            seconds = _run(command, env)
+            if turn >= 2:  # the first ones write the compiled files and warm the page cache
+                times[name].append(seconds)
+    median = {name: statistics.median(taken) * 1000 for name, taken in times.items()}
+    return {
+        "benchmark": "cli_start",
+        "rpc_ms": round(median["rpc"], 1),
+        "pass_ms": round(median["pass"], 1),
+        "ratio": round(median["rpc"] / median["pass"], 2),
+        "target": 10.0,
+        "status_ms": round(median["status"], 1),
+        "modules": _modules(kctl, env),
+        "runs": runs,
+    }
+
+
+def _run(command: list[str], env: dict[str, str]) -> float:
+    started = perf_counter()
+    done = subprocess.run(command, env=env, capture_output=True, check=False)
+    seconds = perf_counter() - started
+    assert done.returncode == 0, done.stderr.decode()
+    return seconds
+
+
+def _modules(kctl: str, env: dict[str, str]) -> int:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", kctl, "rpc", "kafka_lag"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sum(line.startswith("import time:") for line in done.stderr.splitlines()) - 1
+
+
+if __name__ == "__main__":
+    main()
