@@ -7,7 +7,8 @@ The msgpack is of {"o","t","k","v","h"}:
 
 `o` offsets as int64 little-endian bytes, or None when they follow one another without a hole; `t` Kafka timestamps in
 milliseconds as int64 bytes; `k` and `v` a pair (lengths as int32 bytes, -1 for null; all bytes joined), or None when
-every one is null; `h` a list with one list of [key, value] per message, or None when no message has any.
+every one is null; `h` the same with each message's headers as JSON, `[{"k": key, "v": base64}]` without `v` for a null
+value, and null for a message without headers.
 
 Columns are made from Arrow buffers without touching single messages: that is what keeps the put near the speed of a
 sink that drops everything (benchmarks/pipeline.py).
@@ -15,6 +16,8 @@ sink that drops everything (benchmarks/pipeline.py).
 
 from __future__ import annotations
 
+import base64
+import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -76,7 +79,8 @@ class Columns:
     timestamps: NDArray[np.int64]
     keys: BinaryColumn | None
     values: BinaryColumn | None
-    headers: list[Headers | None] | None
+    headers: BinaryColumn | None
+    """Each message's headers as JSON, see above."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -87,17 +91,16 @@ class Columns:
             self.timestamps[begin:end],
             self.keys and self.keys.slice(begin, end),
             self.values and self.values.slice(begin, end),
-            self.headers and self.headers[begin:end],
+            self.headers and self.headers.slice(begin, end),
         )
 
     def split(self, size: int) -> Iterator[Columns]:
         """Runs of `size` messages, the last one shorter. One pass: binary columns are cut by their running sums."""
         edges = range(0, len(self), size)
-        keys, values = _cut(self.keys, edges), _cut(self.values, edges)
+        keys, values, headers = (_cut(column, edges) for column in (self.keys, self.values, self.headers))
         for i, begin in enumerate(edges):
             end = begin + size
-            headers = self.headers and self.headers[begin:end]
-            yield Columns(self.offsets[begin:end], self.timestamps[begin:end], keys[i], values[i], headers)
+            yield Columns(self.offsets[begin:end], self.timestamps[begin:end], keys[i], values[i], headers[i])
 
     @property
     def bytes(self) -> int:
@@ -145,11 +148,17 @@ class Block:
         nothing = [None] * self.count
         keys = columns.keys.values() if columns.keys else iter(nothing)
         values = columns.values.values() if columns.values else iter(nothing)
-        headers = columns.headers or nothing
+        headers = columns.headers.values() if columns.headers else iter(nothing)
         for offset, timestamp, key, value, header in zip(
             columns.offsets.tolist(), columns.timestamps.tolist(), keys, values, headers, strict=True
         ):
-            yield Record(offset, timestamp, key, value, header or [])
+            yield Record(offset, timestamp, key, value, _headers(header))
+
+
+def _headers(text: bytes | None) -> Headers:
+    if text is None:
+        return []
+    return [(pair["k"], base64.b64decode(pair["v"]) if "v" in pair else None) for pair in json.loads(text)]
 
 
 def encode(columns: Columns, codec: str = "none") -> bytes:
@@ -162,13 +171,17 @@ def encode(columns: Columns, codec: str = "none") -> bytes:
             "t": columns.timestamps.astype("<i8").tobytes(),
             "k": _pack(columns.keys),
             "v": _pack(columns.values),
-            "h": columns.headers,
+            "h": _pack(columns.headers),
         }
     )
     if codec not in CODECS:
         raise BadBlock(f"codec {codec!r} is not known; known are: {', '.join(CODECS)}")
     header = HEADER.pack(MAGIC, VERSION, CODECS.index(codec), len(body))
-    return header + (body if codec == "none" else pa.Codec(codec).compress(body, asbytes=True))
+    return header + (body if codec == "none" else _codec(codec).compress(body, asbytes=True))
+
+
+def _codec(name: str) -> Any:
+    return pa.Codec(name)  # type: ignore[arg-type]
 
 
 def _pack(column: BinaryColumn | None) -> tuple[bytes, bytes | memoryview] | None:
@@ -186,23 +199,25 @@ def decode(body: bytes, first: int, count: int) -> Columns:
     _, version, codec, length = HEADER.unpack_from(body)
     if version != VERSION or codec >= len(CODECS):
         raise BadBlock(f"a block of version {version} with codec {codec}; this release reads version {VERSION}")
-    payload = memoryview(body)[HEADER.size :]
+    payload: bytes | memoryview = memoryview(body)[HEADER.size :]
     if length > MAX_BLOCK_BYTES:
         raise BadBlock(f"a block that claims {length} bytes")
     try:
         if codec:
-            payload = pa.Codec(CODECS[codec]).decompress(payload, length, asbytes=True)
+            payload = _codec(CODECS[codec]).decompress(payload, length, asbytes=True)
         fields: dict[str, Any] = msgpack.unpackb(payload)
         columns = Columns(
             np.arange(first, first + count) if fields["o"] is None else np.frombuffer(fields["o"], "<i8"),
             np.frombuffer(fields["t"], "<i8"),
             _unpack(fields["k"]),
             _unpack(fields["v"]),
-            fields["h"],
+            _unpack(fields["h"]),
         )
     except (ValueError, KeyError, TypeError, OSError, msgpack.UnpackException) as error:
         raise BadBlock(f"a damaged block ({type(error).__name__})") from error
-    lengths = {len(c.lengths) for c in (columns.keys, columns.values) if c is not None} | {len(columns.timestamps)}
+    lengths = {len(c.lengths) for c in (columns.keys, columns.values, columns.headers) if c is not None} | {
+        len(columns.timestamps)
+    }
     if lengths | {len(columns)} != {count}:
         raise BadBlock(f"a block of {count} messages holds columns of {sorted(lengths)}")
     return columns

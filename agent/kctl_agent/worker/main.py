@@ -281,7 +281,7 @@ def main() -> int:
         level=settings.log_level, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
     )
     logging.getLogger("kafka").setLevel(logging.ERROR)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the trace of each failed batch
     try:
         settings.scratch_dir.mkdir(parents=True, exist_ok=True)
         prepare_run_dir(settings.run_dir)

@@ -131,7 +131,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer.pause(*assigned)
         self._suspended = False
 
-    async def on_partitions_lost(self, _lost: set[TopicPartition]) -> None:
+    async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002
         """Awaited on the I/O loop when the group has gone on without this member."""
         self._suspended = True
         try:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from kafka import TopicPartition
 
 from kctl_agent.storage.base import Storage
-from kctl_agent.worker.put import COLUMNS, RESULT_SCHEMA, PartitionPlan, PutJob, put_partition
+from kctl_agent.worker.put import COLUMNS, RESULT_SCHEMA, SELECTED, PartitionPlan, PutJob, put_partition
 from kctl_agent.worker.settings import BootError, WorkerSettings
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ __all__ = ["Batch", "Pipeline", "Source"]
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 10
+LOG4J = Path(__file__).parent / "log4j2.properties"
 POLLING_MS = 50
 """How long Spark waits before it asks the brokers again for new data. Its own default of 10 ms keeps a core busy at
 rest."""
@@ -77,6 +78,8 @@ class _Run:
         self.busy = threading.Lock()
         self.query: Any = None
         self.batch_started_at: float | None = None
+        self.error: str | None = None
+        """Why the last batch failed, in one line; Spark's own report of it is a stack trace of a hundred lines."""
         self._storage = storage
         self._pipeline = pipeline
 
@@ -92,6 +95,10 @@ class _Run:
                 timestamps = {TopicPartition(r.topic, r.partition): r.last_timestamp_ms / 1000 for r in rows}
                 batch = Batch(batch_id, sum(r.stored for r in rows), time.monotonic() - started, ends, timestamps)
                 self.positions = {**self.positions, **ends}
+            except Exception as error:
+                self.error = _cause(error)
+                log.debug("batch %d failed", batch_id, exc_info=True)
+                raise RuntimeError(self.error) from None
             finally:
                 self.batch_started_at = None
         self._pipeline.on_batch(batch)
@@ -102,7 +109,7 @@ class _Run:
             tuple(tp): PartitionPlan(self.positions[tp], committed.get(tp), self.sources[tp].topic_id) for tp in ends
         }
         job = PutJob(self._storage, plans)
-        rows: list[Any] = frame.select(*COLUMNS).mapInArrow(partial(put_partition, job), RESULT_SCHEMA).collect()
+        rows: list[Any] = frame.selectExpr(*SELECTED).mapInArrow(partial(put_partition, job), RESULT_SCHEMA).collect()
         reached = {(row.topic, row.partition): row.last + 1 for row in rows}
         holes = {
             tuple(tp): end for tp, end in ends.items() if end > self.positions[tp] and reached.get(tuple(tp)) != end
@@ -207,7 +214,7 @@ class Pipeline:
         except (
             Exception
         ) as error:  # a stream thread that does not end in time, a JVM that is gone: the query is over for us
-            log.warning("stopping the query: %s", _first_line(error))
+            log.warning("stopping the query: %s", _cause(error))
         shutil.rmtree(run.checkpoint, ignore_errors=True)
         return run.positions
 
@@ -217,7 +224,7 @@ class Pipeline:
         if run is None or run.gate.is_set() or run.query.isActive:
             return None
         error = run.query.exception()
-        return _first_line(error) if error else "the query ended"
+        return run.error or (_cause(error) if error else "the query ended")
 
     def close(self) -> None:
         if self._spark is not None:
@@ -276,7 +283,7 @@ def _session(settings: WorkerSettings) -> SparkSession:
         "spark.local.dir": str(settings.scratch_dir),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
         "spark.sql.session.timeZone": "UTC",
         "spark.speculation": "false",
         "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS}s",
@@ -303,9 +310,14 @@ def _load_transform(name: str) -> Callable[[DataFrame], DataFrame]:
     return transform
 
 
-def _first_line(error: Any) -> str:
-    """The cause of a Spark error in one line: the last `Caused by`-like line of a Python trace, or the first line."""
+def _cause(error: BaseException) -> str:
+    """One line out of an error of Spark, whose text may hold an executor's Python trace: its last line is the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("kctl_agent.")]
-    line = ours[-1] if ours else next(iter(lines), type(error).__name__)
-    return line[:500]
+    traces = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    if not traces:
+        return (lines[0] if lines else type(error).__name__)[:500]
+    after = lines[traces[-1] + 1 :]
+    raised = [
+        line for line in after if not line.startswith(("File ", "^", "~")) and ": " in line and " at " not in line
+    ]
+    return (raised[-1] if raised else after[-1])[:500]

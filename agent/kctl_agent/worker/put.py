@@ -16,10 +16,23 @@ from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import Chunk, Storage
 from kctl_agent.storage.block import BinaryColumn, Columns
 
-__all__ = ["COLUMNS", "RESULT_SCHEMA", "BadOrder", "PartitionPlan", "PutJob", "put_partition"]
+__all__ = ["COLUMNS", "RESULT_SCHEMA", "SELECTED", "BadOrder", "PartitionPlan", "PutJob", "put_partition"]
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""What a user's transform must keep, and in which order the put selects it."""
+"""What a user's transform must keep."""
+
+SELECTED = (
+    "topic",
+    "partition",
+    "offset",
+    "unix_millis(timestamp) as timestamp_ms",
+    "key",
+    "value",
+    "cast(if(headers is null, null, to_json(transform(headers,"
+    " h -> named_struct('k', h.key, 'v', base64(h.value))))) as binary) as headers",
+)
+"""What is handed to Python. Headers go as JSON: an array of structs in Arrow made the whole put four times slower, even
+with every one null (Spark 4.2.0, benchmarks/README.md)."""
 
 RESULT_SCHEMA = (
     "topic string, partition int, first long, last long, stored long, skipped long, bytes long, last_timestamp_ms long"
@@ -50,7 +63,7 @@ class PutJob:
 
 
 def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Store one task's Arrow record batches (columns `COLUMNS`); yields one row of `RESULT_SCHEMA`, or none.
+    """Store one task's Arrow record batches (columns `SELECTED`); yields one row of `RESULT_SCHEMA`, or none.
 
     Raises:
         BadOrder, GapRefused, TopicRecreated: nothing of that Arrow batch was written; the Spark batch fails.
@@ -84,7 +97,7 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     if where is not None:
         row = (*where, first, last, stored, skipped, size, last_timestamp)
         names = [field.split()[0] for field in RESULT_SCHEMA.split(", ")]
-        arrays = [pa.array([value]) for value in row]
+        arrays: list[Any] = [pa.array([value]) for value in row]
         arrays[1] = arrays[1].cast(pa.int32())
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
@@ -100,18 +113,8 @@ def _coordinates(batch: Any) -> tuple[str, int]:
 
 
 def _columns(batch: Any) -> Columns:
-    import pyarrow as pa
-
     offsets = batch.column(2).to_numpy()
-    timestamps = batch.column(3).cast(pa.int64()).to_numpy() // 1000  # Spark hands microseconds
-    headers = batch.column(6)
-    return Columns(
-        offsets,
-        timestamps,
-        _binary(batch.column(4)),
-        _binary(batch.column(5)),
-        None if headers.null_count == len(headers) else _headers(headers),
-    )
+    return Columns(offsets, batch.column(3).to_numpy(), *(_binary(batch.column(i)) for i in (4, 5, 6)))
 
 
 def _binary(array: Any) -> BinaryColumn | None:
@@ -136,7 +139,3 @@ def _binary(array: Any) -> BinaryColumn | None:
 def _from_values(values: list[bytes | None]) -> BinaryColumn:
     lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)
     return BinaryColumn(lengths, b"".join(value or b"" for value in values))
-
-
-def _headers(array: Any) -> list[list[tuple[str, bytes | None]] | None]:
-    return [entry and [(header["key"], header["value"]) for header in entry] for entry in array.to_pylist()]

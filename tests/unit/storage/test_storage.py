@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +28,10 @@ def settings(path: Path, **given: object) -> dict[str, object]:
 
 
 @pytest.fixture(params=["file"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     storage = open_storage(settings(tmp_path / "deep" / "storage.sqlite", mode=request.param))
     storage.prepare()
-    yield storage
+    return storage
 
 
 def chunk(start: int, end: int, offsets: range | list[int] | None = None, topic_id: str | None = "A") -> Chunk:
