@@ -70,6 +70,11 @@ def _worker_restarts(snapshot: FleetSnapshot) -> Iterator[Sample]:
             yield (snapshot.cluster, snapshot.group, worker.name, reason), count
 
 
+def _resident_memory(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for name, resident_bytes in snapshot.resident_bytes.items():
+        yield (snapshot.cluster, snapshot.group, name), resident_bytes
+
+
 def _storage_messages(snapshot: FleetSnapshot) -> Iterator[Sample]:
     reduced = snapshot.commands.get("block_size")
     if reduced is not None:
@@ -155,6 +160,13 @@ METRICS: tuple[Metric, ...] = (
         _worker_restarts,
     ),
     Metric(
+        "kctl_worker_resident_memory_bytes",
+        "gauge",
+        (*_GROUP, "worker"),
+        "Resident memory of all processes of the worker together, its JVM included.",
+        _resident_memory,
+    ),
+    Metric(
         "kctl_storage_messages",
         "gauge",
         (*_GROUP, "state"),
@@ -172,7 +184,8 @@ METRICS: tuple[Metric, ...] = (
         "kctl_collect_last_success_timestamp_seconds",
         "gauge",
         (*_GROUP, "part"),
-        "Unix time when a part last succeeded: `agents` (all answered a ping), `committed` and `offsets` (the brokers).",
+        "Unix time when a part last succeeded: `agents` (all answered a ping); `committed` and `offsets` of the "
+        "brokers.",
         _last_success,
     ),
 )

@@ -140,12 +140,12 @@ class Cluster:
     async def _look(self) -> None:
         try:
             reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._admin.read)
-        except (KafkaError, OSError, RuntimeError) as error:
-            self._failed("brokers_away", _reason(error))
-            return
         except Exception as error:  # a boundary: a client library in trouble must not take the master with it
-            log.exception("action=brokers_failed")
+            if not isinstance(error, (KafkaError, OSError, RuntimeError)):
+                log.exception("action=brokers_failed")
             self._failed("brokers_away", _reason(error))
+            pause = min(_BACKOFF_MAX_SECONDS, _BACKOFF_MIN_SECONDS * 2.0 ** min(self._failures, 10))
+            self._not_before = self._clock() + pause
             return
         now, unix = self._clock(), time.time()
         self._known = merge(self._known or {}, reading, now)
@@ -166,8 +166,6 @@ class Cluster:
             log.warning("action=%s servers=%s error=%s", action, self._servers, why)
         self.error = why
         self._failures += 1
-        pause = min(_BACKOFF_MAX_SECONDS, _BACKOFF_MIN_SECONDS * 2.0 ** min(self._failures, 10))
-        self._not_before = self._clock() + pause
 
 
 def _reason(error: BaseException) -> str:

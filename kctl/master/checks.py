@@ -15,9 +15,10 @@ from kctl.jars import jar_paths, java_command
 from kctl_agent.errors import PathError
 from kctl_agent.paths import MASTER_NAME, prepare_run_dir, socket_path
 
-__all__ = ["find_jars", "own_run_dir"]
+__all__ = ["ABOUT_NAME", "find_jars", "own_run_dir"]
 
 LOCK_NAME = "master.lock"
+ABOUT_NAME = "master.json"
 
 
 @contextlib.contextmanager
@@ -34,6 +35,7 @@ def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
         for name in [MASTER_NAME, *names]:
             socket_path(run_dir, name)
         lock = _lock(run_dir)
+        (run_dir / ABOUT_NAME).unlink(missing_ok=True)  # a killed master's: it names a pid and a port of the past
     except PathError as error:
         _remove_if_new(run_dir, is_new)
         raise RunDirUnusable(str(error)) from error

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kctl.config import Config
 from kctl.kafka.cluster import Cluster
 from kctl.master.members import Members
 from kctl.master.reduction import reduced, usable
-from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.master.supervisor import Supervisor
 from kctl.reduce import ClusterFigures, PartitionRow, partition_rows
 from kctl.rpc.fan_out import FanOut
 
@@ -40,13 +41,11 @@ once they cannot disagree."""
 class Collector:
     """Belongs to one event loop; `latest` may be read from any thread."""
 
-    def __init__(
-        self, config: Config, members: Members, cluster: Cluster, statuses: Callable[[], tuple[WorkerStatus, ...]]
-    ) -> None:
+    def __init__(self, config: Config, members: Members, cluster: Cluster, supervisor: Supervisor) -> None:
         self._config = config
         self._members = members
         self._cluster = cluster
-        self._statuses = statuses
+        self._supervisor = supervisor
         self._agents_success: float | None = None
         self._latest: FleetSnapshot | None = None
 
@@ -90,7 +89,8 @@ class Collector:
             collect_seconds=asyncio.get_running_loop().time() - started,
             commands=commands,
             partitions=tuple(partitions),
-            workers=self._statuses(),
+            workers=self._supervisor.status(),
+            resident_bytes=await self._supervisor.resident_bytes(),
             last_success={
                 **({} if self._agents_success is None else {"agents": self._agents_success}),
                 **self._cluster.last_success,

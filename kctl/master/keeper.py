@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from kctl.master.process import Child
+from kctl.master.process import Child, remove_socket
 from kctl.master.restart import Cause, Due, Event, Exited, Policy, Ready, Replace, Start, State, Status, Stop, step
 from kctl.master.snapshot import WorkerStatus
 
@@ -40,6 +40,7 @@ class Launch:
     command: Sequence[str]
     settings: Mapping[str, object]
     log_path: Path
+    socket_path: Path
     start_timeout_seconds: float
     stop_timeout_seconds: float
 
@@ -197,6 +198,7 @@ class Keeper:
         while True:
             try:
                 await child.kill_session()
+                await asyncio.to_thread(remove_socket, self._launch.socket_path, child.pid)
                 return
             except TimeoutError:
                 log.error("action=unkillable worker=%s session=%d: a process survives SIGKILL", self.name, child.pid)

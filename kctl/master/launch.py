@@ -9,6 +9,7 @@ from pathlib import Path
 from kctl.config import Config
 from kctl.master.keeper import Launch
 from kctl.master.restart import Policy
+from kctl_agent.paths import socket_path
 from kctl_agent.wire import JsonObject
 
 __all__ = ["WORKER_COMMAND", "launches", "policy", "worker_settings"]
@@ -26,6 +27,7 @@ def launches(config: Config, jars: Iterable[Path], command: Sequence[str] = WORK
             command=command,
             settings=worker_settings(config, name, paths),
             log_path=config.fleet.log_dir / f"{name}.log",
+            socket_path=socket_path(config.fleet.run_dir, name),
             start_timeout_seconds=config.workers.start_timeout_seconds,
             stop_timeout_seconds=config.workers.stop_timeout_seconds,
         )

@@ -23,7 +23,7 @@ from kctl.errors import RunDirUnusable
 from kctl.exporter import Exposition
 from kctl.http import HttpServer, bind, create_app
 from kctl.kafka.cluster import Cluster
-from kctl.master.checks import find_jars, own_run_dir
+from kctl.master.checks import ABOUT_NAME, find_jars, own_run_dir
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
 from kctl.master.launch import WORKER_COMMAND, launches, policy
@@ -114,7 +114,7 @@ class _Master:
             policy(config),
             lambda name: self._members.ping(name, _PROBE_TIMEOUT_SECONDS),
         )
-        self._collector = Collector(config, self._members, cluster, self._supervisor.status)
+        self._collector = Collector(config, self._members, cluster, self._supervisor)
         self._control = ControlServer(Service(self._members, cluster, self._supervisor.status).answer)
         latest = self._collector.latest
         self._http = HttpServer(create_app(latest, Exposition(latest).render), http_socket)
@@ -171,7 +171,7 @@ class _Master:
     @contextlib.contextmanager
     def _announced(self) -> Iterator[None]:
         """master.json and the entry in the list of fleets, for as long as the master runs."""
-        path = self._config.fleet.run_dir / "master.json"
+        path = self._config.fleet.run_dir / ABOUT_NAME
         about = {
             "pid": os.getpid(),
             "start_time": time.time(),

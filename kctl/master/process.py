@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["LOG_LIMIT_BYTES", "Child", "memory_by_session", "session_members"]
+__all__ = ["LOG_LIMIT_BYTES", "Child", "memory_by_session", "remove_socket", "session_members"]
 
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
 """A log above this size is moved to NAME.log.1 (replacing the one there) when its process is started again."""
@@ -111,6 +111,21 @@ class Child:
 def session_members(session: int) -> list[int]:
     """The pids of a session's living processes (a zombie is dead). Reads /proc: call it in a thread."""
     return [pid for pid, state, its_session, _ in _processes() if its_session == session and state != "Z"]
+
+
+def remove_socket(path: Path, pid: int) -> None:
+    """Removes the socket, and its pid file, that a dead process has left; not one that belongs to somebody else.
+
+    A killed worker cannot tidy up, and who finds its socket would take it for a worker that hangs.
+    """
+    record = path.with_suffix(".pid")
+    try:
+        owner = int(record.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return
+    if owner == pid:
+        path.unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
 
 
 def memory_by_session(sessions: Iterable[int]) -> dict[int, int]:

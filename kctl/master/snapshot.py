@@ -84,5 +84,7 @@ class FleetSnapshot:
     commands: Mapping[str, Reduced]
     partitions: tuple[PartitionRow, ...]
     workers: tuple[WorkerStatus, ...]
+    resident_bytes: Mapping[str, int]
+    """Supervised worker to the memory of all its processes, JVM included; absent while it has none."""
     last_success: Mapping[str, float]
     """Part (`agents`, `committed`, `offsets`) to the Unix seconds when it last succeeded; never: absent."""

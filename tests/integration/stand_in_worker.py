@@ -1,7 +1,7 @@
 """A test child that keeps the worker's side of the start protocol: settings on stdin, an agent, SIGTERM, end of stdin.
 
-It has one partition of the first topic and claims committed offset 40 of 100. It has a grandchild in a process group of
-its own, as a Spark driver has. `KCTL_TEST_WORKER` in the pipeline's conf makes it misbehave: `boot_failure`, `mute`, `stubborn`.
+It has one partition of the first topic and claims committed offset 40 of 100. It has a grandchild in a process group
+of its own, as a Spark driver has. `KCTL_TEST_WORKER` in Spark's conf makes it misbehave: `boot_failure`, `stubborn`.
 """
 
 from __future__ import annotations
@@ -55,16 +55,19 @@ def main() -> int:
     grandchild = subprocess.Popen(
         [sys.executable, "-c", "import signal; signal.pause()"], process_group=0, stdin=subprocess.DEVNULL
     )
-    threading.Thread(target=lambda: (sys.stdin.read(), leave.set()), daemon=True).start()
-    if behaviour != "mute":
-        server = AgentServer(Path(settings["run_dir"]), settings["name"])
-        started_at = time.monotonic()
-        server.start()
-        topic = settings["kafka"]["topics"][0]
-        while not leave.wait(0.1):
-            server.publish(snapshot(settings["name"], topic, started_at))
-        server.close()
-    leave.wait()
+
+    def leave_without_master() -> None:
+        sys.stdin.read()
+        leave.set()
+
+    threading.Thread(target=leave_without_master, daemon=True).start()
+    server = AgentServer(Path(settings["run_dir"]), settings["name"])
+    topic, started_at = settings["kafka"]["topics"][0], time.monotonic()
+    server.publish(snapshot(settings["name"], topic, started_at))
+    server.start()
+    while not leave.wait(0.1):
+        server.publish(snapshot(settings["name"], topic, started_at))
+    server.close()
     grandchild.kill()
     grandchild.wait()
     print(f"{settings['name']} leaves", flush=True)

@@ -36,7 +36,7 @@ def snapshot() -> FleetSnapshot:
         name: Reduced(result, ("worker-0", "worker-1"), ("worker-0",), failed, 0.5)
         for name, result in {"kafka_lag": LAG, "offset_checker": ROWS}.items()
     }
-    return FleetSnapshot("main", "g", 1000.0, 0.1, commands, (), (), {})
+    return FleetSnapshot("main", "g", 1000.0, 0.1, commands, (), (), {}, {})
 
 
 def app(latest: FleetSnapshot | None) -> FastAPI:

@@ -46,6 +46,7 @@ def snapshot(rows: Iterable[PartitionRow] = (), total: int | None = None, pendin
         commands={name: Reduced(result, asked, answered, failed, 0.1) for name, result in results.items()},
         partitions=tuple(rows),
         workers=(worker("worker-0", State.RUNNING),),
+        resident_bytes={"worker-0": 5_000_000},
         last_success={"agents": 1_700_000_000.5},
     )
 
@@ -104,6 +105,7 @@ def test_workers_are_up_or_down_in_one_state_with_their_restarts() -> None:
     states = values(samples, "kctl_worker_state", "worker", "state")
     assert {state for (_, state), value in states.items() if value == 1} == {"running"}
     assert {state for _, state in states} == {state.value for state in State}
+    assert values(samples, "kctl_worker_resident_memory_bytes", "worker") == {("worker-0",): 5_000_000}
     restarts = values(samples, "kctl_worker_restarts_total", "reason")
     assert restarts == {("exit",): 0, ("signal",): 2, ("unresponsive",): 0, ("requested",): 0}
 

@@ -48,7 +48,9 @@ class Kept:
         self.is_mute = is_mute
         times = {"start_timeout_seconds": 10.0, "stop_timeout_seconds": 10.0, **launch}
         command = [sys.executable, "-c", code] if code else [str(log.parent / "no such command")]
-        self.supervisor = Supervisor([Launch("worker-0", command, {}, log, **times)], policy, self.answer)
+        self.supervisor = Supervisor(
+            [Launch("worker-0", command, {}, log, log.with_name("worker-0.sock"), **times)], policy, self.answer
+        )
 
     async def answer(self, _name: str) -> int | None:
         return None if self.is_mute else self.pid

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kctl.master import process
-from kctl.master.process import Child, memory_by_session, session_members
+from kctl.master.process import Child, memory_by_session, remove_socket, session_members
 
 ECHO = "import sys; print('settings', sys.stdin.readline().strip(), flush=True); sys.exit(7)"
 OBEDIENT = "import sys; print('up', flush=True); sys.stdin.read()"
@@ -165,3 +165,19 @@ def test_a_command_that_does_not_exist_raises_and_leaves_no_process(tmp_path: Pa
             await Child.spawn([str(tmp_path / "nothing")], {}, tmp_path / "log")
 
     drive(scenario)
+
+
+def test_only_the_socket_of_the_dead_process_is_removed(tmp_path: Path) -> None:
+    path, record = tmp_path / "worker-0.sock", tmp_path / "worker-0.pid"
+    remove_socket(path, 7)
+    path.touch()
+    remove_socket(path, 7)
+    assert path.exists()
+
+    record.write_text("8 12345\n")
+    remove_socket(path, 7)
+    assert path.exists()
+
+    remove_socket(path, 8)
+    assert not path.exists()
+    assert not record.exists()

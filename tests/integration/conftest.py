@@ -1,0 +1,136 @@
+"""One real broker for the tests of a module, and masters that run as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.demo import topics
+from kctl.demo.broker import KafkaBroker
+from kctl.rpc.client import call
+from kctl_agent.messages import Reply, Request, Role, reducer_method, wire_method
+
+WORKER = Path(__file__).with_name("stand_in_worker.py")
+TOPIC = "orders"
+PARTITIONS = 4
+
+_RUN = """
+import os, sys
+from pathlib import Path
+from kctl import logs
+from kctl.config import load
+from kctl.master.main import run
+config = load(Path(sys.argv[1]), os.environ)
+logs.configure("INFO")
+sys.exit(run(config, config.path, worker_command=[sys.executable, sys.argv[2]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    try:
+        with KafkaBroker(folder) as running:
+            topics.create_topic(running.bootstrap_servers, TOPIC, PARTITIONS)
+            yield running
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Master:
+    """A master in a process of its own, with stand-in workers."""
+
+    def __init__(self, config: Path) -> None:
+        self.config = config
+        self.run_dir = config.parent / "run"
+        self.log = config.parent / "master.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _RUN, str(config), str(WORKER)], stdout=log, stderr=log, start_new_session=True
+            )
+
+    @property
+    def about(self) -> dict[str, Any]:
+        about: dict[str, Any] = json.loads((self.run_dir / "master.json").read_text())
+        return about
+
+    def ask(self, rpc: str, *, timeout_seconds: float = 10.0, of_master: bool = False, **params: Any) -> Reply:
+        method = wire_method(rpc) if of_master else reducer_method(rpc)
+        request = Request(Role.EXTERNAL, rpc, method, params=params, deadline_ms=int(timeout_seconds * 1000))
+        return call(self.run_dir / "master.sock", request, timeout_seconds)
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        rows = self.ask("status", of_master=True).result["rows"]
+        return {row["name"]: row for row in rows}
+
+    def states(self) -> list[str]:
+        return [row["state"] for row in self.status().values()]
+
+    def is_announced(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        return (self.run_dir / "master.json").exists() and self.about["pid"] == self.process.pid
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def config_file(short_dir: Path, broker: KafkaBroker) -> Callable[..., Path]:
+    """Writes `kctl.toml` for the broker; sections are given as `workers={"count": 2}`."""
+
+    def write(**sections: dict[str, object]) -> Path:
+        settings: dict[str, dict[str, object]] = {
+            "kafka": {"bootstrap_servers": broker.bootstrap_servers, "group": short_dir.name, "topics": [TOPIC]},
+            "workers": {"count": 2, "backoff_min_seconds": 0.2, "backoff_max_seconds": 1.0},
+            "collect": {"interval_seconds": 0.2},
+            "http": {"port": 0},
+        }
+        for section, values in sections.items():
+            settings.setdefault(section, {}).update(values)
+        path = short_dir / "kctl.toml"
+        path.write_text(
+            "".join(
+                f"[{section}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
+                for section, values in settings.items()
+            )
+        )
+        return path
+
+    return write
+
+
+@pytest.fixture
+def master(config_file: Callable[..., Path], eventually: Callable[..., Any]) -> Iterator[Callable[..., Master]]:
+    """Starts a master and waits until all its workers run (or, with `until`, are in that state)."""
+    started: list[Master] = []
+
+    def start(until: str = "running", **sections: dict[str, object]) -> Master:
+        one = Master(config_file(**sections))
+        started.append(one)
+        eventually(one.is_announced, 30, "the master is not announced")
+        eventually(lambda: set(one.states()) <= {until}, 30, f"not all workers are {until}")
+        return one
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            os.killpg(one.process.pid, signal.SIGKILL)
+            one.process.wait()
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)

@@ -1,0 +1,182 @@
+"""The brokers' figures from a real broker: the same as Kafka's own tool, and what an outage does to them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from kafka import KafkaProducer
+
+from kctl.config import Kafka
+from kctl.demo import kafka_tools, topics
+from kctl.demo.broker import KafkaBroker
+from kctl.errors import BrokerUnreachable, TopicMissing
+from kctl.kafka.cluster import Cluster
+from kctl.reduce import ClusterPartition
+
+pytestmark = [
+    pytest.mark.real,
+    # kafka-python drops the sockets of failed connects without closing them; the garbage collector does.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def collected_here() -> Iterator[None]:
+    """What kafka-python left unclosed is collected while that is expected, not in somebody else's test."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
+    with KafkaBroker(short_dir) as running:
+        topics.create_topic(running.bootstrap_servers, "orders", 3)
+        yield running
+
+
+def settings(broker: KafkaBroker, topic: str = "orders", isolation_level: str = "read_uncommitted") -> Kafka:
+    return Kafka(
+        bootstrap_servers=broker.bootstrap_servers, group="readers", topics=(topic,), isolation_level=isolation_level
+    )
+
+
+def produce(broker: KafkaBroker, count: int, transactional_id: str | None = None) -> None:
+    """`count` messages to partition 0; with a transactional id, in a transaction that is left open."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=transactional_id)
+    if transactional_id:
+        producer.init_transactions()
+        producer.begin_transaction()
+    for number in range(count):
+        producer.send("orders", str(number).encode(), partition=0)
+    producer.flush()
+    producer.close()
+
+
+def drive(cluster: Cluster, scenario: Callable[[], Awaitable[None]]) -> None:
+    async def both() -> None:
+        try:
+            await scenario()
+        finally:
+            await cluster.close()
+
+    asyncio.run(both())
+
+
+def partitions(cluster: Cluster) -> tuple[ClusterPartition, ...]:
+    figures = cluster.figures()
+    return () if figures is None else figures.partitions
+
+
+async def refreshed(cluster: Cluster, is_so: Callable[[], bool], seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not is_so():
+            await cluster.refresh(5)
+            await asyncio.sleep(0.05)
+
+
+def test_the_figures_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_broker: KafkaBroker) -> None:
+    produce(own_broker, 10)
+    kafka_tools.reset_offsets(own_broker.bootstrap_servers, "readers", "orders", 4)
+    cluster = Cluster.of(settings(own_broker), 5)
+
+    async def scenario() -> None:
+        await cluster.check()
+        await refreshed(cluster, lambda: "committed" in cluster.last_success)
+        told = {row.partition: row for row in kafka_tools.describe_group(own_broker.bootstrap_servers, "readers")}
+        ours = partitions(cluster)
+        assert [(row.partition, row.start) for row in ours] == [(0, 0), (1, 0), (2, 0)]
+        assert [(row.committed, row.end) for row in ours] == [
+            (told[n].current_offset, told[n].log_end_offset) for n in range(3)
+        ]
+        assert ours[0].committed == 4
+
+        topics.add_partitions(own_broker.bootstrap_servers, "orders", 5)
+        topics.delete_records(own_broker.bootstrap_servers, "orders", {0: 3})
+        await refreshed(cluster, lambda: len(partitions(cluster)) == 5 and partitions(cluster)[0].start == 3)
+
+        topics.delete_topic(own_broker.bootstrap_servers, "orders")
+        await refreshed(cluster, lambda: partitions(cluster) == ())
+
+    drive(cluster, scenario)
+
+
+def test_with_read_committed_the_end_is_the_last_stable_offset(own_broker: KafkaBroker) -> None:
+    produce(own_broker, 5)
+    produce(own_broker, 7, "open transaction")
+    stable = Cluster.of(settings(own_broker, isolation_level="read_committed"), 5)
+
+    async def scenario() -> None:
+        await refreshed(stable, lambda: partitions(stable) != ())
+        assert partitions(stable)[0].end == 5
+
+    drive(stable, scenario)
+
+
+def test_a_broker_that_is_away_leaves_old_figures_and_is_found_again(own_broker: KafkaBroker) -> None:
+    produce(own_broker, 10)
+    cluster = Cluster.of(settings(own_broker), 1)
+
+    async def scenario() -> None:
+        await refreshed(cluster, lambda: "committed" in cluster.last_success)
+        before = partitions(cluster)
+
+        own_broker.stop()
+        await refreshed(cluster, lambda: cluster.error is not None)
+        first = partitions(cluster)
+        await refreshed(cluster, lambda: partitions(cluster)[0].age_seconds > first[0].age_seconds + 1)
+        assert [(row.committed, row.end) for row in partitions(cluster)] == [(r.committed, r.end) for r in before]
+
+        own_broker.restart()
+        await refreshed(cluster, lambda: cluster.error is None)
+        assert partitions(cluster)[0].end == 10
+        assert partitions(cluster)[0].age_seconds < 1
+
+    drive(cluster, scenario)
+
+
+def test_a_broker_that_hangs_holds_neither_the_loop_nor_the_figures_up(own_broker: KafkaBroker) -> None:
+    cluster = Cluster.of(settings(own_broker), 1)
+    assert own_broker.pid is not None
+    jvm = psutil.Process(own_broker.pid)
+
+    async def scenario() -> None:
+        await refreshed(cluster, lambda: "committed" in cluster.last_success)
+        jvm.send_signal(signal.SIGSTOP)
+        try:
+            longest = 0.0
+            for _ in range(20):
+                started = time.monotonic()
+                await cluster.refresh(0.1)
+                longest = max(longest, time.monotonic() - started)
+            assert longest < 0.5
+            assert len(partitions(cluster)) == 3
+        finally:
+            jvm.send_signal(signal.SIGCONT)
+        await refreshed(cluster, lambda: cluster.error is None and partitions(cluster)[0].age_seconds < 1)
+
+    drive(cluster, scenario)
+
+
+def test_what_is_missing_is_told_before_anything_starts(own_broker: KafkaBroker) -> None:
+    nothing = Cluster.of(settings(own_broker, topic="nonsense"), 2)
+
+    async def no_topic() -> None:
+        with pytest.raises(TopicMissing):
+            await nothing.check()
+
+    drive(nothing, no_topic)
+    own_broker.stop()
+    nobody = Cluster.of(settings(own_broker), 2)
+
+    async def no_broker() -> None:
+        with pytest.raises(BrokerUnreachable):
+            await nobody.check()
+
+    drive(nobody, no_broker)

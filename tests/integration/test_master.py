@@ -1,0 +1,205 @@
+"""The whole master against a real broker, with stand-in workers that keep the worker's side of the protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import urllib.request
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kctl import fleets
+from kctl.config import load
+from kctl.errors import (
+    AlreadyRunning,
+    BrokerUnreachable,
+    ConfigError,
+    JarsMissing,
+    JavaMissing,
+    KctlError,
+    PortTaken,
+    RunDirUnusable,
+    TopicMissing,
+)
+from kctl.master.main import run
+from kctl.master.process import session_members
+from kctl_agent.scripted import ScriptedAgent, Stalls
+
+pytestmark = pytest.mark.real
+
+Eventually = Callable[..., Any]
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        body: str = response.read().decode()
+        return body
+
+
+def test_the_same_figures_come_over_rpc_http_and_metrics(master: Callable[..., Any], eventually: Eventually) -> None:
+    fleet = master()
+    url = fleet.about["http_url"]
+
+    def answered_by_both() -> dict[str, Any] | None:
+        lag: dict[str, Any] = json.loads(get(f"{url}/api/v1/lag"))
+        return lag if lag["answered"] == ["worker-0", "worker-1"] and lag["failed"] == [] else None
+
+    lag = eventually(answered_by_both)
+    rows = fleet.ask("offset_checker").result["rows"]
+
+    columns = ("topic", "partition", "current_offset", "worker")
+    assert [[row[c] for c in columns] for row in rows] == [[row[c] for c in columns] for row in lag["rows"]]
+    assert [row["worker"] for row in rows] == ["worker-0", "worker-1", None, None]
+    # The coordinator of a broker that is asked for the first time makes its topic first.
+    eventually(lambda: 'part="committed"' in get(f"{url}/metrics"), 10)
+    families = {family.name: family for family in text_string_to_metric_families(get(f"{url}/metrics"))}
+    committed = {s.labels["partition"]: s.value for s in families["kctl_consumer_committed_offset"].samples}
+    assert committed == {str(row["partition"]): row["current_offset"] for row in rows[:2]}
+    assert {s.labels["worker"]: s.value for s in families["kctl_worker_up"].samples} == {"worker-0": 1, "worker-1": 1}
+    parts = {s.labels["part"] for s in families["kctl_collect_last_success_timestamp_seconds"].samples}
+    assert parts == {"agents", "committed", "offsets"}
+    assert json.loads(get(f"{url}/healthz")) == {"status": "ok"}
+
+
+def test_master_json_tells_who_and_where_and_is_ours_alone(master: Callable[..., Any]) -> None:
+    fleet = master()
+
+    path = fleet.run_dir / "master.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert set(fleet.about) == {"pid", "start_time", "version", "http_url", "config", "fleet"}
+    assert fleet.about["pid"] == fleet.process.pid
+    assert [found.config for found in fleets.running()] == [fleet.config]
+
+
+def test_a_killed_worker_is_missed_by_name_and_comes_back(master: Callable[..., Any], eventually: Eventually) -> None:
+    fleet = master(workers={"backoff_min_seconds": 2.0, "backoff_max_seconds": 2.0})
+    pid = fleet.status()["worker-1"]["pid"]
+    eventually(lambda: len(session_members(pid)) == 2)
+
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: fleet.status()["worker-1"]["state"] == "backoff", 5)
+
+    assert session_members(pid) == []
+    reply = fleet.ask("kafka_lag")
+    assert (reply.complete, reply.answered) == (False, ("worker-0",))
+    assert [(failed.sender, failed.code) for failed in reply.failed] == [("worker-1", "unreachable")]
+    assert "backoff" in reply.failed[0].message
+    row = eventually(lambda: (r := fleet.status()["worker-1"])["state"] == "running" and r)
+    assert (row["restarts"], row["last_error"]) == (1, "last log line: worker-1 starts")
+    assert eventually(lambda: fleet.ask("kafka_lag").complete)
+    assert "action=backoff worker=worker-1: died (signal 9, SIGKILL), restart 1 in 2.0 s" in fleet.log.read_text()
+
+
+def test_a_stop_leaves_no_process_no_socket_and_no_entry(master: Callable[..., Any]) -> None:
+    fleet = master()
+    pids = [row["pid"] for row in fleet.status().values()]
+
+    assert fleet.stop() == 0
+
+    assert [session_members(pid) for pid in pids] == [[], []]
+    assert os.listdir(fleet.run_dir) == []
+    assert fleets.running() == []
+    assert "worker-0 leaves" in (fleet.config.parent / "logs" / "worker-0.log").read_text()
+
+
+def test_a_second_signal_ends_workers_that_will_not_go(master: Callable[..., Any], eventually: Eventually) -> None:
+    fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "stubborn"}})
+    pids = [row["pid"] for row in fleet.status().values()]
+
+    fleet.process.send_signal(signal.SIGINT)
+    eventually(lambda: set(fleet.states()) == {"stopping"})
+    assert fleet.stop(signal.SIGINT) == 0
+
+    assert [session_members(pid) for pid in pids] == [[], []]
+    assert os.listdir(fleet.run_dir) == []
+
+
+def test_workers_leave_by_themselves_when_their_master_is_killed(
+    master: Callable[..., Any], eventually: Eventually
+) -> None:
+    fleet = master()
+    pids = [row["pid"] for row in fleet.status().values()]
+
+    fleet.stop(signal.SIGKILL)
+
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), 10)
+
+
+def test_a_master_starts_over_what_a_killed_one_left_behind(master: Callable[..., Any], eventually: Eventually) -> None:
+    master().stop(signal.SIGKILL)
+
+    eventually(lambda: master(), 1)
+
+
+def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(master: Callable[..., Any]) -> None:
+    fleet = master(until="fatal", spark={"conf": {"KCTL_TEST_WORKER": "boot_failure"}})
+
+    rows = fleet.ask("offset_checker")
+
+    assert [row["worker"] for row in rows.result["rows"]] == [None] * 4
+    assert (rows.complete, rows.answered) == (False, ())
+    assert fleet.status()["worker-0"]["last_error"] == "last log line: no such transform: module:function"
+    assert fleet.stop() == 0
+
+
+def test_an_attached_agent_that_stalls_is_named_in_time_and_holds_nobody_up(master: Callable[..., Any]) -> None:
+    fleet = master()
+    with ScriptedAgent(fleet.run_dir, "guest", {"kafka_lag": Stalls()}):
+        assert fleet.ask("ping").answered == ("guest", "worker-0", "worker-1")
+
+        reply = fleet.ask("kafka_lag", timeout_seconds=0.5)
+
+        assert [(failed.sender, failed.code) for failed in reply.failed] == [("guest", "timeout")]
+        assert reply.answered == ("worker-0", "worker-1")
+
+
+def unusable(path: Path, error: type[KctlError], run_dir: Path, **overrides: str) -> str:
+    with pytest.raises(error) as raised:
+        run(load(path, {}, {name.replace("__", "."): value for name, value in overrides.items()}), path)
+    assert not run_dir.exists() or sorted(os.listdir(run_dir)) == []
+    assert fleets.running() == []
+    assert not psutil.Process().children() or all("java" in child.name() for child in psutil.Process().children())
+    sentence = str(raised.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_behind(
+    config_file: Callable[..., Path], short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, run_dir = config_file(), short_dir / "run"
+    long_dir = short_dir / ("x" * (107 - len(str(short_dir)) - len("/worker-0.sock")))
+
+    sentence = unusable(path, BrokerUnreachable, run_dir, kafka__bootstrap_servers="127.0.0.1:1")
+    assert sentence.startswith("no Kafka broker answers at 127.0.0.1:1 (")
+    assert "topic nonsense does not exist" in unusable(path, TopicMissing, run_dir, kafka__topics="nonsense")
+    assert "has 108 bytes, the limit is 107" in unusable(path, RunDirUnusable, long_dir, fleet__run_dir=str(long_dir))
+    assert "loopback" in unusable(path, ConfigError, run_dir, http__host="0.0.0.0")
+    assert "no.jar" in unusable(path, JarsMissing, run_dir, spark__jars="no.jar")
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        assert f"port {port} on 127.0.0.1 is taken" in unusable(path, PortTaken, run_dir, http__port=str(port))
+    monkeypatch.setenv("JAVA_HOME", str(short_dir))
+    unusable(path, JavaMissing, run_dir)
+
+    run_dir.mkdir(mode=0o755)
+    run_dir.chmod(0o755)
+    assert "chmod 700" in unusable(path, RunDirUnusable, run_dir)
+
+
+def test_a_second_master_on_one_run_dir_is_told_who_the_first_is(master: Callable[..., Any]) -> None:
+    fleet = master()
+
+    with pytest.raises(AlreadyRunning, match=rf"pid {fleet.process.pid}"):
+        run(load(fleet.config, {}), fleet.config)
+
+    assert fleet.ask("ping", of_master=True).result["pid"] == fleet.process.pid
