@@ -1,0 +1,70 @@
+"""A scripted master that is the one running fleet of this user, and a command line that asks it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kctl import fleets
+from kctl.cli.entry import run
+from kctl_agent.messages import reply_ok
+from kctl_agent.scripted import ScriptedAgent, SendsBytes, Step
+from kctl_agent.wire import JsonObject, encode
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+Kctl = Callable[..., Ran]
+Master = Callable[[Mapping[str, Step | Sequence[Step]]], ScriptedAgent]
+
+
+@pytest.fixture
+def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
+    """Runs a command line in this process."""
+
+    def run_words(*words: str) -> Ran:
+        code = run(words, os.environ)
+        out, err = capfd.readouterr()
+        return Ran(code, out, err)
+
+    return run_words
+
+
+@pytest.fixture
+def master(short_dir: Path) -> Iterator[Master]:
+    """Starts a master that answers by a script and is found without being named."""
+    with ExitStack() as stack:
+
+        def start(script: Mapping[str, Step | Sequence[Step]]) -> ScriptedAgent:
+            agent = stack.enter_context(ScriptedAgent(short_dir / "run", "master", script))
+            entry = fleets.register("orders", short_dir / "run", short_dir / "kctl.toml")
+            stack.callback(fleets.unregister, entry)
+            return agent
+
+        yield start
+
+
+def incomplete(result: JsonObject, *failed: str) -> SendsBytes:
+    """A master's reply that names workers which did not answer in time."""
+    completeness = {
+        "complete": False,
+        "asked": ["worker-0", *failed],
+        "answered": ["worker-0"],
+        "failed": [{"from": name, "code": "timeout", "message": "no answer in time"} for name in failed],
+    }
+    return SendsBytes(encode(reply_ok("1", result, "master", 0.2, **completeness)))
+
+
+@pytest.fixture(name="incomplete")
+def incomplete_fixture() -> Callable[..., SendsBytes]:
+    return incomplete

@@ -1,0 +1,337 @@
+"""Every command but `rpc`: what it prints, what it calls, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from kctl import __version__
+from kctl.cli.app import COMMANDS
+from kctl.config import Config
+from kctl.errors import PortTaken
+from kctl_agent.paths import bind_socket, prepare_run_dir, process_identity
+from kctl_agent.scripted import Answers, SendsBytes
+
+if TYPE_CHECKING:
+    from tests.unit.kctl_cli.conftest import Kctl, Master
+
+SUPERVISED = {
+    "name": "worker-0",
+    "kind": "worker",
+    "desired": "running",
+    "state": "running",
+    "pid": 4711,
+    "since_seconds": 75.0,
+    "restarts": 2,
+    "next_try_seconds": None,
+    "last_error": None,
+    "log": "/logs/worker-0.log",
+}
+TOLD = {"name": "worker-0", "kind": "worker", "state": "rebalancing", "pid": 4711, "rss_bytes": 1048576}
+
+
+@pytest.fixture
+def config(short_dir: Path) -> Path:
+    path = short_dir / "kctl.toml"
+    path.write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n')
+    return path
+
+
+def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
+    asked, nothing = kctl("--help"), kctl()
+
+    assert (asked.code, nothing.code) == (0, 0)
+    assert asked.out == nothing.out
+    for text in (*COMMANDS, "3 incomplete answer", "5 no master", "16 jars missing", "--install-completion"):
+        assert text in " ".join(asked.out.split())
+
+
+@pytest.mark.parametrize("words", [*((name,) for name in COMMANDS), ("config", "show"), ("jars", "fetch")])
+def test_every_command_has_a_help_page(kctl: Kctl, words: tuple[str, ...]) -> None:
+    ran = kctl(*words, "--help")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert f"kctl {' '.join(words)}" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("stat",), "kctl: No such command 'stat'. Did you mean 'start', 'status'?; see `kctl --help`"),
+        (("status", "--nonsense"), "kctl: No such option: --nonsense; see `kctl status --help`"),
+        (("stop", "--timeout", "soon"), "kctl: Invalid value for '--timeout'"),
+        (("status", "-o", "xml"), "kctl: Invalid value for '--output' / '-o'"),
+        (("demo", "-o", "yaml"), "kctl: kctl demo prints a table or json"),
+        (("demo", "--workers", "0"), "kctl: Invalid value for '--workers'"),
+        (("start",), "kctl: say which configuration: -c kctl.toml, or KCTL_CONFIG"),
+        (("start", "-c", "/absent.toml"), "kctl: there is no configuration file /absent.toml"),
+        (("start", "-c", "x", "--set", "workers.count"), "kctl: --set takes SECTION.KEY=VALUE, not `workers.count`"),
+        (("config", "check"), "kctl: say which configuration: -c kctl.toml, or KCTL_CONFIG"),
+        (("jars", "fetch", "sparks"), "kctl: there is no jar lock `sparks`; there are broker, spark"),
+        (("-c",), "kctl: Option '-c' requires an argument"),
+    ],
+)
+def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...], sentence: str) -> None:
+    ran = kctl(*words)
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert ran.err.startswith(sentence)
+
+
+def test_version_is_that_of_the_package(kctl: Kctl) -> None:
+    assert kctl("version").out == f"kctl {__version__}\n"
+
+
+def test_start_hands_the_checked_configuration_to_the_master(
+    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[Config, Path]] = []
+
+    def run(loaded: Config, path: Path) -> int:
+        started.append((loaded, path))
+        return 0
+
+    monkeypatch.setattr("kctl.master.main.run", run)
+    monkeypatch.chdir(config.parent)
+
+    assert kctl("start", "-c", "kctl.toml", "--set", "workers.count=3", "--set", "http.port=0").code == 0
+
+    loaded, path = started[0]
+    assert (loaded.workers.count, loaded.http.port, path) == (3, 0, config)
+
+
+def test_a_fleet_that_cannot_start_exits_with_the_code_of_its_cause(
+    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_config: Config, _path: Path) -> int:
+        raise PortTaken("port 9750 on 127.0.0.1 is in use")
+
+    monkeypatch.setattr("kctl.master.main.run", run)
+
+    ran = kctl("start", "-c", str(config))
+
+    assert (ran.code, ran.err) == (13, "kctl: port 9750 on 127.0.0.1 is in use\n")
+
+
+def test_a_defect_is_one_sentence_and_no_traceback(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_config: Config, _path: Path) -> int:
+        raise RuntimeError("impossible")
+
+    monkeypatch.setattr("kctl.master.main.run", run)
+
+    ran = kctl("start", "-c", str(config))
+
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert ran.err.startswith("kctl: a defect in kctl, RuntimeError: impossible; ")
+
+
+def test_ctrl_c_exits_130_and_says_nothing(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_config: Config, _path: Path) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kctl.master.main.run", run)
+
+    ran = kctl("start", "-c", str(config))
+
+    assert (ran.code, ran.out, ran.err) == (130, "", "")
+
+
+def test_demo_hands_its_options_on(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[dict[str, Any]] = []
+
+    def main(**options: Any) -> int:
+        called.append(options)
+        return 1
+
+    monkeypatch.setattr("kctl.demo.run.main", main)
+
+    assert kctl("demo", "--for", "60", "-o", "json", "--dir", "/tmp/demo", "--rate", "500").code == 1
+    assert kctl("demo").code == 1
+
+    assert called == [
+        {
+            "workers": 2,
+            "partitions": 8,
+            "rate": 500.0,
+            "seconds": 60.0,
+            "output": "json",
+            "directory": Path("/tmp/demo"),
+        },
+        {"workers": 2, "partitions": 8, "rate": 2000.0, "seconds": None, "output": "table", "directory": None},
+    ]
+
+
+def test_config_check_says_whether_it_can_be_used(kctl: Kctl, config: Path) -> None:
+    good = kctl("config", "check", "-c", str(config))
+    config.write_text("[kafka]\ngrup = 1\n")
+    bad = kctl("-c", str(config), "config", "check")
+
+    assert (good.code, good.out) == (0, f"{config} can be used\n")
+    assert (bad.code, bad.err) == (2, f"kctl: {config}: there is no key `grup` in [kafka]; the nearest is `group`\n")
+
+
+def test_config_show_tells_every_setting_and_where_it_came_from(
+    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KCTL_HTTP_PORT", "0")
+
+    ran = kctl("config", "show", "-c", str(config), "--set", "workers.count=2")
+
+    lines = {line.split()[0]: line.split()[1:] for line in ran.out.splitlines()}
+    assert lines["setting"] == ["value", "from"]
+    assert lines["kafka.group"] == ['"g"', "file"]
+    assert lines["http.port"] == ["0", "KCTL_HTTP_PORT"]
+    assert lines["workers.count"] == ["2", "flag"]
+    assert lines["fleet.run_dir"] == [f'"{config.parent / "run"}"', "default"]
+
+
+def test_config_show_as_json_and_yaml_say_the_same(kctl: Kctl, config: Path) -> None:
+    shown = json.loads(kctl("config", "show", "-c", str(config), "-o", "json").out)
+
+    assert shown["kafka"]["topics"] == ["t"]
+    assert yaml.safe_load(kctl("config", "show", "-c", str(config), "-o", "yaml").out) == shown
+
+
+def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own(
+    kctl: Kctl, master: Master, short_dir: Path
+) -> None:
+    attached = {"name": "visitor", "kind": "worker", "state": "running", "pid": 1, "last_error": "lost"}
+    waiting = {**SUPERVISED, "name": "worker-1", "state": "backoff", "pid": None, "next_try_seconds": 3.0}
+    master({"status": Answers({"rows": [SUPERVISED, waiting]}), "workers": Answers({"rows": [TOLD, attached]})})
+    about = {"pid": 9, "version": "0.1.0", "http_url": "http://127.0.0.1:9750", "config": "/etc/kctl.toml"}
+    (short_dir / "run" / "master.json").write_text(json.dumps(about))
+
+    ran = kctl("status")
+
+    assert ran.code == 0
+    assert [" ".join(line.split()) for line in ran.out.splitlines()] == [
+        "fleet orders pid 9 version 0.1.0 http_url http://127.0.0.1:9750 config /etc/kctl.toml",
+        "name state doing pid since restarts next-try rss rows/s last-error",
+        "worker-0 running rebalancing 4711 1m15s 2 - 1MiB - -",
+        "worker-1 backoff - - 1m15s 2 3s - - -",
+        "visitor - running 1 - - - - - lost",
+    ]
+
+
+def test_status_as_json_holds_both_views_of_a_worker(kctl: Kctl, master: Master) -> None:
+    master({"status": Answers({"rows": [SUPERVISED]}), "workers": Answers({"rows": [TOLD]})})
+
+    document = json.loads(kctl("status", "-o", "json").out)
+
+    assert (document["fleet"], document["complete"], document["master"]["pid"]) == ("orders", True, None)
+    assert document["rows"] == [{**SUPERVISED, "worker": TOLD}]
+
+
+def test_status_exits_3_when_a_worker_does_not_answer_and_5_without_a_master(
+    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
+) -> None:
+    nobody = kctl("status")
+    agent = master({"status": Answers({"rows": [SUPERVISED]}), "workers": incomplete({"rows": []}, "worker-0")})
+    partly = kctl("status")
+    agent.vanish()
+    left_behind = kctl("status")
+
+    assert [ran.code for ran in (nobody, partly, left_behind)] == [5, 3, 5]
+    assert "worker-0 (timeout: no answer in time)" in partly.err
+    assert "nobody listens" in left_behind.err
+
+
+OBEYS = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print(flush=True); signal.pause()"
+IGNORES = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+
+
+@pytest.fixture
+def process() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
+    """Starts a Python that has said that it is ready."""
+    started = []
+
+    def start(code: str) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE))
+        assert started[-1].stdout is not None
+        started[-1].stdout.readline()
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def as_master(process: subprocess.Popen[bytes], config: Path) -> None:
+    """The files of a master, with this process as its owner."""
+    prepare_run_dir(config.parent / "run")
+    bind_socket(config.parent / "run", "master", 1).socket.close()
+    ticks = process_identity(process.pid).start_ticks
+    (config.parent / "run" / "master.pid").write_text(f"{process.pid} {ticks}\n")
+
+
+def test_stop_asks_the_master_to_leave_and_waits_until_it_is_gone(
+    kctl: Kctl, config: Path, process: Callable[[str], subprocess.Popen[bytes]]
+) -> None:
+    running = process(OBEYS)
+    as_master(running, config)
+
+    ran = kctl("stop", "-c", str(config))
+
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.startswith(f"stopping fleet kctl (master pid {running.pid})\nstopped in ")
+    assert running.wait(10) == 0
+
+
+def test_stop_gives_up_when_its_time_is_over_and_kills_nobody(
+    kctl: Kctl, config: Path, process: Callable[[str], subprocess.Popen[bytes]]
+) -> None:
+    stubborn = process(IGNORES)
+    as_master(stubborn, config)
+
+    ran = kctl("stop", "-c", str(config), "--timeout", "0.1")
+
+    assert (ran.code, "is still stopping after 0.1 s" in ran.err) == (1, True)
+    assert stubborn.poll() is None
+
+
+def test_stop_never_signals_a_later_process_with_the_pid_of_a_dead_master(
+    kctl: Kctl, config: Path, process: Callable[[str], subprocess.Popen[bytes]]
+) -> None:
+    innocent = process("import signal; print(flush=True); signal.pause()")
+    as_master(innocent, config)
+    (config.parent / "run" / "master.pid").write_text(f"{innocent.pid} 1\n")
+
+    ran = kctl("stop", "-c", str(config))
+
+    assert (ran.code, "is gone" in ran.err) == (5, True)
+    assert innocent.poll() is None
+    innocent.send_signal(signal.SIGKILL)
+
+
+def test_stop_without_a_master_exits_5_and_says_why(kctl: Kctl, config: Path) -> None:
+    absent = kctl("stop", "-c", str(config))
+    (config.parent / "run").mkdir()
+    (config.parent / "run" / "master.pid").write_text("garbage")
+    garbage = kctl("stop", "-c", str(config))
+
+    assert (absent.code, "does not exist" in absent.err) == (5, True)
+    assert (garbage.code, "does not say which process" in garbage.err) == (5, True)
+
+
+def test_jars_fetch_and_verify_take_their_locks(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[list[str], bool]] = []
+
+    def fetch(locks: list[str], _progress: object, *, verify: bool) -> int:
+        called.append((locks, verify))
+        return 0
+
+    monkeypatch.setattr("kctl.cli.jars_command.fetch", fetch)
+
+    assert kctl("jars", "fetch").code == 0
+    assert kctl("jars", "verify", "spark").out.startswith("0 downloaded, all in ")
+
+    assert called == [(["broker", "spark"], False), (["spark"], True)]

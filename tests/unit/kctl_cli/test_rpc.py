@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from kctl_agent.errors import BadParams, NotPermitted
+from kctl_agent.messages import Role
+from kctl_agent.scripted import Answers, BreaksFrame, Refuses, SendsBytes, Stalls
+
+if TYPE_CHECKING:
+    from tests.unit.kctl_cli.conftest import Kctl, Master
+
+LAG = {"total": 62, "unknown": [], "topics": {"orders": 60, "payments": 2}}
+
+
+def test_a_table_is_printed_and_the_master_was_asked_for_its_reduced_answer(kctl: Kctl, master: Master) -> None:
+    agent = master({"kafka_lag": Answers(LAG)})
+
+    ran = kctl("rpc", "kafka_lag")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == ["topic     lag", "total      62", "orders     60", "payments    2"]
+    request = agent.requests[0]
+    assert (request.role, request.rpc, request.method, request.params, request.deadline_ms) == (
+        Role.EXTERNAL,
+        "kafka_lag",
+        "onKafkaLag",
+        {},
+        5000,
+    )
+
+
+def test_timeout_and_worker_travel_with_the_question(kctl: Kctl, master: Master) -> None:
+    agent = master({"workers": Answers({"rows": []})})
+
+    assert kctl("rpc", "workers", "--worker", "worker-0", "--timeout", "0.5").code == 0
+
+    assert (agent.requests[0].params, agent.requests[0].deadline_ms) == ({"worker": "worker-0"}, 500)
+
+
+def test_json_is_the_result_and_then_how_complete_and_old_it_is(kctl: Kctl, master: Master) -> None:
+    master({"kafka_lag": Answers(LAG, age_seconds=0.4)})
+
+    ran = kctl("rpc", "kafka_lag", "-o", "json")
+
+    document = json.loads(ran.out)
+    assert list(document) == [
+        "total",
+        "unknown",
+        "topics",
+        "complete",
+        "asked",
+        "answered",
+        "failed",
+        "age_seconds",
+    ]
+    assert (document["total"], document["complete"], document["age_seconds"]) == (62, True, 0.4)
+
+
+def test_yaml_says_the_same_as_json(kctl: Kctl, master: Master) -> None:
+    master({"kafka_lag": Answers(LAG)})
+
+    as_yaml, as_json = kctl("rpc", "kafka_lag", "--output", "yaml"), kctl("rpc", "kafka_lag", "--output=json")
+
+    assert yaml.safe_load(as_yaml.out) == json.loads(as_json.out)
+    assert list(yaml.safe_load(as_yaml.out)) == list(json.loads(as_json.out))
+
+
+def test_an_incomplete_answer_is_printed_names_who_is_missing_and_exits_3(
+    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
+) -> None:
+    master({"kafka_lag": incomplete(LAG, "worker-1", "worker-2")})
+
+    ran = kctl("rpc", "kafka_lag")
+
+    assert ran.code == 3
+    assert "total      62" in ran.out
+    assert ran.err == (
+        "kctl: 2 of 3 did not answer: worker-1 (timeout: no answer in time), worker-2 (timeout: no answer in time)\n"
+    )
+
+
+def test_json_of_an_incomplete_answer_says_so_itself(
+    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
+) -> None:
+    master({"kafka_lag": incomplete(LAG, "worker-1")})
+
+    ran = kctl("rpc", "kafka_lag", "-o", "json")
+
+    document = json.loads(ran.out)
+    assert (ran.code, document["complete"], document["answered"]) == (3, False, ["worker-0"])
+    assert document["failed"][0]["from"] == "worker-1"
+
+
+def test_above_the_threshold_exits_4_and_still_prints(kctl: Kctl, master: Master) -> None:
+    master({"kafka_lag": Answers(LAG)})
+
+    above, at = kctl("rpc", "kafka_lag", "--fail-above", "61"), kctl("rpc", "kafka_lag", "--fail-above", "62")
+
+    assert (above.code, above.err) == (4, "kctl: the total lag is 62, above 61\n")
+    assert "total      62" in above.out
+    assert (at.code, at.err) == (0, "")
+
+
+def test_above_the_threshold_outweighs_incomplete(
+    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
+) -> None:
+    master({"kafka_lag": incomplete(LAG, "worker-1")})
+
+    assert kctl("rpc", "kafka_lag", "--fail-above", "61").code == 4
+    assert kctl("rpc", "kafka_lag", "--fail-above", "62").code == 3
+
+
+def test_a_threshold_over_unknown_figures_exits_3(kctl: Kctl, master: Master) -> None:
+    master({"kafka_lag": Answers({"total": None, "unknown": [], "topics": {}})})
+
+    ran = kctl("rpc", "kafka_lag", "--fail-above", "10")
+
+    assert (ran.code, "cannot be told" in ran.err) == (3, True)
+
+
+def test_old_figures_are_shown_with_their_age(kctl: Kctl, master: Master) -> None:
+    master({"kafka_lag": Answers(LAG, age_seconds=75.0)})
+
+    assert kctl("rpc", "kafka_lag").out.splitlines()[-1] == "age: 1m15s"
+
+
+def test_without_a_fleet_exits_5(kctl: Kctl) -> None:
+    ran = kctl("rpc", "kafka_lag")
+
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err.startswith("kctl: no fleet of yours is running; start one with")
+
+
+def test_no_file_and_nobody_listening_both_exit_5_and_say_which(kctl: Kctl, master: Master, short_dir: Path) -> None:
+    agent = master({})
+    agent.vanish()
+    nobody = kctl("rpc", "kafka_lag")
+    (short_dir / "run" / "master.sock").unlink()
+    no_file = kctl("rpc", "kafka_lag")
+
+    assert (nobody.code, "nobody listens on" in nobody.err) == (5, True)
+    assert (no_file.code, "does not exist" in no_file.err) == (5, True)
+
+
+def test_a_master_that_does_not_permit_it_exits_5(kctl: Kctl, master: Master) -> None:
+    master({"kafka_lag": Refuses(NotPermitted("this socket serves its own user and root only"))})
+
+    ran = kctl("rpc", "kafka_lag")
+
+    assert (ran.code, "does not permit" in ran.err) == (5, True)
+
+
+def test_an_error_of_the_master_exits_1_with_its_sentence(kctl: Kctl, master: Master) -> None:
+    master({"workers": Refuses(BadParams("there is no worker of that name; there are worker-0"))})
+
+    ran = kctl("rpc", "workers", "--worker", "nobody")
+
+    assert (ran.code, ran.err) == (1, "kctl: workers: there is no worker of that name; there are worker-0\n")
+
+
+def test_a_master_that_does_not_answer_in_time_exits_1(kctl: Kctl, master: Master) -> None:
+    master({"kafka_lag": Stalls()})
+
+    ran = kctl("rpc", "kafka_lag", "--timeout", "0.1")
+
+    assert (ran.code, "did not answer within 0.1 s" in ran.err) == (1, True)
+
+
+def test_a_master_that_breaks_off_exits_1(kctl: Kctl, master: Master) -> None:
+    master({"kafka_lag": [BreaksFrame(LAG), SendsBytes(b"\x00\x00\x00\x03abc")]})
+
+    assert [kctl("rpc", "kafka_lag").code for _ in range(2)] == [1, 1]
+
+
+def test_a_result_without_the_expected_shape_is_one_sentence_and_no_traceback(kctl: Kctl, master: Master) -> None:
+    master({"kafka_lag": Answers({})})
+
+    ran = kctl("rpc", "kafka_lag")
+
+    assert (ran.code, ran.err.count("\n"), "Traceback" in ran.err) == (1, 1, False)
+
+
+def test_the_traceback_is_shown_when_it_is_asked_for(
+    kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_option = kctl("--debug", "rpc", "kafka_lag")
+    monkeypatch.setenv("KCTL_DEBUG", "1")
+    with_variable = kctl("rpc", "kafka_lag")
+
+    assert [("Traceback" in ran.err, ran.code) for ran in (with_option, with_variable)] == [(True, 5)] * 2
+
+
+def test_the_configuration_may_be_named_before_or_after_the_command_or_by_variable(
+    kctl: Kctl, master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_dir: Path
+) -> None:
+    master({"kafka_lag": Answers(LAG)})
+    named = str(short_dir / "kctl.toml")
+    absent = str(tmp_path / "absent.toml")
+
+    for words in (
+        ("-c", named, "rpc"),
+        (f"-c{named}", "rpc"),
+        (f"--config={named}", "rpc"),
+        ("--config", named, "rpc"),
+    ):
+        assert kctl(*words, "kafka_lag").code == 0
+    assert kctl("-c", absent, "rpc", "kafka_lag", "-c", named).code == 0
+    monkeypatch.setenv("KCTL_CONFIG", absent)
+    assert kctl("rpc", "kafka_lag").code == 2
+    assert kctl("rpc", "kafka_lag", "-c", named).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "say what to ask: kafka_lag, offset_checker"),
+        (("kafka_lags",), "there is no rpc command `kafka_lags`; the nearest is `kafka_lag`"),
+        (("x\x1b[2J",), "there is no rpc command `x [2J`; there are kafka_lag"),
+        (("kafka_lag", "--timeout", "soon"), "argument --timeout: `soon` is not a number of seconds above 0"),
+        (("kafka_lag", "--timeout", "0"), "is not a number of seconds above 0"),
+        (("kafka_lag", "--timeout", "nan"), "is not a number of seconds above 0"),
+        (("kafka_lag", "--watch", "-1"), "is not a number of seconds above 0"),
+        (("kafka_lag", "-o", "xml"), "argument -o/--output: invalid choice: 'xml'"),
+        (("kafka_lag", "--fail-above", "many"), "argument --fail-above: invalid int value: 'many'"),
+        (
+            ("workers", "--fail-above", "1"),
+            "--fail-above is for kafka_lag, offset_checker, block_size, not for workers",
+        ),
+        (("kafka_lag", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("kafka_lag", "--work", "w"), "unrecognized arguments: --work w"),
+    ],
+)
+def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...], sentence: str) -> None:
+    ran = kctl("rpc", *words)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("kctl: ")
+    assert sentence in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_help_lists_the_commands_with_examples(kctl: Kctl) -> None:
+    ran = kctl("rpc", "--help")
+
+    assert ran.code == 0
+    for text in ("kafka_lag", "offset_checker", "--fail-above", "--watch", "examples:", "exit codes:"):
+        assert text in ran.out

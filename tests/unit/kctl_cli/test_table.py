@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.cli.table import Column, cell, clean, clip, render, width
+
+TWO = (Column("name"), Column("lag", is_number=True))
+
+
+def test_numbers_are_set_to_the_right_and_names_to_the_left() -> None:
+    assert render(TWO, [("orders", 5), ("a", 12345)]) == [
+        "name      lag",
+        "orders      5",
+        "a       12345",
+    ]
+
+
+def test_a_table_without_rows_is_its_headings() -> None:
+    assert render(TWO, []) == ["name  lag"]
+
+
+def test_no_line_ends_in_blanks() -> None:
+    assert render((Column("a"), Column("b")), [("x", "long"), ("y", "")]) == ["a  b", "x  long", "y  -"]
+
+
+def test_what_is_unknown_is_a_dash_and_zero_is_zero() -> None:
+    assert [cell(value) for value in (None, False, "", [], 0, True, [1, 2])] == ["-", "-", "-", "-", "0", "yes", "1,2"]
+
+
+def test_wide_letters_take_two_columns_and_marks_none() -> None:
+    assert width("注文") == 4
+    assert width("Ko\u0308ln") == 4
+    assert render(TWO, [("注文", 5), ("abcd", 6)]) == ["name  lag", "注文    5", "abcd    6"]
+
+
+def test_control_characters_cannot_steer_the_terminal() -> None:
+    assert clean("a\x1b[2Jb\r\nc\x07") == "a [2Jb  c "
+    assert cell("\x1b]0;title\x07") == " ]0;title "
+
+
+def test_clipping_keeps_to_the_columns_of_the_terminal() -> None:
+    assert clip("abcdef", 6) == "abcdef"
+    assert clip("abcdefg", 6) == "abcde…"
+    assert clip("注文注文", 6) == "注文…"
+
+
+@given(st.lists(st.tuples(st.text(max_size=8), st.none() | st.integers()), max_size=5))
+def test_every_number_ends_in_the_same_column(rows: list[tuple[str, int | None]]) -> None:
+    assert len({width(line) for line in render(TWO, rows)}) == 1
+
+
+@given(st.text(max_size=30), st.integers(1, 20))
+def test_a_clipped_text_is_never_wider_than_asked(text: str, columns: int) -> None:
+    assert width(clip(text, columns)) <= columns

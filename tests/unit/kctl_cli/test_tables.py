@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kctl.cli.tables import TABLES, compact_partitions, duration
+from kctl.reduce import REDUCERS
+
+
+def shown(command: str, result: dict[str, Any]) -> list[str]:
+    return TABLES[command].lines(result)
+
+
+def test_every_command_of_the_master_has_its_table() -> None:
+    assert TABLES.keys() == REDUCERS.keys()
+
+
+@pytest.mark.parametrize("command", sorted(TABLES))
+def test_the_result_of_a_fleet_without_workers_can_be_shown(command: str) -> None:
+    assert shown(command, REDUCERS[command]([], None))
+
+
+def test_kafka_lag_shows_the_total_first_then_the_topics_then_what_is_unknown() -> None:
+    unknown = [{"topic": "orders", "partition": number} for number in (3, 4, 7)]
+
+    assert shown("kafka_lag", {"total": 62, "unknown": unknown, "topics": {"payments": 2, "orders": 60}}) == [
+        "topic     lag",
+        "total      62",
+        "orders     60",
+        "payments    2",
+        "unknown: orders[3-4,7]",
+    ]
+
+
+def offset_row(worker: str | None, age: float) -> dict[str, Any]:
+    return {
+        "topic": "orders",
+        "partition": 0,
+        "current_offset": None if worker is None else 40,
+        "kafka_max_offset": 100,
+        "remaining_count": None if worker is None else 60,
+        "worker": worker,
+        "age_seconds": age,
+    }
+
+
+def test_offset_checker_has_the_columns_that_operators_know() -> None:
+    rows = [offset_row("worker-0", 0.1), {**offset_row(None, 0.1), "partition": 10}]
+
+    assert shown("offset_checker", {"rows": rows}) == [
+        "topic   partition  current-offset  kafka-max-offset  remaining-count  worker",
+        "orders          0              40               100               60  worker-0",
+        "orders         10               -               100                -  -",
+    ]
+
+
+def test_offset_checker_shows_the_age_of_figures_that_are_old() -> None:
+    lines = shown("offset_checker", {"rows": [offset_row("worker-0", 75.0), offset_row("worker-1", 0.5)]})
+
+    assert lines[0].endswith("worker      age")
+    assert lines[1].endswith("1m15s")
+
+
+def test_block_size_is_one_row() -> None:
+    figures = {"pending": 1500, "processing": 0, "dead": None, "bytes": 204800, "limit": None}
+
+    assert shown("block_size", figures) == [
+        "pending  processing  dead   bytes  limit",
+        "   1500           0     -  204800      -",
+    ]
+
+
+def member(worker: str, generation: int | None, *numbers: int) -> dict[str, Any]:
+    return {
+        "member_id": f"id-{worker}",
+        "worker": worker,
+        "is_leader": worker == "worker-0",
+        "generation": generation,
+        "partitions": [{"topic": "orders", "partition": number} for number in numbers],
+    }
+
+
+def test_member_leader_shows_the_leader_then_its_members() -> None:
+    members = [member("worker-0", 3, 0, 1, 2, 5), member("worker-1", 3)]
+
+    lines = shown("member_leader", {"leader": "id-worker-0", "generation": 3, "agreed": True, "members": members})
+
+    assert lines == [
+        "leader: id-worker-0",
+        "worker    member-id    leader  generation  partitions",
+        "worker-0  id-worker-0  yes              3  orders[0-2,5]",
+        "worker-1  id-worker-1  -                3  -",
+    ]
+
+
+def test_member_leader_says_so_when_the_members_do_not_agree() -> None:
+    members = [member("worker-0", 3), member("worker-1", 4), member("worker-2", None)]
+
+    lines = shown("member_leader", {"leader": None, "generation": 4, "agreed": False, "members": members})
+
+    assert lines[:2] == ["leader: -", "the members do not agree; generations: 3,4"]
+
+
+def test_metadata_tables_have_their_columns() -> None:
+    broker = {"node_id": 1, "host": "kafka-1", "port": 9092, "rack": None, "controller": True}
+    partition = {
+        "topic": "orders",
+        "partition": 0,
+        "leader_id": None,
+        "replica_nodes": [1, 2],
+        "isr_nodes": [1],
+        "offline": [],
+    }
+
+    assert shown("metadata_brokers", {"rows": [broker]}) == [
+        "node-id  host     port  rack  controller",
+        "      1  kafka-1  9092  -     yes",
+    ]
+    assert shown("metadata_topics", {"rows": [partition]}) == [
+        "topic   partition  leader-id  replica-nodes  isr-nodes  offline",
+        "orders          0          -  1,2            1          -",
+    ]
+
+
+def test_workers_shows_what_each_is_doing() -> None:
+    row = {
+        "name": "worker-0",
+        "state": "running",
+        "pid": 4711,
+        "uptime_seconds": 3905.2,
+        "rss_bytes": 734003200,
+        "batch_id": 12,
+        "last_batch_seconds": 1.234,
+        "rows_per_second": 81234.5,
+        "last_error": "lost\nconnection",
+    }
+
+    assert shown("workers", {"rows": [row]}) == [
+        "name      state     pid  uptime     rss  batch  last-batch-seconds  rows/s  last-error",
+        "worker-0  running  4711   1h05m  700MiB     12                1.23   81234  lost connection",
+    ]
+
+
+def test_ping_can_show_a_master_that_answers_for_itself() -> None:
+    assert shown("ping", {"name": "master", "pid": 1, "version": "0.1.0"})[1] == "master    1  0.1.0"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, None), (0.9, "0s"), (59.9, "59s"), (60, "1m00s"), (3599, "59m59s"), (7500, "2h05m"), (100_000, "1d03h")],
+)
+def test_durations_have_two_units(seconds: float | None, text: str | None) -> None:
+    assert duration(seconds) == text
+
+
+def test_partitions_are_written_compactly() -> None:
+    pairs = [("b", 1), ("a", 10), ("a", 0), ("a", 2), ("a", 1)]
+
+    assert compact_partitions({"topic": t, "partition": n} for t, n in pairs) == "a[0-2,10] b[1]"
+    assert compact_partitions([]) == ""

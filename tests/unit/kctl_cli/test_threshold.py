@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kctl.cli.threshold import check
+from kctl.errors import IncompleteAnswer, ThresholdExceeded
+
+
+def lag(total: int | None, *unknown: int) -> dict[str, Any]:
+    return {"total": total, "unknown": [{"topic": "a", "partition": number} for number in unknown], "topics": {}}
+
+
+def offsets(*remaining: int | None) -> dict[str, Any]:
+    return {"rows": [{"remaining_count": count} for count in remaining]}
+
+
+def test_at_the_limit_is_not_above_it() -> None:
+    check("kafka_lag", lag(10), 10)
+    check("offset_checker", offsets(10, 0), 10)
+    check("block_size", {"pending": 10}, 10)
+
+
+def test_above_the_limit_the_figure_is_named() -> None:
+    with pytest.raises(ThresholdExceeded, match="the total lag is 11, above 10"):
+        check("kafka_lag", lag(11), 10)
+    with pytest.raises(ThresholdExceeded, match="a remaining-count is 11, above 10"):
+        check("offset_checker", offsets(0, 11), 10)
+    with pytest.raises(ThresholdExceeded, match="the number of pending messages is 11, above 10"):
+        check("block_size", {"pending": 11}, 10)
+
+
+def test_a_figure_above_the_limit_counts_even_if_others_are_unknown() -> None:
+    with pytest.raises(ThresholdExceeded):
+        check("kafka_lag", lag(11, 3), 10)
+
+
+def test_what_is_unknown_does_not_pass_for_all_is_well() -> None:
+    for result in (lag(None), lag(0, 3)):
+        with pytest.raises(IncompleteAnswer, match="cannot be told"):
+            check("kafka_lag", result, 10)
+    with pytest.raises(IncompleteAnswer):
+        check("offset_checker", offsets(0, None), 10)
+    with pytest.raises(IncompleteAnswer):
+        check("block_size", {"pending": None}, 10)

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from kctl.config import Config, load, variable
+from kctl.errors import ConfigError
+
+SMALLEST = """\
+[kafka]
+bootstrap_servers = "localhost:9092"
+group = "orders-to-lake"
+topics = ["orders"]
+"""
+Written = Callable[..., Config]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    """Loads a configuration with this text."""
+
+    def write(text: str, env: Mapping[str, str] = {}, overrides: Mapping[str, str] = {}) -> Config:
+        path = tmp_path / "kctl.toml"
+        path.write_text(text, encoding="utf-8")
+        return load(path, env, overrides)
+
+    return write
+
+
+def test_the_smallest_file_gives_a_whole_configuration_with_defaults(written: Written, tmp_path: Path) -> None:
+    config = written(SMALLEST)
+
+    assert config.kafka.topics == ("orders",)
+    assert (config.workers.count, config.http.port, config.storage.limit) == (1, 9750, 0)
+    assert config.fleet.run_dir == tmp_path / "run"
+    assert config.storage.path == tmp_path / "data/storage.sqlite"
+
+
+def test_a_later_source_wins_and_is_remembered(written: Written) -> None:
+    text = SMALLEST + '[workers]\ncount = 2\n[log]\nlevel = "DEBUG"\n'
+
+    config = written(text, {"KCTL_WORKERS_COUNT": "3", "KCTL_HTTP_PORT": "0"}, {"workers.count": "4"})
+
+    assert (config.workers.count, config.sources["workers.count"]) == (4, "flag")
+    assert (config.http.port, config.sources["http.port"]) == (0, "KCTL_HTTP_PORT")
+    assert (config.log.level, config.sources["log.level"]) == ("DEBUG", "file")
+    assert config.sources["fleet.name"] == "default"
+
+
+def test_a_configuration_cannot_be_changed(written: Written) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        written(SMALLEST).workers.count = 5  # type: ignore[misc]
+
+
+def test_relative_paths_are_relative_to_the_file_wherever_they_were_given(written: Written, tmp_path: Path) -> None:
+    config = written(
+        SMALLEST + '[spark]\njars = ["a.jar", "/lib/b.jar"]\n',
+        {"KCTL_FLEET_LOG_DIR": "elsewhere/logs"},
+        {"fleet.run_dir": "/run/kctl"},
+    )
+
+    assert config.spark.jars == (tmp_path / "a.jar", Path("/lib/b.jar"))
+    assert config.fleet.log_dir == tmp_path / "elsewhere/logs"
+    assert config.fleet.run_dir == Path("/run/kctl")
+
+
+def test_a_path_of_the_file_that_is_relative_itself_becomes_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kctl.toml").write_text(SMALLEST, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    config = load(Path("kctl.toml"), {})
+
+    assert config.path == tmp_path / "kctl.toml"
+    assert config.fleet.run_dir.is_absolute()
+
+
+def test_spark_properties_may_be_written_with_quotes_or_without(written: Written) -> None:
+    text = SMALLEST + '[spark.conf]\n"spark.ui.enabled" = false\nspark.sql.shuffle.partitions = 4\n'
+
+    assert written(text).spark.conf == {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4"}
+
+
+def test_lists_tables_and_truth_can_be_given_as_variables(written: Written) -> None:
+    config = written(
+        SMALLEST,
+        {
+            "KCTL_KAFKA_TOPICS": "orders, payments",
+            "KCTL_SPARK_CONF": "spark.a=1,spark.b=x=y",
+            "KCTL_KAFKA_STATIC_MEMBERSHIP": "TRUE",
+            "KCTL_COLLECT_INTERVAL_SECONDS": "2",
+        },
+    )
+
+    assert config.kafka.topics == ("orders", "payments")
+    assert config.spark.conf == {"spark.a": "1", "spark.b": "x=y"}
+    assert config.kafka.static_membership is True
+    assert config.collect.interval_seconds == 2.0
+
+
+def test_variables_alone_can_give_what_is_required(written: Written) -> None:
+    config = written(
+        "",
+        {"KCTL_KAFKA_BOOTSTRAP_SERVERS": "a:1,b:2", "KCTL_KAFKA_GROUP": "g", "KCTL_KAFKA_TOPICS": "t"},
+    )
+
+    assert config.kafka.bootstrap_servers == "a:1,b:2"
+
+
+def test_variables_that_are_no_settings_are_left_alone(written: Written) -> None:
+    written(SMALLEST, {"KCTL_CONFIG": "x", "KCTL_CACHE_DIR": "y", "KCTL_MAVEN_REPOSITORY": "z", "KCTL_DEBUG": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[kafak]\ngroup = "a"', "{path}: there is no section [kafak]; the nearest is `kafka`"),
+        ('[kafka]\ngrup = "a"', "{path}: there is no key `grup` in [kafka]; the nearest is `group`"),
+        ("[kafka]\ncount = 1", "{path}: there is no key `count` in [kafka]; it belongs to [workers]"),
+        ("[log]\nxyzzy = 1", "{path}: there is no key `xyzzy` in [log]; its keys are level"),
+        ("kafka = 1", "{path}: `kafka` is a section: write [kafka] and its keys below"),
+        ("[kafka]\ngroup = \n", "{path}: line 2, column 9: Invalid value"),
+        ("[kafka", "{path}: line 1: Expected ']' at the end of a table declaration"),
+        (
+            '[kafka]\ngroup = "a"',
+            "{path}: kafka.bootstrap_servers is missing: set `bootstrap_servers` in [kafka], "
+            "or KCTL_KAFKA_BOOTSTRAP_SERVERS",
+        ),
+        (
+            SMALLEST + "[workers]\ncount = -1",
+            "{path}: workers.count is -1, but it takes a whole number from 0 to 1000",
+        ),
+        (
+            SMALLEST + "[workers]\ncount = true",
+            "{path}: workers.count is true, but it takes a whole number from 0 to 1000",
+        ),
+        (
+            SMALLEST + '[workers]\ncount = "2"',
+            '{path}: workers.count is "2", but it takes a whole number from 0 to 1000',
+        ),
+        (SMALLEST + "[http]\nport = 65536", "{path}: http.port is 65536, but it takes a whole number from 0 to 65535"),
+        (
+            SMALLEST + "[collect]\ntimeout_seconds = nan",
+            "{path}: collect.timeout_seconds is nan, but it takes a number from 0.05 to 600",
+        ),
+        (
+            SMALLEST + '[log]\nlevel = "debug"',
+            '{path}: log.level is "debug", but it takes "DEBUG" or "INFO" or "WARNING" or "ERROR"',
+        ),
+        (
+            SMALLEST.replace("localhost:9092", "localhost"),
+            '{path}: kafka.bootstrap_servers is "localhost", but it takes text: `host:port`, several separated by '
+            "commas",
+        ),
+        (
+            SMALLEST.replace('["orders"]', '["or/ders"]'),
+            "{path}: kafka.topics is ['or/ders'], but it takes a list of texts: topic names of letters, digits, "
+            "`.`, `_` and `-`",
+        ),
+        (
+            SMALLEST.replace('["orders"]', "[]"),
+            "{path}: kafka.topics is [], but it takes a list of texts: topic names of letters, digits, "
+            "`.`, `_` and `-`",
+        ),
+        (
+            SMALLEST + '[workers]\ntransform = "no colon"',
+            '{path}: workers.transform is "no colon", but it takes text: `module:function`',
+        ),
+        (
+            SMALLEST + "heartbeat_interval_seconds = 10",
+            "{path}: kafka.heartbeat_interval_seconds (10) must be less than kafka.session_timeout_seconds (10)",
+        ),
+        (
+            SMALLEST + "[workers]\nbackoff_min_seconds = 61",
+            "{path}: workers.backoff_min_seconds (61) must not be more than workers.backoff_max_seconds (60)",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_what_is_allowed(
+    written: Written, tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        written(text)
+
+    assert str(caught.value) == message.format(path=tmp_path / "kctl.toml")
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_storage_with_a_spark_cluster_is_refused_with_the_reason(written: Written) -> None:
+    with pytest.raises(ConfigError, match="executors on other machines cannot write to a file of this one"):
+        written(SMALLEST + '[spark]\nmaster = "spark://host:7077"')
+
+
+def test_a_wrong_variable_is_named_as_such(written: Written) -> None:
+    with pytest.raises(ConfigError, match=r'^KCTL_WORKERS_COUNT: workers.count is "two", but it takes a whole number'):
+        written(SMALLEST, {"KCTL_WORKERS_COUNT": "two"})
+    with pytest.raises(ConfigError, match=r"^the variable KCTL_KAFKA_GRUP is not a setting; the nearest is"):
+        written(SMALLEST, {"KCTL_KAFKA_GRUP": "g"})
+
+
+def test_a_wrong_flag_is_named_as_such(written: Written) -> None:
+    with pytest.raises(ConfigError, match=r"^there is no setting `workers.cuont`; the nearest is `workers.count`$"):
+        written(SMALLEST, {}, {"workers.cuont": "2"})
+    with pytest.raises(ConfigError, match=r"^the command line: http.port is"):
+        written(SMALLEST, {}, {"http.port": "-1"})
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(b'# caf\xe9\n[kafka]\ngroup = "g"\n')
+
+    with pytest.raises(ConfigError, match=r"^there is no configuration file .*absent\.toml$"):
+        load(tmp_path / "absent.toml", {})
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        load(latin, {})
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load(tmp_path, {})
+
+
+def test_a_value_in_a_message_is_shortened(written: Written) -> None:
+    with pytest.raises(ConfigError) as caught:
+        written(SMALLEST, {"KCTL_HTTP_PORT": "9" * 5000})
+
+    assert len(str(caught.value)) < 200
+
+
+def test_the_variable_of_a_setting_is_its_name_in_capitals() -> None:
+    assert variable("kafka.bootstrap_servers") == "KCTL_KAFKA_BOOTSTRAP_SERVERS"

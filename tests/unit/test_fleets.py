@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kctl import fleets
+from kctl.errors import ConfigError, NoSocketFile, UsageError
+from kctl_agent.errors import PathError
+from kctl_agent.paths import process_identity
+
+SMALLEST = '[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n[fleet]\nname = "from-file"\n'
+
+
+@pytest.fixture
+def env(short_dir: Path) -> dict[str, str]:
+    return {"XDG_RUNTIME_DIR": str(short_dir)}
+
+
+def running(env: dict[str, str], name: str, config: Path, pid: int | None = None) -> Path:
+    """An entry of a fleet whose master is this process, or another's."""
+    entry = fleets.register(name, config.parent / "run", config, env)
+    if pid is None:
+        return entry
+    own = json.loads(entry.read_text())
+    entry.unlink()
+    other = entry.with_name(f"{pid}.json")
+    other.write_text(json.dumps({**own, "pid": pid, "start_ticks": process_identity(pid).start_ticks}))
+    return other
+
+
+def test_a_registered_fleet_is_found_without_naming_it(env: dict[str, str], tmp_path: Path) -> None:
+    entry = running(env, "orders", tmp_path / "kctl.toml")
+
+    found = fleets.find(None, env)
+
+    assert found == fleets.Fleet("orders", tmp_path / "run", tmp_path / "kctl.toml", process_identity())
+    fleets.unregister(entry)
+    with pytest.raises(NoSocketFile, match="no fleet of yours is running"):
+        fleets.find(None, env)
+
+
+def test_the_list_of_fleets_is_for_its_user_alone(env: dict[str, str], tmp_path: Path) -> None:
+    entry = running(env, "orders", tmp_path / "kctl.toml")
+
+    assert entry.parent.stat().st_mode & 0o777 == 0o700
+    entry.parent.chmod(0o755)
+    with pytest.raises(PathError, match="chmod 700"):
+        fleets.find(None, env)
+
+
+def test_several_running_fleets_are_listed_with_names_and_paths(env: dict[str, str], tmp_path: Path) -> None:
+    running(env, "orders", tmp_path / "a.toml", pid=os.getppid())
+    running(env, "payments", tmp_path / "b.toml")
+
+    with pytest.raises(UsageError) as caught:
+        fleets.find(None, env)
+
+    assert str(caught.value) == (
+        "2 fleets of yours are running; say which one:"
+        f"\n  orders  -c {tmp_path / 'a.toml'}\n  payments  -c {tmp_path / 'b.toml'}"
+    )
+    assert fleets.find(tmp_path / "a.toml", env).name == "orders"
+
+
+def test_the_configuration_of_a_running_fleet_need_not_be_readable_any_more(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "kctl.toml"
+    config.write_text("broken since the start [")
+    running(env, "orders", config)
+
+    assert fleets.find(config, env).run_dir == tmp_path / "run"
+
+
+def test_a_relative_path_names_the_same_fleet(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(env, "orders", tmp_path / "kctl.toml")
+    monkeypatch.chdir(tmp_path)
+
+    assert fleets.find(Path("kctl.toml"), env).name == "orders"
+
+
+def test_a_fleet_that_does_not_run_is_found_by_its_configuration(env: dict[str, str], tmp_path: Path) -> None:
+    config = tmp_path / "kctl.toml"
+    config.write_text(SMALLEST)
+
+    assert fleets.find(config, env) == fleets.Fleet("from-file", tmp_path / "run", config)
+    assert fleets.find(None, {**env, "KCTL_CONFIG": str(config)}).name == "from-file"
+    with pytest.raises(ConfigError, match="there is no configuration file"):
+        fleets.find(tmp_path / "absent.toml", env)
+
+
+def test_the_option_wins_over_the_variable(env: dict[str, str], tmp_path: Path) -> None:
+    config = tmp_path / "kctl.toml"
+    config.write_text(SMALLEST)
+
+    assert fleets.find(config, {**env, "KCTL_CONFIG": "/absent.toml"}).config == config
+
+
+def test_the_entry_of_a_dead_master_does_not_count_and_is_removed(env: dict[str, str], tmp_path: Path) -> None:
+    entry = running(env, "orders", tmp_path / "kctl.toml")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        dead = running(env, "dead", tmp_path / "dead.toml", pid=process.pid)
+        process.communicate()
+    garbage = entry.with_name("1.json")
+    garbage.write_text("{")
+    recycled = entry.with_name("2.json")
+    recycled.write_text(json.dumps({**json.loads(dead.read_text()), "pid": os.getpid(), "start_ticks": 1}))
+    running(env, "orders", tmp_path / "kctl.toml")
+
+    assert [fleet.name for fleet in fleets.running(env)] == ["orders"]
+    assert sorted(entry.parent.iterdir()) == [entry]
+
+
+def test_without_a_runtime_folder_the_list_is_kept_under_tmp() -> None:
+    assert fleets.registry_dir({}) == Path(f"/tmp/kctl-{os.geteuid()}")
+    assert fleets.registry_dir({"XDG_RUNTIME_DIR": "/does/not/exist"}) == Path(f"/tmp/kctl-{os.geteuid()}")
+
+
+def test_a_list_that_cannot_be_trusted_does_not_matter_when_the_fleet_is_named(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "kctl.toml"
+    config.write_text(SMALLEST)
+    running(env, "orders", tmp_path / "other.toml").parent.chmod(0o777)
+
+    assert fleets.find(config, env).name == "from-file"
