@@ -15,7 +15,7 @@ from kctl.jars import jar_paths, java_command
 from kctl_agent.errors import PathError
 from kctl_agent.paths import MASTER_NAME, prepare_run_dir, socket_path
 
-__all__ = ["ABOUT_NAME", "find_jars", "own_run_dir"]
+__all__ = ["ABOUT_NAME", "find_jars", "make_folders", "own_run_dir"]
 
 LOCK_NAME = "master.lock"
 ABOUT_NAME = "master.json"
@@ -66,6 +66,23 @@ async def find_jars(config: Config) -> list[Path]:
     if missing:
         raise JarsMissing(f"spark.jars names {', '.join(missing)}, which is not there: correct it, or leave it empty")
     return list(config.spark.jars)
+
+
+def make_folders(config: Config) -> None:
+    """The folders that workers write to.
+
+    Raises:
+        RunDirUnusable: one of them cannot be made.
+    """
+    for setting, folder in (
+        ("fleet.data_dir", config.fleet.data_dir),
+        ("fleet.log_dir", config.fleet.log_dir),
+        ("storage.path", config.storage.path.parent),
+    ):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirUnusable(f"{folder} cannot be made ({error.strerror}): correct {setting}") from error
 
 
 def _lock(run_dir: Path) -> int:

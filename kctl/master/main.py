@@ -23,7 +23,7 @@ from kctl.errors import RunDirUnusable
 from kctl.exporter import Exposition
 from kctl.http import HttpServer, bind, create_app
 from kctl.kafka.cluster import Cluster
-from kctl.master.checks import ABOUT_NAME, find_jars, own_run_dir
+from kctl.master.checks import ABOUT_NAME, find_jars, make_folders, own_run_dir
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
 from kctl.master.launch import WORKER_COMMAND, launches, policy
@@ -65,8 +65,7 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str])
             with contextlib.closing(bind(config.http.host, config.http.port)) as http_socket:
                 if signals.stop.is_set():
                     return 0
-                for folder in (config.fleet.data_dir, config.fleet.log_dir, config.storage.path.parent):
-                    folder.mkdir(parents=True, exist_ok=True)
+                make_folders(config)
                 master = _Master(config, config_path, jars, worker_command, cluster, http_socket)
                 return await master.run(signals)
         finally:

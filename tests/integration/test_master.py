@@ -162,6 +162,19 @@ def test_an_attached_agent_that_stalls_is_named_in_time_and_holds_nobody_up(mast
         assert reply.answered == ("worker-0", "worker-1")
 
 
+def test_a_part_of_the_master_that_fails_ends_all_of_it_with_its_name(
+    master: Callable[..., Any], short_dir: Path
+) -> None:
+    fleet = master()
+    pids = [row["pid"] for row in fleet.status().values()]
+
+    fleet.run_dir.rename(short_dir / "elsewhere")
+
+    assert fleet.process.wait(30) == 1
+    assert "action=failed task=collector: the master stops" in fleet.log.read_text()
+    assert [session_members(pid) for pid in pids] == [[], []]
+
+
 def unusable(path: Path, error: type[KctlError], run_dir: Path, **overrides: str) -> str:
     with pytest.raises(error) as raised:
         run(load(path, {}, {name.replace("__", "."): value for name, value in overrides.items()}), path)
@@ -188,6 +201,8 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         assert f"port {port} on 127.0.0.1 is taken" in unusable(path, PortTaken, run_dir, http__port=str(port))
+    (short_dir / "file").touch()
+    assert "fleet.log_dir" in unusable(path, RunDirUnusable, run_dir, fleet__log_dir=str(short_dir / "file"))
     monkeypatch.setenv("JAVA_HOME", str(short_dir))
     unusable(path, JavaMissing, run_dir)
 
