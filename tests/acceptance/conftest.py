@@ -1,0 +1,40 @@
+"""Real parts for the acceptance tests: one Kafka broker for all, and fleets of real Spark workers."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl.demo.broker import KafkaBroker
+from tests.acceptance.fleets import Fleet
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[KafkaBroker]:
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    try:
+        with KafkaBroker(folder) as running:
+            yield running
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def make_fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Callable[..., Fleet]]:
+    """Makes fleets that are closed at the end; when the test fails their logs' last lines are printed."""
+    made: list[Fleet] = []
+
+    def make(*, workers: int = 1, partitions: int = 4, on: KafkaBroker | None = None, **more: str) -> Fleet:
+        directory = short_dir / str(len(made))
+        directory.mkdir()
+        made.append(Fleet(directory, on or broker, partitions=partitions, workers=workers, **more))
+        return made[-1]
+
+    yield make
+    for fleet in made:
+        fleet.close()
+        print(fleet.log_tail())

@@ -1,0 +1,241 @@
+"""A fleet of real Spark workers with a topic and a group of its own, for the acceptance tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+from kafka import KafkaProducer, TopicPartition
+
+from kctl.demo import topics
+from kctl.demo.audit import Audit, audit
+from kctl.demo.broker import KafkaBroker
+from kctl.demo.fleet import DemoFleet
+from kctl.demo.producer import Producer
+from kctl.jars import jar_paths
+from kctl_agent.storage.file import FileStorage
+
+__all__ = ["SETTLE_SECONDS", "START_SECONDS", "Eventually", "Fleet"]
+
+START_SECONDS = 90.0
+SETTLE_SECONDS = 60.0
+
+Eventually = Callable[..., Any]
+
+TOML = """\
+[fleet]
+name = "{topic}"
+
+[kafka]
+bootstrap_servers = "{bootstrap_servers}"
+group = "{topic}"
+topics = ["{topic}"]
+session_timeout_seconds = 6.0
+{kafka}
+
+[workers]
+count = {workers}
+backoff_min_seconds = 0.2
+{workers_more}
+
+[spark]
+master = "local[1]"
+conf = {{ "spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" }}
+
+[storage]
+{storage}
+
+[collect]
+interval_seconds = 0.5
+
+[http]
+port = 0
+"""
+
+
+class Fleet(DemoFleet):
+    """A fleet with a topic and a group of its own, asked over its socket or by the command line."""
+
+    def __init__(self, directory: Path, broker: KafkaBroker, *, partitions: int, workers: int, **more: str) -> None:
+        super().__init__(directory)
+        (directory / "logs").mkdir()
+        self.broker = broker
+        self.topic = self.group = f"t{uuid.uuid4().hex[:8]}"
+        self.partitions = partitions
+        self.sent: Counter[TopicPartition] = Counter()
+        self._more = more
+        self._loads: list[Producer] = []
+        self._attached: list[subprocess.Popen[bytes]] = []
+        topics.create_topic(broker.bootstrap_servers, self.topic, partitions)
+        self.set_up(workers)
+
+    def set_up(self, workers: int) -> None:
+        self.config.write_text(
+            TOML.format(
+                topic=self.topic,
+                bootstrap_servers=self.broker.bootstrap_servers,
+                workers=workers,
+                kafka=self._more.get("kafka", ""),
+                workers_more=self._more.get("workers_more", ""),
+                storage=self._more.get("storage", ""),
+            )
+        )
+
+    @property
+    def storage(self) -> FileStorage:
+        return FileStorage(self.directory / "data" / "storage.sqlite")
+
+    def kctl(self, *arguments: str, exit_code: int | None = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "kctl", "-c", str(self.config), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert exit_code is None or done.returncode == exit_code, f"{done.returncode}: {done.stdout}{done.stderr}"
+        return done
+
+    def rpc(self, command: str) -> Any:
+        return json.loads(self.kctl("rpc", command, "-o", "json").stdout)
+
+    def workers(self) -> dict[str, dict[str, Any]]:
+        answer = self.ask("workers")
+        return {row["name"]: row for row in answer["rows"]} if answer else {}
+
+    def events(self) -> list[dict[str, Any]]:
+        return [event for row in self.workers().values() for event in row["events"]]
+
+    def offsets(self) -> dict[int, dict[str, Any]]:
+        answer = self.ask("offset_checker")
+        return {row["partition"]: row for row in answer["rows"]} if answer else {}
+
+    def is_running(self, *names: str) -> bool:
+        self.check()
+        workers = self.workers()
+        return all(workers.get(name, {}).get("state") == "running" for name in names)
+
+    def owners(self) -> set[str | None]:
+        return {row["worker"] for row in self.offsets().values()}
+
+    def is_caught_up(self) -> bool:
+        """Everything that was sent is committed, and the brokers say so as well."""
+        self.check()
+        committed = {p: row["current_offset"] for p, row in self.offsets().items()}
+        return len(committed) == self.partitions and all(
+            committed[p] == self.sent[TopicPartition(self.topic, p)] for p in range(self.partitions)
+        )
+
+    def attach(self, name: str) -> subprocess.Popen[bytes]:
+        """Start a worker that no master supervises; it is part of the fleet by its socket in run_dir."""
+        settings = {
+            "name": name,
+            "run_dir": str(self.directory / "run"),
+            "scratch_dir": str(self.directory / "data" / f"scratch-{name}"),
+            "log_level": "INFO",
+            "kafka": {
+                "bootstrap_servers": self.broker.bootstrap_servers,
+                "group": self.group,
+                "topics": [self.topic],
+                "auto_offset_reset": "earliest",
+                "assignor": "range" if "range" in self._more.get("kafka", "") else "cooperative-sticky",
+                "session_timeout_seconds": 6.0,
+                "heartbeat_interval_seconds": 1.0,
+                "isolation_level": "read_uncommitted",
+                "group_instance_id": None,
+            },
+            "pipeline": {
+                "spark_master": "local[1]",
+                "driver_memory": "512m",
+                "jars": [str(jar) for jar in jar_paths("spark")],
+                "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+                "transform": "",
+                "max_records_per_batch": 100_000,
+                "trigger_seconds": 0.0,
+                "on_data_loss": "continue",
+                "revoke_timeout_seconds": 15.0,
+            },
+            "storage": {
+                "mode": "file",
+                "path": str(self.storage.path),
+                "block_messages": 500,
+                "compression": "none",
+                "limit": 0,
+            },
+        }
+        with (self.directory / "logs" / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "kctl_agent.worker"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(settings).encode() + b"\n")
+        process.stdin.flush()
+        self._attached.append(process)
+        return process
+
+    def send(self, count: int, value: bytes = b"x" * 100) -> None:
+        """Produce `count` messages, spread over the partitions, and wait for their acknowledgement."""
+        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers, acks="all")
+        try:
+            for number in range(count):
+                producer.send(self.topic, value, key=str(number).encode(), partition=number % self.partitions)
+            producer.flush()
+        finally:
+            producer.close()
+        self.sent.update(TopicPartition(self.topic, n % self.partitions) for n in range(count))
+
+    def load(self, rate: float = 1000.0) -> Producer:
+        """A producer in a thread; `finish` it to have its messages counted."""
+        producer = Producer(self.broker.bootstrap_servers, self.topic, self.partitions, rate)
+        producer.start()
+        self._loads.append(producer)
+        return producer
+
+    def finish(self, producer: Producer) -> None:
+        self._loads.remove(producer)
+        producer.stop()
+        assert producer.failed == 0
+        self.sent.update(producer.acknowledged)
+
+    def audit(self) -> Audit:
+        return audit(self.storage.blocks(), {tuple(tp): count for tp, count in self.sent.items()})
+
+    def log_tail(self) -> str:
+        texts = [path.read_text(errors="replace").splitlines()[-15:] for path in sorted(self.directory.glob("logs/*"))]
+        return "\n".join(line[:300] for lines in texts for line in lines)
+
+    def close(self) -> None:
+        for producer in self._loads:
+            producer.stop(5)
+        self.stop()
+        for process in self._attached:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            for left in psutil.process_iter():
+                if _session(left.pid) == process.pid:
+                    left.kill()
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None

@@ -1,0 +1,64 @@
+"""Workers come and go under load: no offset lost, none stored twice, and all members name one leader."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from kctl.demo import kafka_tools
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+
+
+def agree_on_a_leader(fleet: Fleet, members: int) -> bool:
+    """Every member of one generation names the same leader, and the leader is one of them."""
+    answer = fleet.ask("member_leader")
+    if not answer or len(answer["members"]) != members:
+        return False
+    leaders = [member for member in answer["members"] if member["is_leader"]]
+    return (
+        len({member["generation"] for member in answer["members"]}) == 1
+        and answer["leader"] is not None
+        and [leader["member_id"] for leader in leaders] == [answer["leader"]]
+    )
+
+
+def queries_of_first(fleet: Fleet) -> int:
+    """How many queries the first worker has started, by its log."""
+    return (fleet.directory / "logs" / "worker-0.log").read_text().count(" reads {")
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_nothing_is_lost_or_stored_twice_while_workers_join_die_and_come_back(
+    assignor: str, make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=4, kafka=f'assignor = "{assignor}"')
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the first worker runs")
+    load = fleet.load(rate=1000)
+    eventually(lambda: fleet.owners() == {"worker-0"}, START_SECONDS, "the first worker has everything")
+    assert agree_on_a_leader(fleet, 1)
+
+    fleet.attach("worker-1")
+    eventually(lambda: fleet.owners() == {"worker-0", "worker-1"}, START_SECONDS, "a second one joined")
+    eventually(lambda: agree_on_a_leader(fleet, 2), SETTLE_SECONDS, "two members, one leader")
+    eventually(lambda: queries_of_first(fleet) >= 2, SETTLE_SECONDS, "what stays is read on")
+    assert queries_of_first(fleet) == 2, "what stays was interrupted by more than one query restart"
+
+    first = fleet.workers()["worker-0"]["pid"]
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: fleet.owners() == {"worker-1"}, SETTLE_SECONDS, "the survivor takes over")
+    eventually(lambda: fleet.owners() == {"worker-0", "worker-1"}, START_SECONDS, "the killed one came back")
+    eventually(lambda: agree_on_a_leader(fleet, 2), SETTLE_SECONDS, "two members, one leader again")
+    assert fleet.workers()["worker-0"]["pid"] != first
+
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated) == (0, 0)
+    assert found.stored == found.produced > 10_000
+    assert kafka_tools.describe_state(fleet.broker.bootstrap_servers, fleet.group).state == "Stable"
