@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from kctl.config import Config
 from kctl.errors import AlreadyRunning, JarsMissing, RunDirUnusable
 from kctl.jars import jar_paths, java_command
+from kctl.master.process import socket_owner
 from kctl_agent.errors import PathError
-from kctl_agent.paths import MASTER_NAME, prepare_run_dir, socket_path
+from kctl_agent.paths import MASTER_NAME, is_alive, prepare_run_dir, socket_path
 
-__all__ = ["ABOUT_NAME", "find_jars", "make_folders", "own_run_dir"]
+__all__ = ["ABOUT_NAME", "await_former_workers", "find_jars", "make_folders", "own_run_dir"]
 
 LOCK_NAME = "master.lock"
 ABOUT_NAME = "master.json"
+_LOOK_SECONDS = 0.05
+
+log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -66,6 +72,29 @@ async def find_jars(config: Config) -> list[Path]:
     if missing:
         raise JarsMissing(f"spark.jars names {', '.join(missing)}, which is not there: correct it, or leave it empty")
     return list(config.spark.jars)
+
+
+async def await_former_workers(run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event) -> None:
+    """Waits for the workers of a master that was killed: without it they leave, but a batch may have to end first.
+
+    Returns at once when `stop` is set.
+
+    Raises:
+        AlreadyRunning: one is still there after `timeout_seconds`; two of one name must never live.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    for name in names:
+        owner = socket_owner(socket_path(run_dir, name))
+        if owner is not None and is_alive(owner):
+            log.info("action=wait worker=%s pid=%d: it still runs from a former master", name, owner.pid)
+        while owner is not None and is_alive(owner):
+            if time.monotonic() > deadline:
+                raise AlreadyRunning(
+                    f"{name} of {run_dir} still runs as pid {owner.pid} without its master: wait for it, or kill it"
+                )
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), _LOOK_SECONDS)
+                return
 
 
 def make_folders(config: Config) -> None:

@@ -12,15 +12,19 @@ from kctl.master.restart import Policy
 from kctl_agent.paths import socket_path
 from kctl_agent.wire import JsonObject
 
-__all__ = ["WORKER_COMMAND", "launches", "policy", "worker_settings"]
+__all__ = ["WORKER_COMMAND", "launches", "policy", "worker_names", "worker_settings"]
 
 WORKER_COMMAND = (sys.executable, "-m", "kctl_agent.worker")
 
 
+def worker_names(config: Config) -> list[str]:
+    """`worker-0` to `worker-(count - 1)`."""
+    return [f"worker-{number}" for number in range(config.workers.count)]
+
+
 def launches(config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND) -> list[Launch]:
-    """One launch per worker, `worker-0` to `worker-(count - 1)`."""
+    """One launch per worker."""
     paths = [str(jar) for jar in jars]
-    names = [f"worker-{number}" for number in range(config.workers.count)]
     return [
         Launch(
             name=name,
@@ -31,7 +35,7 @@ def launches(config: Config, jars: Iterable[Path], command: Sequence[str] = WORK
             start_timeout_seconds=config.workers.start_timeout_seconds,
             stop_timeout_seconds=config.workers.stop_timeout_seconds,
         )
-        for name in names
+        for name in worker_names(config)
     ]
 
 

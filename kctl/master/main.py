@@ -23,10 +23,10 @@ from kctl.errors import RunDirUnusable
 from kctl.exporter import Exposition
 from kctl.http import HttpServer, bind, create_app
 from kctl.kafka.cluster import Cluster
-from kctl.master.checks import ABOUT_NAME, find_jars, make_folders, own_run_dir
+from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make_folders, own_run_dir
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
-from kctl.master.launch import WORKER_COMMAND, launches, policy
+from kctl.master.launch import WORKER_COMMAND, launches, policy, worker_names
 from kctl.master.members import Members
 from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
@@ -56,16 +56,19 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str])
     # kafka-python logs each lost connection many times over; what an operator needs of it, `cluster` says once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    names = [f"worker-{number}" for number in range(config.workers.count)]
+    names = worker_names(config)
     with _Signals() as signals, own_run_dir(config.fleet.run_dir, names):
         jars = await find_jars(config)
         cluster = Cluster.of(config.kafka, config.collect.timeout_seconds)
         try:
             await cluster.check()
             with contextlib.closing(bind(config.http.host, config.http.port)) as http_socket:
+                make_folders(config)
+                await await_former_workers(
+                    config.fleet.run_dir, names, config.workers.stop_timeout_seconds, signals.stop
+                )
                 if signals.stop.is_set():
                     return 0
-                make_folders(config)
                 master = _Master(config, config_path, jars, worker_command, cluster, http_socket)
                 return await master.run(signals)
         finally:
@@ -125,7 +128,7 @@ class _Master:
             try:
                 await self._control.start(self._config.fleet.run_dir)
                 stack.enter_context(self._announced())
-            except PathError as error:
+            except (PathError, OSError) as error:
                 raise RunDirUnusable(str(error)) from error
             tasks = [
                 _task(self._supervisor.run(), "supervisor"),

@@ -16,7 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["LOG_LIMIT_BYTES", "Child", "memory_by_session", "remove_socket", "session_members"]
+from kctl_agent.paths import ProcessIdentity
+
+__all__ = ["LOG_LIMIT_BYTES", "Child", "memory_by_session", "remove_socket", "session_members", "socket_owner"]
 
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
 """A log above this size is moved to NAME.log.1 (replacing the one there) when its process is started again."""
@@ -118,14 +120,19 @@ def remove_socket(path: Path, pid: int) -> None:
 
     A killed worker cannot tidy up, and who finds its socket would take it for a worker that hangs.
     """
-    record = path.with_suffix(".pid")
-    try:
-        owner = int(record.read_text(encoding="ascii").split()[0])
-    except (OSError, ValueError, IndexError):
-        return
-    if owner == pid:
+    owner = socket_owner(path)
+    if owner is not None and owner.pid == pid:
         path.unlink(missing_ok=True)
-        record.unlink(missing_ok=True)
+        path.with_suffix(".pid").unlink(missing_ok=True)
+
+
+def socket_owner(path: Path) -> ProcessIdentity | None:
+    """Who recorded itself beside a socket (`kctl_agent.paths.bind_socket`); None if nobody has, readably."""
+    try:
+        pid, start_ticks = path.with_suffix(".pid").read_text(encoding="ascii").split()
+        return ProcessIdentity(int(pid), int(start_ticks))
+    except (OSError, ValueError):
+        return None
 
 
 def memory_by_session(sessions: Iterable[int]) -> dict[int, int]:

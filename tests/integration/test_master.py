@@ -134,10 +134,12 @@ def test_workers_leave_by_themselves_when_their_master_is_killed(
     eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), 10)
 
 
-def test_a_master_starts_over_what_a_killed_one_left_behind(master: Callable[..., Any], eventually: Eventually) -> None:
+def test_a_master_waits_for_the_workers_of_a_killed_one_and_starts_over(master: Callable[..., Any]) -> None:
     master().stop(signal.SIGKILL)
 
-    eventually(lambda: master(), 1)
+    again = master()
+
+    assert {row["restarts"] for row in again.status().values()} == {0}
 
 
 def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(master: Callable[..., Any]) -> None:
@@ -203,6 +205,11 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
         assert f"port {port} on 127.0.0.1 is taken" in unusable(path, PortTaken, run_dir, http__port=str(port))
     (short_dir / "file").touch()
     assert "fleet.log_dir" in unusable(path, RunDirUnusable, run_dir, fleet__log_dir=str(short_dir / "file"))
+    with ScriptedAgent(short_dir / "other", "worker-1", {}):
+        held = load(path, {}, {"fleet.run_dir": str(short_dir / "other"), "workers.stop_timeout_seconds": "0"})
+        with pytest.raises(AlreadyRunning, match=f"worker-1 .* still runs as pid {os.getpid()}"):
+            run(held, path)
+        assert sorted(os.listdir(short_dir / "other")) == ["worker-1.pid", "worker-1.sock"]
     monkeypatch.setenv("JAVA_HOME", str(short_dir))
     unusable(path, JavaMissing, run_dir)
 

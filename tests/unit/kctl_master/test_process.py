@@ -174,6 +174,10 @@ def test_only_the_socket_of_the_dead_process_is_removed(tmp_path: Path) -> None:
     remove_socket(path, 7)
     assert path.exists()
 
+    record.write_text("nonsense")
+    remove_socket(path, 7)
+    assert path.exists()
+
     record.write_text("8 12345\n")
     remove_socket(path, 7)
     assert path.exists()
