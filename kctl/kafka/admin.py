@@ -38,7 +38,7 @@ _PARTITION_ERRORS = (
     UnstableOffsetCommitError,
 )
 """Errors of one partition. kafka-python raises the first of them and throws away what the others said."""
-_LOST = (KafkaError, OSError, RuntimeError, TimeoutError)
+_LOST = (KafkaError, OSError, RuntimeError)
 """What a client that has lost its brokers raises; RuntimeError is its selector's when it was closed under a request."""
 _UNKNOWN_TOPIC = UnknownTopicOrPartitionError.errno
 
