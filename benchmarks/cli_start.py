@@ -2,7 +2,8 @@
 
 Start-up is nearly all of it: the master is a ScriptedAgent in this process, found through the list of running fleets as
 an operator's would be. All are run in turns, so that whatever else the machine does falls on each. `modules` is how
-many are imported, and `kctl status` (with Typer) stands beside it to show what is saved.
+many are imported, and `kctl status` (with Typer) stands beside it to show what is saved. PYTHON* variables are left
+out: one of them forbids compiled files, and then every run would compile all of it anew.
 
     python benchmarks/cli_start.py [--runs 60]
 
@@ -34,7 +35,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=60)
     runs = parser.parse_args().runs
     place = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
-    env = {name: value for name, value in os.environ.items() if not name.startswith("KCTL_")}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("KCTL_", "PYTHON"))}
     env["XDG_RUNTIME_DIR"] = str(place)
     script = {"kafka_lag": Answers(LAG), "workers": Answers({"rows": []}), "status": Answers({"rows": []})}
     try:

@@ -1,38 +1,40 @@
-"""`kctl rpc` for Typer's help page and for shell completion. It is run by `rpc`, without Typer."""
+"""`kctl rpc` as Typer knows it: its line on the help page and its shell completion.
+
+`entry` hands `kctl rpc …` to `rpc`, which parses with argparse, before Typer is imported. A test holds the two to the
+same options.
+"""
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
-from kctl.cli import rpc
-from kctl.cli.options import config_option
+from kctl.cli.options import ConfigOption, Output, OutputOption
 from kctl.cli.tables import TABLES
 
 __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    app.command(
-        "rpc", add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
-    )(_rpc)
+    app.command("rpc")(_rpc)
 
 
-def _complete(incomplete: str) -> list[tuple[str, str]]:
-    if incomplete.startswith("-"):
-        actions = rpc.parser()._actions  # noqa: SLF001 - argparse has no public list of its options
-        return [(max(each.option_strings, key=len), each.help or "") for each in actions if each.option_strings]
+def _complete() -> list[tuple[str, str]]:
     return [(name, table.question) for name, table in TABLES.items()]
 
 
 def _rpc(
-    context: typer.Context,
-    words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", autocompletion=_complete)] = None,
-) -> int:
+    _command: Annotated[str, typer.Argument(metavar="COMMAND", autocompletion=_complete)],
+    _config: ConfigOption = None,
+    _output: OutputOption = Output.TABLE,
+    _watch: Annotated[str | None, typer.Option("--watch")] = None,
+    _timeout: Annotated[float | None, typer.Option("--timeout")] = None,
+    _worker: Annotated[str | None, typer.Option("--worker")] = None,
+    _fail_above: Annotated[int | None, typer.Option("--fail-above")] = None,
+) -> None:
     """Ask a running fleet.
 
     `kctl rpc --help` lists the commands.
     """
-    return rpc.run(words or [], config_option(context, None), os.environ)
+    raise NotImplementedError("kctl rpc is run by kctl.cli.rpc")

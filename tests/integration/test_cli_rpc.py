@@ -1,0 +1,211 @@
+"""`kctl rpc` as a process of its own: pipes, terminals, signals, exit codes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl import fleets
+from kctl_agent.messages import reply_ok
+from kctl_agent.scripted import Answers, ScriptedAgent, SendsBytes, Stalls, Step
+from kctl_agent.wire import encode
+
+KCTL = [sys.executable, "-m", "kctl"]
+LAG = {"total": 62, "unknown": [], "topics": {"orders": 62}}
+
+
+@contextmanager
+def master(short_dir: Path, script: dict[str, Step | list[Step]]) -> Iterator[ScriptedAgent]:
+    with ScriptedAgent(short_dir / "run", "master", script) as agent:
+        entry = fleets.register("orders", short_dir / "run", short_dir / "kctl.toml")
+        yield agent
+        fleets.unregister(entry)
+
+
+def kctl(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*KCTL, *words], capture_output=True, text=True, check=False, timeout=30)
+
+
+def piped(*words: str) -> subprocess.Popen[bytes]:
+    # Unbuffered, Python does not notice that a pipe has taken only half of a write.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.Popen([*KCTL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+
+
+def many_rows(count: int) -> dict[str, Any]:
+    row = {"topic": "orders", "current_offset": 1, "kafka_max_offset": 2, "remaining_count": 1, "worker": "worker-0"}
+    return {"rows": [{**row, "partition": number, "age_seconds": 0.1} for number in range(count)]}
+
+
+def test_the_exit_codes_are_those_of_the_process(short_dir: Path) -> None:
+    missing = {
+        "complete": False,
+        "asked": ["a"],
+        "answered": [],
+        "failed": [{"from": "a", "code": "c", "message": "m"}],
+    }
+    incomplete = SendsBytes(encode(reply_ok("1", LAG, "master", 0.1, **missing)))
+
+    with master(short_dir, {"kafka_lag": Answers(LAG), "workers": incomplete, "block_size": Stalls()}):
+        codes = [
+            kctl(*words.split()).returncode
+            for words in (
+                "rpc kafka_lag",
+                "rpc block_size --timeout 0.1",
+                "rpc nonsense",
+                "rpc kafka_lag --fail-above 61",
+            )
+        ]
+        without_table = kctl("rpc", "workers", "-o", "json").returncode
+    codes += [without_table, kctl("rpc", "kafka_lag").returncode]
+
+    assert codes == [0, 1, 2, 4, 3, 5]
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(short_dir: Path) -> None:
+    with (
+        master(short_dir, {"offset_checker": Answers(many_rows(20_000))}),
+        piped("rpc", "offset_checker") as process,
+    ):
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"topic")
+        process.stdout.close()
+        said = process.stderr.read()
+
+    assert (process.returncode, said) == (141, b"")
+
+
+def test_ctrl_c_while_it_waits_ends_it_silently_with_130(short_dir: Path, eventually: Callable[..., object]) -> None:
+    with (
+        master(short_dir, {"kafka_lag": Stalls()}) as agent,
+        piped("rpc", "kafka_lag", "--timeout", "30") as process,
+    ):
+        eventually(lambda: agent.requests)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_watching_into_a_pipe_prints_one_json_document_per_line_until_ctrl_c(short_dir: Path) -> None:
+    steps: list[Step] = [Answers({**LAG, "total": total}) for total in (1, 2, 3)]
+
+    with (
+        master(short_dir, {"kafka_lag": steps}),
+        piped("rpc", "kafka_lag", "--watch", "0.01", "-o", "json") as process,
+    ):
+        assert process.stdout is not None
+        totals = [json.loads(process.stdout.readline())["total"] for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+
+    assert (totals, process.returncode) == ([1, 2, 3], 0)
+
+
+def test_watching_into_a_pipe_ends_with_the_master(short_dir: Path) -> None:
+    with (
+        master(short_dir, {"kafka_lag": Answers(LAG)}) as agent,
+        piped("rpc", "kafka_lag", "--watch", "0.01") as process,
+    ):
+        assert process.stdout is not None
+        process.stdout.readline()
+        agent.vanish()
+        _, err = process.communicate(timeout=10)
+
+    assert process.returncode == 5
+    assert err.startswith(b"kctl: no master is running there: nobody listens")
+
+
+class Terminal:
+    """A process on a terminal of 60 columns and 8 rows."""
+
+    def __init__(self, *words: str) -> None:
+        self._own, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 8, 60, 0, 0))
+        env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        self.process = subprocess.Popen(
+            [*KCTL, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def read_until(self, pattern: str, seconds: float = 20.0) -> str:
+        over = threading.Event()
+        timer = threading.Timer(seconds, over.set)
+        timer.start()
+        while not re.search(pattern, self.seen, re.DOTALL):
+            assert not over.is_set(), self.seen
+            if select.select([self._own], [], [], 0.1)[0]:
+                self.seen += os.read(self._own, 65536).decode()
+        timer.cancel()
+        timer.join()
+        return self.seen
+
+    def interrupt(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(10)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._own)
+
+
+def test_watching_on_a_terminal_redraws_in_place_and_cuts_off_what_does_not_fit(short_dir: Path) -> None:
+    with (
+        master(short_dir, {"offset_checker": Answers(many_rows(50))}),
+        Terminal("rpc", "offset_checker", "--watch", "0.01") as terminal,
+    ):
+        seen = terminal.read_until(r"\x1b\[H.*\x1b\[H.*\x1b\[H")
+        code = terminal.interrupt()
+
+    assert code == 0
+    frame = seen.split("\x1b[H")[2]
+    lines = [line.removesuffix("\x1b[K") for line in frame.split("\r\n")]
+    assert lines[0].startswith("kctl rpc offset_checker  orders  every 0.01 s  ")
+    assert lines[2].endswith("…")
+    assert len(lines[2]) == 60
+    assert lines[-2:] == ["… 47 more lines", "\x1b[J"]
+    assert len(lines) == 8
+
+
+def test_watching_on_a_terminal_outlives_a_master_that_is_away(short_dir: Path) -> None:
+    with (
+        master(short_dir, {"kafka_lag": Answers(LAG)}) as agent,
+        Terminal("rpc", "kafka_lag", "--watch", "0.01") as terminal,
+    ):
+        terminal.read_until(r"orders +62")
+        agent.vanish()
+        terminal.read_until("kctl: no master is running there")
+        with ScriptedAgent(short_dir / "run", "master", {"kafka_lag": Answers({**LAG, "total": 77})}):
+            terminal.read_until(r"total +77")
+            code = terminal.interrupt()
+
+    assert code == 0
+
+
+@pytest.mark.parametrize("name", ["kctl", "kctl-agent"])
+def test_the_version_is_that_of_the_distribution(name: str) -> None:
+    from importlib.metadata import version
+
+    assert kctl("version").stdout == f"kctl {version(name)}\n"

@@ -1,0 +1,107 @@
+"""`kctl rpc` is fast because of what it does not import; and Typer, which it avoids, completes it all the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from kctl.cli.app import build
+from kctl.cli.entry import before_command
+from kctl.cli.options import Output
+from kctl.cli.output import OUTPUTS
+from kctl.cli.rpc import parser
+from kctl.cli.tables import TABLES
+
+TOO_EXPENSIVE = {
+    "asyncio",
+    "fastapi",
+    "hypothesis",
+    "kafka",
+    "kctl.config",
+    "kctl.reduce",
+    "logging",
+    "prometheus_client",
+    "psutil",
+    "pydantic",
+    "pyspark",
+    "rich",
+    "subprocess",
+    "typer",
+    "uvicorn",
+    "yaml",
+}
+
+
+def imported_by(*words: str) -> set[str]:
+    code = (
+        "import sys; from kctl.cli.entry import run; code = run(sys.argv[1:]);"
+        "print(*sys.modules, sep='\\n', file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("words", [("rpc", "kafka_lag"), ("rpc", "offset_checker", "-o", "json"), ("rpc", "--help")])
+def test_kctl_rpc_imports_nothing_expensive(words: tuple[str, ...]) -> None:
+    imported = imported_by(*words)
+
+    assert "kctl.rpc.client" in imported
+    assert not TOO_EXPENSIVE & imported
+
+
+def test_a_command_does_not_import_what_only_another_needs() -> None:
+    imported = imported_by("version")
+
+    assert "typer" in imported
+    assert not {"kctl.config", "kctl.jars", "kctl.master", "kctl.demo", "kctl.rpc"} & imported
+
+
+def test_typer_and_argparse_know_the_same_options_of_rpc() -> None:
+    command = typer.main.get_command(build()).get_command(None, "rpc")  # type: ignore[attr-defined]
+    known_to_typer = {option for parameter in command.params for option in parameter.opts if option.startswith("-")}
+
+    known_to_argparse = {option for action in parser()._actions for option in action.option_strings}
+
+    assert known_to_typer | {"-h", "--help"} == known_to_argparse
+    assert tuple(Output) == OUTPUTS
+
+
+def completed(*words: str, incomplete: str = "") -> list[str]:
+    line = ["kctl", *words, incomplete]
+    env = {
+        **os.environ,
+        "_KCTL_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(line),
+        "COMP_CWORD": str(len(line) - 1),
+    }
+    done = subprocess.run([sys.executable, "-m", "kctl"], env=env, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_the_shell_completes_commands_their_options_and_the_rpc_commands() -> None:
+    assert completed(incomplete="st") == ["start", "stop", "status"]
+    assert completed("rpc") == list(TABLES)
+    assert completed("rpc", "kafka_lag", incomplete="--f") == ["--fail-above"]
+    assert completed("rpc", "kafka_lag", "-o") == list(OUTPUTS)
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "rest"),
+    [
+        (["rpc", "-c", "x"], {}, ["rpc", "-c", "x"]),
+        (["-c", "x", "rpc"], {"--config": "x"}, ["rpc"]),
+        (["-cx", "--debug", "rpc"], {"--config": "x", "--debug": ""}, ["rpc"]),
+        (["--config=x", "rpc"], {"--config": "x"}, ["rpc"]),
+        (["-c"], {"--config": ""}, []),
+        (["--help"], {"--help": ""}, []),
+        ([], {}, []),
+    ],
+)
+def test_the_options_before_the_command_are_told_from_the_rest(
+    words: list[str], options: dict[str, str], rest: list[str]
+) -> None:
+    assert before_command(words) == (options, rest)
