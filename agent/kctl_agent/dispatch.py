@@ -11,12 +11,10 @@ import traceback
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 from kctl_agent.commands.base import Command, check_params
 from kctl_agent.errors import (
-    AgentError,
     BadParams,
     BadRequest,
     Busy,
@@ -26,11 +24,11 @@ from kctl_agent.errors import (
     NotReady,
     UnknownMethod,
 )
-from kctl_agent.messages import Request, printable_name, readable_id, reply_error, reply_ok
+from kctl_agent.messages import check_request, printable_name, readable_id, reply_error
 from kctl_agent.snapshot import Snapshot
-from kctl_agent.wire import JsonObject, encode
+from kctl_agent.wire import JsonObject, encode, frame_of, json_text, quote
 
-__all__ = ["Dispatcher", "Tally"]
+__all__ = ["Dispatcher", "Tally", "place_of"]
 
 _TELLABLE: Final = (BadParams, BadRequest, Busy, CommandFailed, FrameTooLarge, NotPermitted, NotReady, UnknownMethod)
 """Errors whose sentences are meant for a caller. Others, such as PathError, may hold a path and stay here."""
@@ -56,47 +54,54 @@ class Dispatcher:
     """Answers frames from the last snapshot. `snapshot` is set by any thread, `reply_to` is called by one."""
 
     def __init__(self, name: str, commands: Mapping[str, Command], tally: Tally) -> None:
-        now = monotonic()
         self.snapshot: Snapshot | None = None
         self._name = name
+        self._quoted = json_text(name)
         self._commands = {command.method: command for command in commands.values()}
         self._tally = tally
-        self._blank = Snapshot(name, kind="", state="starting", state_since=now, started_at=now, published_at=now)
+        self._blank = Snapshot(name, kind="", state="starting", state_since=0.0, started_at=0.0, published_at=0.0)
 
-    def reply_to(self, frame: JsonObject) -> bytes:
+    def reply_to(self, frame: JsonObject, now: float) -> bytes:
         """The frame of the reply, good or bad; never raises for anything a peer can send or a command can do."""
+        command = None
         try:
-            request = Request.parse(frame)
-            command = self._commands.get(request.method)
+            check_request(frame)
+            command = self._commands.get(frame["method"])
             if command is None:
-                raise UnknownMethod(f'no method "{printable_name(request.method)}" here: getDescribe lists them')
-        except AgentError as error:
-            return encode(reply_error(readable_id(frame), error))
-        try:
-            return self._answer(command, request)
+                raise UnknownMethod(f'no method "{printable_name(frame["method"])}" here: getDescribe lists them')
+            return self._answer(command, frame, now)
         except _TELLABLE as error:
-            return encode(reply_error(request.id, error))
+            return encode(reply_error(readable_id(frame), error))
         except Exception as error:
-            self._tally.note(f"{command.name} failed: {type(error).__name__} at {_place(error)}")
-            failed = CommandFailed(f"{command.name} failed inside the agent of {self._name}: its log says more")
-            return encode(reply_error(request.id, failed))
+            name = command.name if command else "the request"
+            self._tally.note(f"{name} failed: {type(error).__name__} at {place_of(error)}")
+            failed = CommandFailed(f"{name} failed inside the agent of {self._name}: its log says more")
+            return encode(reply_error(readable_id(frame), failed))
 
-    def _answer(self, command: Command, request: Request) -> bytes:
-        if request.params or command.params:
-            check_params(command, request.params)
-        now = monotonic()
-        snapshot = self.snapshot
-        if not command.needs_snapshot:
-            return encode(
-                reply_ok(request.id, command.answer(snapshot or self._blank, request.params, now), self._name, 0.0)
-            )
-        if snapshot is None:
-            raise NotReady(f"{self._name} has not published anything yet: ask again")
-        result = command.answer(snapshot, request.params, now)
-        age = now - snapshot.published_at
-        return encode(reply_ok(request.id, result, self._name, age if age > 0.0 else 0.0))
+    def _answer(self, command: Command, frame: JsonObject, now: float) -> bytes:
+        params = frame.get("params") or {}
+        if params or command.params:
+            check_params(command, params)
+        snapshot, age = self.snapshot, 0.0
+        if command.needs_snapshot:
+            if snapshot is None:
+                raise NotReady(f"{self._name} has not published anything yet: ask again")
+            age = now - snapshot.published_at
+            if age < 0.0:  # published after this round of the loop began
+                age = 0.0
+        elif snapshot is None:
+            snapshot = self._blank
+        result = command.answer(snapshot, params, now)
+        # `reply_ok` in one piece of text: two dicts less and half the encoding (benchmarks/round_trip.py).
+        id_ = frame.get("id")
+        id_text = "null" if id_ is None else quote(id_)
+        text = json_text(result)
+        return frame_of(
+            f'{{"v":1,"id":{id_text},"ok":true,"result":{text},"from":{self._quoted},"age_seconds":{age:.6f}}}'
+        )
 
 
-def _place(error: Exception) -> str:
+def place_of(error: Exception) -> str:
+    """File and line where it was raised. The message is left out: it may hold what a peer has sent."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"

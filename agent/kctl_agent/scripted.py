@@ -245,9 +245,9 @@ class ScriptedAgent:
             self._bound.socket.close()
             # This process lives on; without its record the socket file is as stale as that of a dead one.
             self._bound.path.with_suffix(".pid").unlink(missing_ok=True)
-            self._has_vanished.set()
         for peer in list(self._peers):
             self._drop(peer)
+        self._has_vanished.set()
 
     def _drop(self, peer: _Peer) -> None:
         if peer in self._peers:
