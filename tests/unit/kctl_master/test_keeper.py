@@ -67,6 +67,10 @@ class Kept:
     def state(self) -> str:
         return self.supervisor.status()[0].state
 
+    def says(self, word: str) -> bool:
+        """A child may have written before its keeper knows its pid."""
+        return self.pid is not None and self.log.exists() and word in self.log.read_text()
+
     async def reaches(self, state: str) -> None:
         await until(lambda: self.state == state)
 
@@ -118,7 +122,7 @@ async def test_what_a_dead_worker_had_started_is_gone_before_it_is_started_again
     kept = Kept(WITH_CHILD, log, SLOW)
 
     async with kept.running():
-        await until(lambda: log.exists() and "child" in log.read_text())
+        await until(lambda: kept.says("child"))
         pid = kept.pid
         assert pid is not None
         assert len(session_members(pid)) == 2
@@ -173,7 +177,7 @@ async def test_a_stop_asks_first_and_kills_at_the_deadline(tmp_path: Path) -> No
     kept = Kept(STUBBORN, tmp_path / "log", stop_timeout_seconds=0.2)
 
     async with kept.running():
-        await until(lambda: (tmp_path / "log").exists() and "up" in (tmp_path / "log").read_text())
+        await until(lambda: kept.says("up"))
         pid = kept.pid
         assert pid is not None
         await kept.supervisor.stop()
@@ -196,7 +200,7 @@ async def test_the_end_of_the_supervisor_is_the_end_of_its_workers(tmp_path: Pat
     kept = Kept(STUBBORN, tmp_path / "log")
 
     async with kept.running():
-        await until(lambda: (tmp_path / "log").exists() and "up" in (tmp_path / "log").read_text())
+        await until(lambda: kept.says("up"))
         pid = kept.pid
     assert pid is not None
 
