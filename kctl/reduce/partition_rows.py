@@ -30,7 +30,7 @@ class PartitionRow:
     """Unix seconds: Kafka's timestamp of the last record that was stored."""
     worker: str | None
     generation: int | None
-    age_seconds: float | None
+    age_seconds: float
 
     @property
     def lag(self) -> int | None:
@@ -43,15 +43,14 @@ class PartitionRow:
 
 def partition_rows(answers: Sequence[Answer], cluster: ClusterFigures | None) -> list[PartitionRow]:
     """The merged rows, sorted by topic and partition. `answers` are those of `kafka_lag` or `offset_checker`."""
-    claims: dict[tuple[str, int], tuple[str | None, JsonObject]] = {}
+    claims: dict[tuple[str, int], Answer] = {}
     for answer in per_sender(answers):
         for row in answer.result.get("rows") or ():
             key = (row["topic"], row["partition"])
-            if key not in claims or _strength(row) > _strength(claims[key][1]):
-                claims[key] = (answer.sender, row)
+            if key not in claims or _strength(row) > _strength(claims[key].result):
+                claims[key] = Answer(answer.sender, row, answer.age_seconds)
     brokers = {(known.topic, known.partition): known for known in cluster.partitions} if cluster else {}
-    nobody: tuple[str | None, JsonObject] = (None, {})
-    return [_merged(key, *claims.get(key, nobody), brokers.get(key)) for key in sorted(claims.keys() | brokers.keys())]
+    return [_merged(key, claims.get(key), brokers.get(key)) for key in sorted(claims.keys() | brokers.keys())]
 
 
 def _strength(row: JsonObject) -> tuple[int, float]:
@@ -59,16 +58,16 @@ def _strength(row: JsonObject) -> tuple[int, float]:
     return (-1 if generation is None else generation), (-inf if age is None else -age)
 
 
-def _merged(
-    key: tuple[str, int], worker: str | None, row: JsonObject, brokers: ClusterPartition | None
-) -> PartitionRow:
+def _merged(key: tuple[str, int], claim: Answer | None, brokers: ClusterPartition | None) -> PartitionRow:
     """Committed and end come from one source, the younger one, so that their difference was true at one moment; the
     other source fills in only what that one does not know."""
+    row: JsonObject = claim.result if claim else {}
     figures = [(row.get("age_seconds"), row.get("start"), row.get("committed"), row.get("end"))]
     if brokers is not None:
         figures.append((brokers.age_seconds, brokers.start, brokers.committed, brokers.end))
     figures.sort(key=lambda source: inf if source[0] is None else source[0])
     start, committed, end = (next((source[i] for source in figures if source[i] is not None), None) for i in (1, 2, 3))
+    age, answer_age = figures[0][0], claim.age_seconds if claim else 0.0
     return PartitionRow(
         *key,
         start=start,
@@ -76,7 +75,8 @@ def _merged(
         position=row.get("position"),
         end=end,
         last_timestamp=row.get("last_timestamp"),
-        worker=worker,
+        worker=claim.sender if claim else None,
         generation=row.get("generation"),
-        age_seconds=figures[0][0],
+        # A worker that has asked no broker yet has figures of no age; that it knows nothing is as old as its answer.
+        age_seconds=answer_age if age is None else age,
     )

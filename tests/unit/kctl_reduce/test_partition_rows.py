@@ -124,6 +124,12 @@ def test_figures_without_an_age_are_older_than_any_with_one() -> None:
     assert result["rows"][0]["current_offset"] == 60
 
 
+def test_figures_that_nobody_has_taken_yet_are_as_old_as_the_answer() -> None:
+    worker = answer("worker-0", row(0, None, None, position=None, age_seconds=None), age=0.7)
+
+    assert offset_checker([worker], None)["rows"][0]["age_seconds"] == 0.7
+
+
 def test_lag_is_never_negative() -> None:
     result = kafka_lag([answer("worker-0", row(0, 101, 100))], None)
 

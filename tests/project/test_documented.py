@@ -1,0 +1,126 @@
+"""What there is, is documented: settings, commands, options, results, error codes, exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import kctl
+import kctl_agent
+from kctl.cli.app import build
+from kctl.config.reference import reference
+from kctl.errors import KctlError
+from kctl.reduce import REDUCERS
+from kctl_agent.commands import COMMANDS
+from kctl_agent.errors import AgentError
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def rows_of(page: str) -> dict[str, list[str]]:
+    """The rows of all tables of a page by their first cell, code marks removed."""
+    rows = {}
+    for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
+        if line.startswith("|"):
+            cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            rows[cells[0].strip("`")] = cells[1:]
+    return rows
+
+
+def errors_of(root: type[Any]) -> Iterator[type[Any]]:
+    yield root
+    for kind in root.__subclasses__():
+        if kind.__module__.startswith(("kctl.", "kctl_agent.")):
+            yield from errors_of(kind)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def everything_imported() -> None:
+    """So that every error class is known."""
+    for package in (kctl, kctl_agent):
+        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+
+
+def test_the_page_of_settings_is_the_one_that_is_generated() -> None:
+    page = (DOCS / "configuration.md").read_text(encoding="utf-8")
+
+    assert page == reference(), "python -m kctl.config > docs/configuration.md"
+
+
+def test_every_error_of_the_control_plane_is_documented_as_it_is() -> None:
+    rows = rows_of("errors.md")
+
+    for kind in errors_of(KctlError):
+        told = rows[kind.code][:3]
+        assert told == [str(kind.exit_code), str(kind.http_status), "yes" if kind.retriable else "no"], kind.code
+
+
+def test_every_error_of_the_agent_is_documented_as_it_is() -> None:
+    rows = rows_of("errors.md")
+
+    for kind in errors_of(AgentError):
+        assert rows[kind.code][0] == ("yes" if kind.retriable else "no"), kind.code
+
+
+def test_no_two_errors_share_a_code() -> None:
+    kinds = [*errors_of(KctlError), *errors_of(AgentError)]
+
+    assert len({kind.code for kind in kinds}) == len(kinds)
+
+
+def test_no_two_causes_of_a_failed_start_share_an_exit_code() -> None:
+    causes = [kind for kind in errors_of(KctlError) if kind.exit_code >= 10]
+
+    assert len({kind.exit_code for kind in causes}) == len(causes)
+
+
+def test_every_exit_code_is_in_its_table_and_on_the_help_page() -> None:
+    table = " ".join(rows_of("errors.md"))
+    with typer.main.get_command(build()).make_context("kctl", ["version"]) as context:
+        help_page = context.get_help()
+
+    for code in {kind.exit_code for kind in errors_of(KctlError)}:
+        assert re.search(rf"\b{code}\b", table) or "10 … 16" in table
+        assert re.search(rf"\b{code} [a-z]", help_page), code
+
+
+def cli_commands(group: Any, path: str = "kctl") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from cli_commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+def test_every_command_of_the_cli_is_documented_with_its_options() -> None:
+    rows = rows_of("commands.md")
+
+    for path, command in cli_commands(typer.main.get_command(build())):
+        options = [max(each.opts, key=len) for each in command.params if each.opts[0].startswith("-")]
+        missing = [option for option in options if option not in rows[path][1] and option != "--help"]
+        assert not missing, path
+
+
+def test_the_options_before_any_command_are_documented() -> None:
+    page = (DOCS / "commands.md").read_text(encoding="utf-8")
+
+    for option in typer.main.get_command(build()).params:
+        assert max(option.opts, key=len) in page
+
+
+def test_every_rpc_command_is_documented_with_the_fields_of_its_result() -> None:
+    rows = rows_of("commands.md")
+
+    assert COMMANDS.keys() <= rows.keys()
+    for name, reduce in REDUCERS.items():
+        missing = [field for field in reduce([], None) if f"`{field}`" not in rows[name][1]]
+        assert not missing, name
