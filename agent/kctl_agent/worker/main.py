@@ -38,11 +38,12 @@ log = logging.getLogger("kctl_agent.worker")
 
 EX_CONFIG = 78
 POLL_SECONDS = 0.1
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter while the agent waits for it; Python's own 5 ms were the agent's p99."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between starts of a query that ended by itself, or that could not be started."""
 RESUME_FRACTION = 0.8
-"""A throttled worker goes on when the storage holds less than this part of its limit: hysteresis, so that it does not
-flap."""
+"""A throttled worker goes on when the storage holds less than this part of its limit, so that it does not flap."""
 QUIET_SECONDS = 1.0
 """After so long without a new commit the marks are told what was committed last."""
 
@@ -270,6 +271,7 @@ class Worker:
 
 def main() -> int:
     """The process: settings from stdin, agent socket first, exit code as above."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the master's business
     line = sys.stdin.readline()
     try:
@@ -280,7 +282,7 @@ def main() -> int:
     logging.basicConfig(
         level=settings.log_level, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
     )
-    logging.getLogger("kafka").setLevel(logging.ERROR)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs each refused connection; we tell of an outage once
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the trace of each failed batch
     try:
         settings.scratch_dir.mkdir(parents=True, exist_ok=True)

@@ -39,6 +39,7 @@ __all__ = ["Batch", "Pipeline", "Source"]
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 10
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOG4J = Path(__file__).parent / "log4j2.properties"
 POLLING_MS = 50
 """How long Spark waits before it asks the brokers again for new data. Its own default of 10 ms keeps a core busy at
@@ -283,7 +284,6 @@ def _session(settings: WorkerSettings) -> SparkSession:
         "spark.local.dir": str(settings.scratch_dir),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
         "spark.sql.session.timeZone": "UTC",
         "spark.speculation": "false",
         "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS}s",
@@ -292,7 +292,8 @@ def _session(settings: WorkerSettings) -> SparkSession:
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         **settings.pipeline.conf,
     }
-    for key, value in conf.items():
+    options = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} {conf.get(JAVA_OPTIONS, '')}"
+    for key, value in {**conf, JAVA_OPTIONS: options}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 

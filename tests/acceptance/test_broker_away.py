@@ -1,0 +1,57 @@
+"""The broker goes away under load: workers recover by themselves, answers say how old they are, nothing is lost."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl.demo.broker import KafkaBroker
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def own_broker() -> Iterator[KafkaBroker]:
+    """A broker of this test's own: it is killed while others might use the shared one."""
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    broker = KafkaBroker(folder)
+    broker.start()
+    yield broker
+    broker.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("away_seconds", [0, 12], ids=["restarted", "away longer than a session"])
+def test_workers_recover_and_nothing_is_lost_or_stored_twice(
+    away_seconds: int, own_broker: KafkaBroker, make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=2, partitions=4, on=own_broker)
+    fleet.start()
+    load = fleet.load(rate=500)
+    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both workers run")
+    eventually(lambda: len(fleet.owners()) == 2, START_SECONDS, "both have partitions")
+
+    own_broker.kill()
+    eventually(lambda: is_aged(fleet, max(away_seconds, 3)), SETTLE_SECONDS, "the figures say how old they are")
+    own_broker.start()
+
+    reached = load.total
+    eventually(lambda: load.total > reached + 1000, SETTLE_SECONDS, "the producer goes on")
+    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both workers run again")
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated) == (0, 0)
+    assert found.stored == found.produced
+
+
+def is_aged(fleet: Fleet, seconds: float) -> bool:
+    """Every row is still there, with the last figures and their true age; nothing became 0."""
+    rows = fleet.offsets()
+    assert all(row["kafka_max_offset"] != 0 for row in rows.values())
+    return len(rows) == 4 and all((row["age_seconds"] or 0) > seconds for row in rows.values())

@@ -1,0 +1,102 @@
+"""The storage's mark hides nothing: resets of the group, a topic made again, retention, and a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kctl.demo import kafka_tools, topics
+from kctl_agent.storage.base import Chunk, GapRefused
+from kctl_agent.storage.block import Columns
+from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+
+
+def run_until_caught_up(fleet: Fleet, eventually: Eventually) -> list[dict[str, Any]]:
+    """Start the fleet, wait until everything is committed, stop it; returns the events that its workers told."""
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "all is committed")
+    events = [event for event in fleet.events() if event["kind"] != "lost"]
+    fleet.stop()
+    return events
+
+
+def stored(fleet: Fleet, partition: int) -> list[int]:
+    """Offsets of a partition in the order in which they were stored."""
+    return [r.offset for block in fleet.storage.blocks() if block.partition == partition for r in block.records()]
+
+
+def told(events: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
+    return sorted((event["kind"], event["partition"], event["from"], event["to"]) for event in events)
+
+
+def test_a_reset_of_the_group_is_honoured_and_told(make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
+    fleet = make_fleet(workers=1, partitions=2)
+    where = (fleet.broker.bootstrap_servers, fleet.group, fleet.topic)
+    fleet.send(200)
+    assert run_until_caught_up(fleet, eventually) == []
+    assert stored(fleet, 0) == stored(fleet, 1) == list(range(100))
+
+    kafka_tools.reset_offsets(*where, "earliest")
+    events = run_until_caught_up(fleet, eventually)
+    assert told(events) == [("rewound", 0, 100, 0), ("rewound", 1, 100, 0)]
+    assert stored(fleet, 0) == stored(fleet, 1) == [*range(100), *range(100)]
+
+    kafka_tools.reset_offsets(*where, 40)
+    events = run_until_caught_up(fleet, eventually)
+    assert told(events) == [("rewound", 0, 100, 40), ("rewound", 1, 100, 40)]
+    assert stored(fleet, 0) == [*range(100), *range(100), *range(40, 100)]
+
+    fleet.send(100)
+    kafka_tools.reset_offsets(*where, "latest")
+    events = run_until_caught_up(fleet, eventually)
+    assert told(events) == [("skipped", 0, 100, 150), ("skipped", 1, 100, 150)]
+    assert len(stored(fleet, 0)) == 260
+    assert "offsets are skipped" in (fleet.directory / "logs" / "worker-0.log").read_text()
+
+
+def test_a_topic_that_is_made_again_is_read_from_its_start(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=2)
+    fleet.send(200)
+    run_until_caught_up(fleet, eventually)
+
+    topics.delete_topic(fleet.broker.bootstrap_servers, fleet.topic)
+    topics.create_topic(fleet.broker.bootstrap_servers, fleet.topic, 2)
+    fleet.sent.clear()
+    fleet.send(60)
+    events = run_until_caught_up(fleet, eventually)
+
+    assert told(events) == [("topic_recreated", 0, 100, 0), ("topic_recreated", 1, 100, 0)]
+    assert stored(fleet, 0) == [*range(100), *range(30)]
+    assert len({block.topic_id for block in fleet.storage.blocks()}) == 2
+
+
+def test_records_that_retention_removed_before_they_were_read_are_counted_and_told(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=2)
+    fleet.send(200)
+    run_until_caught_up(fleet, eventually)
+
+    fleet.send(200)
+    topics.delete_records(fleet.broker.bootstrap_servers, fleet.topic, {1: 170})
+    events = run_until_caught_up(fleet, eventually)
+
+    assert told(events) == [("records_lost", 1, 100, 170)]
+    assert "70 offsets" in events[0]["text"]
+    assert stored(fleet, 0) == list(range(200))
+    assert stored(fleet, 1) == [*range(100), *range(170, 200)]
+
+    # A put whose range begins above the mark is refused, in this storage with this topic's own mark.
+    mark = fleet.storage.marks([(fleet.topic, 0)])[(fleet.topic, 0)]
+    at = np.array([mark.next + 5])
+    columns = Columns(at, at, None, None, None)
+    with fleet.storage.writer() as writer, pytest.raises(GapRefused, match=f"above the mark {mark.next}"):
+        writer.put(Chunk(fleet.topic, 0, mark.topic_id, mark.next + 5, mark.next + 6, None, columns))
+    assert stored(fleet, 0) == list(range(200))

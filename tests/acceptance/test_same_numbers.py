@@ -1,0 +1,105 @@
+"""One truth: our figures are those of Kafka's own tool, over the CLI, HTTP and Prometheus."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kctl.demo import kafka_tools
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+Figures = dict[int, tuple[int | None, int | None, int | None]]
+"""partition -> committed, end, lag"""
+
+
+def by_kafkas_tool(fleet: Fleet) -> Figures:
+    rows = kafka_tools.describe_group(fleet.broker.bootstrap_servers, fleet.group)
+    return {row.partition: (row.current_offset, row.log_end_offset, row.lag) for row in rows}
+
+
+def by_rpc(fleet: Fleet) -> Figures:
+    rows = fleet.rpc("offset_checker")["rows"]
+    return {r["partition"]: (r["current_offset"], r["kafka_max_offset"], r["remaining_count"]) for r in rows}
+
+
+def fetch(fleet: Fleet, path: str) -> str:
+    with urllib.request.urlopen(f"{fleet.url()}{path}", timeout=10) as response:
+        text: str = response.read().decode()
+    return text
+
+
+def by_http(fleet: Fleet) -> Figures:
+    rows = json.loads(fetch(fleet, "/api/v1/lag"))["rows"]
+    return {r["partition"]: (r["current_offset"], r["kafka_max_offset"], r["remaining_count"]) for r in rows}
+
+
+def by_prometheus(fleet: Fleet) -> Figures:
+    found: dict[int, dict[str, int]] = {}
+    for family in text_string_to_metric_families(fetch(fleet, "/metrics")):
+        for sample in family.samples:
+            if "partition" in sample.labels and sample.labels["topic"] == fleet.topic:
+                found.setdefault(int(sample.labels["partition"]), {})[sample.name] = int(sample.value)
+    names = ("kctl_consumer_committed_offset", "kctl_partition_end_offset", "kctl_consumer_lag")
+    return {p: (row.get(names[0]), row.get(names[1]), row.get(names[2])) for p, row in found.items()}
+
+
+def young_answer(fleet: Fleet, since: float) -> dict[int, dict[str, Any]] | None:
+    """Our rows when every figure in them was taken after `since`."""
+    asked, rows = time.monotonic(), fleet.offsets()
+    young = rows and all(row["age_seconds"] is not None and asked - row["age_seconds"] > since for row in rows.values())
+    return rows if young else None
+
+
+def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=2, partitions=5)
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both workers run")
+
+    # While the producer runs, ours lies between two readings of Kafka's tool.
+    load = fleet.load(rate=500)
+    eventually(lambda: all((row["current_offset"] or 0) > 0 for row in fleet.offsets().values()), START_SECONDS)
+    for _ in range(3):
+        before = by_kafkas_tool(fleet)
+        read_at = time.monotonic()
+        ours = eventually(lambda since=read_at: young_answer(fleet, since), SETTLE_SECONDS)
+        after = by_kafkas_tool(fleet)
+        for partition, row in ours.items():
+            for i, figure in enumerate((row["current_offset"], row["kafka_max_offset"])):
+                low, high = before[partition][i], after[partition][i]
+                assert low is not None
+                assert high is not None
+                assert low <= figure <= high, f"partition {partition}: {low} <= {figure} <= {high}"
+    fleet.finish(load)
+
+    # Once it is quiet, every way out says the same.
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    expected = by_kafkas_tool(fleet)
+    assert sorted(expected) == list(range(5))
+    assert by_rpc(fleet) == expected
+    eventually(lambda: by_http(fleet) == expected, 10, "the API has the same figures")
+    eventually(lambda: by_prometheus(fleet) == expected, 10, "Prometheus has the same figures")
+    assert fleet.rpc("kafka_lag")["total"] == 0
+
+    # Kafka's tool shows our members and their partitions.
+    theirs = {(m.consumer_id, p) for m in kafka_tools.describe_members(*of(fleet)) for _, p in m.assignment}
+    ours_too = {
+        (member["member_id"], tp["partition"])
+        for member in fleet.rpc("member_leader")["members"]
+        for tp in member["partitions"]
+    }
+    assert theirs == ours_too
+    assert len({member for member, _ in theirs}) == 2
+
+
+def of(fleet: Fleet) -> tuple[str, str]:
+    return fleet.broker.bootstrap_servers, fleet.group
