@@ -4,8 +4,6 @@ The message of an error is one sentence for an operator: what happened, to what,
 own tree is `kctl_agent.errors`; docs/errors.md lists both and a project test keeps it complete.
 """
 
-# ruff: noqa: N818 - an error is named after what has happened: NobodyListening reads better than NobodyListeningError
-
 from __future__ import annotations
 
 from typing import ClassVar
