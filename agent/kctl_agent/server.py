@@ -40,8 +40,8 @@ class AgentServer:
     """Serves `run_dir`/`name`.sock from the last published snapshot.
 
     At most `max_connections` are served at once, others are told `busy`. A request must be complete within
-    `frame_timeout_seconds` of its first byte, and a reply must make progress in that time; a silent connection is closed
-    after `idle_timeout_seconds`. What is held for a peer that does not read is bounded by one reply (16 MiB) and 64 KiB.
+    `frame_timeout_seconds` of its first byte, and a reply must make progress in that time; a silent connection is
+    closed after `idle_timeout_seconds`. For a peer that does not read, one reply (16 MiB) and 64 KiB are held at most.
     """
 
     def __init__(

@@ -1,0 +1,241 @@
+"""What each command answers from a snapshot: plain figures, ages from the time given, null for what is unknown."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from kctl_agent import __version__
+from kctl_agent.commands import COMMANDS, Command, Param, with_describe
+from kctl_agent.commands.base import check_params
+from kctl_agent.errors import BadParams, NotReady
+from kctl_agent.snapshot import MemberFigures, Snapshot, StorageFigures
+from kctl_agent.wire import JsonObject, encode
+
+
+def answer(rpc: str, snapshot: Snapshot, later: float = 0.0) -> JsonObject:
+    """The answer `later` seconds after the snapshot was published, as a caller reads it."""
+    result: JsonObject = json.loads(encode(COMMANDS[rpc].answer(snapshot, {}, snapshot.published_at + later))[4:])
+    return result
+
+
+def bare(snapshot: Snapshot) -> Snapshot:
+    """A worker that has only just begun: nothing is known."""
+    return replace(snapshot, member=None, partitions=(), brokers=None, topics=None, storage=None, rss_bytes=None)
+
+
+def test_the_table_holds_exactly_the_commands_of_the_design() -> None:
+    assert sorted(COMMANDS) == [
+        "block_size",
+        "describe",
+        "kafka_lag",
+        "member_leader",
+        "metadata_brokers",
+        "metadata_topics",
+        "offset_checker",
+        "ping",
+        "workers",
+    ]
+    assert all(name == command.name for name, command in COMMANDS.items())
+    assert not any(command.changes for command in COMMANDS.values())
+
+
+@pytest.mark.parametrize("rpc", ["kafka_lag", "offset_checker"])
+def test_partitions_are_told_with_every_offset_and_its_age(rpc: str, snapshot: Snapshot) -> None:
+    known, unknown = answer(rpc, snapshot, later=1.0)["rows"]
+
+    assert known == {
+        "topic": "orders",
+        "partition": 0,
+        "start": 5,
+        "committed": 100,
+        "position": 120,
+        "end": 130,
+        "lag": 30,
+        "last_timestamp": 1_700_000_000.5,
+        "generation": 7,
+        "age_seconds": pytest.approx(3.0),
+    }
+    assert unknown == dict.fromkeys(known) | {"topic": "orders", "partition": 1, "generation": 7}
+
+
+def test_lag_is_never_negative(snapshot: Snapshot) -> None:
+    ahead = replace(snapshot.partitions[0], committed=131)
+
+    assert answer("kafka_lag", replace(snapshot, partitions=(ahead,)))["rows"][0]["lag"] == 0
+
+
+def test_a_worker_without_partitions_answers_with_no_rows(snapshot: Snapshot) -> None:
+    assert answer("kafka_lag", bare(snapshot)) == {"rows": []}
+
+
+def test_the_storage_is_told_by_its_identity_and_unknown_counts_are_null(snapshot: Snapshot) -> None:
+    assert answer("block_size", snapshot) == {
+        "storage": "file:/data/storage.sqlite",
+        "pending": 10,
+        "processing": None,
+        "dead": 0,
+        "bytes": 4096,
+        "limit": 1000,
+    }
+    unknown = answer("block_size", replace(snapshot, storage=StorageFigures("file:/x")))
+    assert [unknown[name] for name in ("pending", "processing", "dead", "bytes", "limit")] == [None] * 5
+
+
+def test_the_leader_is_told_with_the_members_own_partitions(snapshot: Snapshot) -> None:
+    assert answer("member_leader", snapshot) == {
+        "member_id": "m-1",
+        "worker": "worker-0",
+        "generation": 7,
+        "leader": "m-1",
+        "is_leader": True,
+        "group": "orders-group",
+        "assignor": "range",
+        "partitions": [{"topic": "orders", "partition": 0}, {"topic": "orders", "partition": 1}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("member_id", "leader", "is_leader"), [("a", "a", True), ("a", "b", False), ("a", None, None), (None, None, None)]
+)
+def test_who_does_not_know_the_leader_does_not_say_that_it_is_none(
+    snapshot: Snapshot, member_id: str | None, leader: str | None, is_leader: bool | None
+) -> None:
+    member = MemberFigures("g", "range", member_id=member_id, leader=leader)
+
+    assert answer("member_leader", replace(snapshot, member=member))["is_leader"] is is_leader
+
+
+def test_brokers_and_topics_are_told_row_by_row(snapshot: Snapshot) -> None:
+    assert answer("metadata_brokers", snapshot) == {
+        "rows": [{"node_id": 1, "host": "b1.example", "port": 9092, "rack": None, "controller": True}]
+    }
+    assert answer("metadata_topics", snapshot) == {
+        "rows": [
+            {
+                "topic": "orders",
+                "partition": 0,
+                "leader_id": 1,
+                "replica_nodes": [1, 2],
+                "isr_nodes": [1],
+                "offline": [2],
+            }
+        ]
+    }
+
+
+@pytest.mark.parametrize("rpc", ["block_size", "member_leader", "metadata_brokers", "metadata_topics"])
+def test_what_is_not_known_yet_is_not_ready_rather_than_empty(rpc: str, snapshot: Snapshot) -> None:
+    with pytest.raises(NotReady, match="ask again"):
+        answer(rpc, bare(snapshot))
+
+
+def test_a_worker_tells_its_state_its_pace_and_its_events(snapshot: Snapshot) -> None:
+    assert answer("workers", snapshot, later=1.0) == {
+        "name": "worker-0",
+        "kind": "worker",
+        "state": "running",
+        "state_seconds": pytest.approx(31.0),
+        "pid": os.getpid(),
+        "uptime_seconds": pytest.approx(61.0),
+        "rss_bytes": 50_000_000,
+        "query_id": "q-1",
+        "batch_id": 3,
+        "last_batch_seconds": 1.5,
+        "last_batch_rows": 200,
+        "rows_per_second": 133.3,
+        "batch_running_seconds": pytest.approx(5.0),
+        "rows_total": 600,
+        "batches_total": 3,
+        "last_error": None,
+        "events": [
+            {
+                "at": 1_700_000_000.0,
+                "kind": "rewound",
+                "topic": "orders",
+                "partition": 0,
+                "from": 100,
+                "to": 5,
+                "text": "the group was reset",
+            }
+        ],
+    }
+
+
+def test_between_two_batches_none_is_running(snapshot: Snapshot) -> None:
+    resting = replace(snapshot, work=replace(snapshot.work, batch_started_at=None))
+
+    assert answer("workers", resting)["batch_running_seconds"] is None
+
+
+def test_ping_tells_who_answers(snapshot: Snapshot) -> None:
+    assert answer("ping", snapshot) == {"name": "worker-0", "pid": os.getpid(), "version": __version__}
+
+
+def test_describe_lists_every_method_itself_included(snapshot: Snapshot) -> None:
+    methods = {each["rpc"]: each for each in answer("describe", snapshot)["methods"]}
+
+    assert sorted(methods) == sorted(COMMANDS)
+    assert methods["kafka_lag"] == {
+        "method": "getKafkaLag",
+        "rpc": "kafka_lag",
+        "summary": COMMANDS["kafka_lag"].summary,
+        "params": [],
+        "deadline_ms": 2000,
+        "changes": False,
+    }
+
+
+def test_describe_tells_the_parameters_of_a_command_that_was_added(snapshot: Snapshot) -> None:
+    pause = Command(
+        "pause", lambda *_: {}, "pause", (Param("seconds", "number", "how long", required=True),), changes=True
+    )
+
+    table = with_describe(COMMANDS | {"pause": pause})
+
+    methods = {each["rpc"]: each for each in table["describe"].answer(snapshot, {}, 0.0)["methods"]}
+    assert methods["pause"]["changes"] is True
+    assert methods["pause"]["params"] == [
+        {"name": "seconds", "type": "number", "required": True, "summary": "how long"}
+    ]
+    assert len(methods) == len(COMMANDS) + 1
+
+
+@pytest.mark.parametrize(
+    ("params", "refusal"),
+    [
+        ({"speed": 1}, '"speed"; it takes text, count, share, flag'),
+        ({"count": 1}, '"text" is missing'),
+        ({"text": 1}, '"text" must be of type string'),
+        ({"text": "a", "count": True}, '"count" must be of type integer'),
+        ({"text": "a", "count": 1.5}, '"count" must be of type integer'),
+        ({"text": "a", "share": "1"}, '"share" must be of type number'),
+        ({"text": "a", "flag": 0}, '"flag" must be of type boolean'),
+        ({"text": None}, '"text" must be of type string'),
+        ({"\x1b[31m": 1}, r'"\?\?31m"'),
+    ],
+)
+def test_a_parameter_the_command_does_not_take_is_refused_by_its_name(params: JsonObject, refusal: str) -> None:
+    command = Command(
+        "seek",
+        lambda *_: {},
+        "for this test",
+        (
+            Param("text", "string", "", required=True),
+            Param("count", "integer", ""),
+            Param("share", "number", ""),
+            Param("flag", "boolean", ""),
+        ),
+    )
+
+    with pytest.raises(BadParams, match=refusal):
+        check_params(command, params)
+    check_params(command, {"text": "a", "count": 1, "share": 1, "flag": False})
+
+
+def test_a_command_without_parameters_says_so() -> None:
+    with pytest.raises(BadParams, match="it takes no parameters"):
+        check_params(COMMANDS["ping"], {"name": "x"})

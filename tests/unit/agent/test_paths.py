@@ -1,0 +1,399 @@
+"""Where a socket may lie, who owns it, who may call it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.errors import PathError
+from kctl_agent.paths import (
+    MAX_SOCKET_PATH_BYTES,
+    BoundSocket,
+    ProcessIdentity,
+    bind_socket,
+    is_alive,
+    is_permitted,
+    list_agents,
+    peer_credentials,
+    prepare_run_dir,
+    process_identity,
+    socket_path,
+)
+
+BACKLOG = 8
+NOBODY = 65534
+
+
+@pytest.fixture
+def bind(short_dir: Path) -> Iterator[Callable[..., BoundSocket]]:
+    bound: list[BoundSocket] = []
+
+    def make(name: str = "worker-0", run_dir: Path = short_dir) -> BoundSocket:
+        bound.append(bind_socket(run_dir, name, BACKLOG))
+        return bound[-1]
+
+    yield make
+    for each in bound:
+        each.close()
+
+
+@pytest.fixture
+def ended_process() -> ProcessIdentity:
+    """A process that is gone, with the start time it had."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        return process_identity(process.pid)
+
+
+def leave_behind(run_dir: Path, owner: str | None, name: str = "worker-0") -> None:
+    """A socket file nobody listens on, as a killed process leaves it."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(run_dir / f"{name}.sock"))
+        listener.listen()
+    if owner is not None:
+        (run_dir / f"{name}.pid").write_text(owner)
+
+
+# ---- run_dir
+
+
+def test_a_missing_run_dir_is_made_for_its_owner_only(short_dir: Path) -> None:
+    run_dir = short_dir / "a" / "run"
+
+    prepare_run_dir(run_dir)
+    prepare_run_dir(run_dir)
+
+    assert stat.S_IMODE(run_dir.lstat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o710, 0o701, 0o770, 0o777])
+def test_a_run_dir_that_others_can_enter_is_refused_with_its_mode(short_dir: Path, mode: int) -> None:
+    short_dir.chmod(mode)
+
+    with pytest.raises(PathError, match=f"mode {mode:04o}.*chmod 700"):
+        prepare_run_dir(short_dir)
+
+
+def test_a_run_dir_that_its_owner_cannot_use_is_refused(short_dir: Path) -> None:
+    short_dir.chmod(0o500)
+
+    with pytest.raises(PathError, match=r"mode 0500.*chmod 700"):
+        prepare_run_dir(short_dir)
+
+
+def test_a_symbolic_link_is_no_run_dir(short_dir: Path) -> None:
+    (short_dir / "real").mkdir(mode=0o700)
+    (short_dir / "link").symlink_to("real")
+
+    with pytest.raises(PathError, match="symbolic link"):
+        prepare_run_dir(short_dir / "link")
+
+
+def test_a_dangling_link_is_no_run_dir(short_dir: Path) -> None:
+    (short_dir / "link").symlink_to("nowhere")
+
+    with pytest.raises(PathError, match="link"):
+        prepare_run_dir(short_dir / "link")
+
+
+def test_a_file_is_no_run_dir(short_dir: Path) -> None:
+    (short_dir / "run").write_text("")
+
+    with pytest.raises(PathError, match="not a directory"):
+        prepare_run_dir(short_dir / "run")
+
+
+def test_a_run_dir_below_a_file_cannot_be_made(short_dir: Path) -> None:
+    (short_dir / "file").write_text("")
+
+    with pytest.raises(PathError, match="cannot be made"):
+        prepare_run_dir(short_dir / "file" / "run")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
+def test_a_run_dir_of_somebody_else_is_refused_with_both_uids(short_dir: Path) -> None:
+    os.chown(short_dir, NOBODY, -1)
+
+    with pytest.raises(PathError, match=f"belongs to uid {NOBODY}, this process is uid {os.geteuid()}"):
+        prepare_run_dir(short_dir)
+
+
+# ---- socket paths
+
+
+def test_a_path_of_107_bytes_is_bound_and_answers_and_one_of_108_is_refused_with_the_number(
+    short_dir: Path, bind: Callable[..., BoundSocket]
+) -> None:
+    name = "n" * (MAX_SOCKET_PATH_BYTES - len(str(short_dir)) - len("/.sock"))
+    bound = bind(name)
+
+    assert len(os.fsencode(bound.path)) == 107
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(bound.path))
+
+    with pytest.raises(PathError, match="has 108 bytes, the limit is 107"):
+        bind(name + "n")
+
+
+def test_the_bytes_of_a_path_count_and_not_its_characters() -> None:
+    with pytest.raises(PathError, match="has 110 bytes"):
+        socket_path(Path("/" + "è" * 50), "abc")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", ".hidden", "a b", "a\n", "è", "-x"])
+def test_a_name_that_is_no_plain_file_name_is_refused(name: str) -> None:
+    with pytest.raises(PathError, match="cannot name an agent"):
+        socket_path(Path("/run"), name)
+
+
+def test_agents_are_listed_by_their_sockets_without_the_master(short_dir: Path) -> None:
+    for name in ("worker-1.sock", "worker-0.sock", "master.sock", "worker-0.pid", ".worker-2", ".x.sock", "notes"):
+        (short_dir / name).write_text("")
+
+    assert list_agents(short_dir) == ["worker-0", "worker-1"]
+
+
+def test_a_run_dir_that_is_not_there_lists_nothing_but_says_so(short_dir: Path) -> None:
+    with pytest.raises(PathError, match="cannot be read"):
+        list_agents(short_dir / "nowhere")
+
+
+# ---- binding
+
+
+def test_a_bound_socket_is_for_its_owner_only_and_leaves_no_other_file(
+    short_dir: Path, bind: Callable[..., BoundSocket]
+) -> None:
+    bound = bind()
+
+    assert stat.S_IMODE(bound.path.lstat().st_mode) == 0o600
+    assert sorted(os.listdir(short_dir)) == ["worker-0.pid", "worker-0.sock"]
+    me = process_identity()
+    assert (short_dir / "worker-0.pid").read_text() == f"{me.pid} {me.start_ticks}\n"
+
+
+def test_binding_does_not_touch_the_umask_of_the_process(
+    bind: Callable[..., BoundSocket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask belongs to other threads too"))
+
+    bind()
+
+
+def test_closing_removes_the_files_and_may_be_repeated(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
+    bound = bind()
+
+    bound.close()
+    bound.close()
+
+    assert os.listdir(short_dir) == []
+
+
+def test_closing_leaves_a_socket_alone_that_is_no_longer_its_own(
+    short_dir: Path, bind: Callable[..., BoundSocket]
+) -> None:
+    first = bind()
+    first.path.unlink()
+    (short_dir / "worker-0.pid").unlink()
+    second = bind()
+
+    first.close()
+
+    assert second.path.exists()
+    assert (short_dir / "worker-0.pid").exists()
+
+
+def test_a_name_that_is_served_is_refused_with_the_pid_of_its_owner(bind: Callable[..., BoundSocket]) -> None:
+    bound = bind()
+
+    with pytest.raises(PathError, match=f"already served by pid {os.getpid()}"):
+        bind()
+
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(bound.path))
+
+
+def test_a_living_owner_is_respected_even_when_it_does_not_listen(
+    short_dir: Path, bind: Callable[..., BoundSocket]
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
+        identity = process_identity(owner.pid)
+        leave_behind(short_dir, f"{identity.pid} {identity.start_ticks}\n")
+
+        with pytest.raises(PathError, match=f"already served by pid {owner.pid}"):
+            bind()
+
+
+def test_what_a_dead_owner_left_is_replaced(
+    short_dir: Path, bind: Callable[..., BoundSocket], ended_process: ProcessIdentity
+) -> None:
+    leave_behind(short_dir, f"{ended_process.pid} {ended_process.start_ticks}\n")
+
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(bind().path))
+
+
+def test_a_dead_owner_is_known_by_its_start_time_when_its_pid_was_given_to_another(
+    short_dir: Path, bind: Callable[..., BoundSocket]
+) -> None:
+    me = process_identity()
+    leave_behind(short_dir, f"{me.pid} {me.start_ticks - 1}\n")
+
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(bind().path))
+
+
+def test_a_dead_owner_s_socket_that_a_forked_child_still_holds_open_is_replaced(
+    short_dir: Path, bind: Callable[..., BoundSocket], ended_process: ProcessIdentity
+) -> None:
+    with socket.socket(socket.AF_UNIX) as inherited:
+        inherited.bind(str(short_dir / "worker-0.sock"))
+        inherited.listen()
+        (short_dir / "worker-0.pid").write_text(f"{ended_process.pid} {ended_process.start_ticks}\n")
+
+        bound = bind()
+
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(str(bound.path))
+            accepted, _ = bound.socket.accept()
+            accepted.close()
+
+
+@pytest.mark.parametrize("record", [None, "", "12", "a b", "\x00\xff"])
+def test_without_a_readable_record_a_socket_nobody_listens_on_is_replaced(
+    short_dir: Path, bind: Callable[..., BoundSocket], record: str | None
+) -> None:
+    leave_behind(short_dir, record)
+
+    assert bind().path.exists()
+
+
+def test_without_a_record_a_socket_somebody_listens_on_is_left_alone(
+    short_dir: Path, bind: Callable[..., BoundSocket]
+) -> None:
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(str(short_dir / "worker-0.sock"))
+        stranger.listen(0)
+
+        for _ in range(3):  # and when its backlog is full, too
+            with pytest.raises(PathError, match="left no record"):
+                bind()
+        assert (short_dir / "worker-0.sock").exists()
+
+
+def test_something_that_is_no_socket_is_not_removed(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
+    (short_dir / "worker-0.sock").write_text("precious")
+
+    with pytest.raises(PathError, match="is no socket"):
+        bind()
+
+    assert (short_dir / "worker-0.sock").read_text() == "precious"
+
+
+def test_a_link_in_the_place_of_the_pid_file_is_not_followed(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
+    (short_dir / "precious").write_text("precious")
+    (short_dir / "worker-0.pid").symlink_to("precious")
+
+    with pytest.raises(PathError):
+        bind()
+
+    assert (short_dir / "precious").read_text() == "precious"
+    assert not (short_dir / "worker-0.sock").exists()
+
+
+def test_what_a_crash_between_bind_and_rename_left_is_no_obstacle(
+    short_dir: Path, bind: Callable[..., BoundSocket]
+) -> None:
+    (short_dir / ".worker-0").write_text("")
+
+    bind()
+
+    assert sorted(os.listdir(short_dir)) == ["worker-0.pid", "worker-0.sock"]
+
+
+def test_a_missing_run_dir_is_one_clear_sentence(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
+    with pytest.raises(PathError, match=r"cannot be made \(No such file or directory\)"):
+        bind(run_dir=short_dir / "nowhere")
+
+
+def test_of_many_starters_of_one_name_exactly_one_wins(short_dir: Path, ended_process: ProcessIdentity) -> None:
+    leave_behind(short_dir, f"{ended_process.pid} {ended_process.start_ticks}\n")
+    start, won, refused = threading.Barrier(8), [], []
+
+    def try_it() -> None:
+        start.wait()
+        try:
+            won.append(bind_socket(short_dir, "worker-0", BACKLOG))
+        except PathError as error:
+            refused.append(str(error))
+
+    starters = [threading.Thread(target=try_it) for _ in range(8)]
+    for each in starters:
+        each.start()
+    for each in starters:
+        each.join()
+
+    assert (len(won), len(refused)) == (1, 7)
+    assert all("already served" in sentence for sentence in refused)
+    won[0].close()
+
+
+# ---- processes and peers
+
+
+def test_a_process_is_known_by_pid_and_start_time() -> None:
+    me = process_identity()
+
+    assert me == process_identity(os.getpid())
+    assert is_alive(me)
+    assert not is_alive(ProcessIdentity(me.pid, me.start_ticks + 1))
+
+
+def test_a_process_that_has_ended_is_not_alive_even_before_its_parent_has_noticed(
+    eventually: Callable[..., object],
+) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    identity = process_identity(process.pid)
+    assert process.stdin is not None
+
+    process.stdin.close()
+
+    eventually(lambda: not is_alive(identity), 10, "a zombie counts as alive")
+    process.wait()
+    with pytest.raises(ProcessLookupError):
+        process_identity(identity.pid)
+
+
+def test_a_process_name_with_brackets_and_spaces_does_not_confuse_the_start_time(short_dir: Path) -> None:
+    odd = short_dir / "a) R 1 (b"
+    odd.symlink_to("/bin/sleep")
+    process = subprocess.Popen([odd, "60"])
+    try:
+        assert process_identity(process.pid).start_ticks >= process_identity().start_ticks
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_kernel_tells_who_the_peer_is() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        assert peer_credentials(left) == (os.getpid(), os.geteuid(), os.getegid())
+
+
+def test_the_same_user_root_and_the_configured_group_are_permitted_and_nobody_else() -> None:
+    me, stranger = os.geteuid(), os.geteuid() + 1000
+
+    assert is_permitted(me, 0, None)
+    assert is_permitted(0, 0, None)
+    assert not is_permitted(stranger, 0, None)
+    assert not is_permitted(stranger, os.getegid(), None)
+    assert is_permitted(stranger, 4711, 4711)
+    assert not is_permitted(stranger, 4712, 4711)
