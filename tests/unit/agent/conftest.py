@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.messages import Reply, Request, Role, wire_method
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import (
     BrokerFigures,
@@ -23,52 +21,7 @@ from kctl_agent.snapshot import (
     TopicPartitionFigures,
     WorkFigures,
 )
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, JsonObject, encode
-
-ANSWER_SECONDS = 10.0
-
-
-class Caller:
-    """A peer under the control of a test: it can speak well, badly, and in pieces."""
-
-    def __init__(self, path: Path) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(ANSWER_SECONDS)
-        self.socket.connect(os.fsencode(path))
-        self._decoder = Decoder(MAX_REPLY_BYTES)
-        self._frames: list[JsonObject] = []
-
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def send_question(self, rpc: str, id_: str | None = None, **params: Any) -> None:
-        self.send(encode(Request(Role.MASTER, rpc, wire_method(rpc), id=id_, params=params).to_json()))
-
-    def read_frame(self) -> JsonObject | None:
-        """The next frame, or None when the agent has ended the connection between two frames."""
-        while not self._frames:
-            try:
-                data = self.socket.recv(1 << 16)
-            except ConnectionResetError:
-                data = b""
-            if not data:
-                self._decoder.end()
-                return None
-            self._frames += self._decoder.feed(data)
-        return self._frames.pop(0)
-
-    def read(self) -> Reply:
-        frame = self.read_frame()
-        assert frame is not None, "the agent has ended the connection"
-        return Reply.parse(frame)
-
-    def ask(self, rpc: str, **params: Any) -> Reply:
-        self.send_question(rpc, "7f", **params)
-        return self.read()
-
-    def is_ended(self) -> bool:
-        """Waits for the next thing to happen."""
-        return self.read_frame() is None
+from tests.caller import Caller
 
 
 @pytest.fixture

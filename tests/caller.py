@@ -1,0 +1,69 @@
+"""A peer of an agent or a master under the control of a test: it can speak well, badly, and in pieces."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kctl_agent.messages import Reply, Request, Role, wire_method
+from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, JsonObject, encode
+
+__all__ = ["Caller", "question"]
+
+ANSWER_SECONDS = 10.0
+
+
+class Caller:
+    """One connection. Whatever it waits for takes at most `ANSWER_SECONDS`."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(ANSWER_SECONDS)
+        self.socket.connect(os.fsencode(path))
+        self._decoder = Decoder(MAX_REPLY_BYTES)
+        self._frames: list[JsonObject] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def read_frame(self) -> JsonObject | None:
+        """The next frame, or None when the agent has ended the connection between two frames."""
+        while not self._frames:
+            try:
+                data = self.socket.recv(1 << 16)
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                self._decoder.end()
+                return None
+            self._frames += self._decoder.feed(data)
+        return self._frames.pop(0)
+
+    def read(self) -> Reply:
+        frame = self.read_frame()
+        assert frame is not None, "the agent has ended the connection"
+        return Reply.parse(frame)
+
+    def ask(self, rpc: str, **params: Any) -> Reply:
+        self.send(question(rpc, "7f", **params))
+        return self.read()
+
+    def is_ended(self) -> bool:
+        """Waits for the next thing to happen."""
+        return self.read_frame() is None
+
+
+def question(rpc: str, id_: str | None = None, **params: Any) -> bytes:
+    """The frame of a request to an agent."""
+    return encode(Request(Role.MASTER, rpc, wire_method(rpc), id=id_, params=params).to_json())

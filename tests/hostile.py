@@ -1,0 +1,128 @@
+"""Peers that mean no good, from a seed: random bytes, mutated frames, odd requests, and every way of leaving."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from kctl_agent.wire import MAX_REQUEST_BYTES
+
+__all__ = ["attack", "framed"]
+
+PEER_SECONDS: Final = 5.0
+ODD_VALUES: Final = (
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2,
+    1 << 70,
+    0.5,
+    "",
+    "ping",
+    "getPing",
+    "__class__",
+    "x" * 300,
+    [],
+    {},
+    {"a": 1},
+)
+
+
+def attack(path: Path, valid: bytes, seed: int, count: int) -> None:
+    """Send `count` frames made from the seed and from one valid frame: several on a connection, some replies read."""
+    rng = random.Random(seed)
+    sent = 0
+    while sent < count:
+        with socket.socket(socket.AF_UNIX) as peer, suppress(ConnectionError, TimeoutError):
+            peer.settimeout(PEER_SECONDS)
+            peer.connect(os.fsencode(path))
+            for _ in range(rng.randrange(1, 30)):
+                sent += 1
+                peer.sendall(rng.choice(KINDS)(rng, valid))
+                if rng.random() < 0.1:
+                    with suppress(BlockingIOError):
+                        peer.recv(1 << 16, socket.MSG_DONTWAIT)
+            if rng.random() < 0.5:
+                peer.shutdown(socket.SHUT_WR)
+                while rng.random() < 0.9 and peer.recv(1 << 16):
+                    pass
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def _random_bytes(rng: random.Random, _valid: bytes) -> bytes:
+    return rng.randbytes(rng.randrange(1, 200))
+
+
+def _random_body(rng: random.Random, _valid: bytes) -> bytes:
+    return framed(rng.randbytes(rng.randrange(200)))
+
+
+def _mutated(rng: random.Random, valid: bytes) -> bytes:
+    frame = bytearray(valid)
+    for _ in range(rng.randrange(1, 6)):
+        place = rng.randrange(len(frame))
+        match rng.randrange(3):
+            case 0:
+                frame[place] = rng.randrange(256)
+            case 1:
+                del frame[place]
+            case _:
+                frame.insert(place, rng.randrange(256))
+    return bytes(frame)
+
+
+def _mutated_body(rng: random.Random, valid: bytes) -> bytes:
+    return framed(_mutated(rng, valid)[4:])
+
+
+def _cut(rng: random.Random, valid: bytes) -> bytes:
+    return valid[: rng.randrange(1, len(valid))]
+
+
+def _valid(_rng: random.Random, valid: bytes) -> bytes:
+    return valid
+
+
+def _huge_length(rng: random.Random, _valid: bytes) -> bytes:
+    return rng.randrange(MAX_REQUEST_BYTES + 1, 1 << 32).to_bytes(4, "big") + rng.randbytes(20)
+
+
+def _deep(rng: random.Random, _valid: bytes) -> bytes:
+    depth = rng.randrange(10, 20_000)
+    return framed(b'{"params":' + b"[" * depth + b"]" * depth + b"}")
+
+
+def _odd_request(rng: random.Random, _valid: bytes) -> bytes:
+    names = ["v", "id", "role", "rpc", "method", "params", "deadline_ms"]
+    kept = rng.sample(names, rng.randrange(1, len(names) + 1))
+    return framed(json.dumps({name: rng.choice(ODD_VALUES) for name in kept}).encode())
+
+
+def _odd_number(rng: random.Random, _valid: bytes) -> bytes:
+    number = rng.choice([b"NaN", b"-Infinity", b"1e999", b"-0", b"9" * 5000])
+    return framed(b'{"role":0,"rpc":"ping","method":"getPing","deadline_ms":' + number + b"}")
+
+
+KINDS: Final[tuple[Callable[[random.Random, bytes], bytes], ...]] = (
+    _random_bytes,
+    _random_body,
+    _mutated,
+    _mutated_body,
+    _cut,
+    _valid,
+    _huge_length,
+    _deep,
+    _odd_request,
+    _odd_number,
+)

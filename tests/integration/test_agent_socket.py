@@ -1,0 +1,340 @@
+"""The agent's socket between processes: other users, killed owners, forks, and a host that is short of descriptors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kctl_agent.paths import prepare_run_dir
+from kctl_agent.server import AgentServer
+from tests.caller import Caller, question
+
+Eventually = Callable[..., Any]
+
+NOBODY, SOME_GROUP = 65534, 4711
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+# Everything is imported before the user changes: the interpreter may lie in a folder that only root can read.
+ASK_AS = """
+import json, os, sys
+from pathlib import Path
+from tests.caller import Caller
+os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[3]))
+with Caller(Path(sys.argv[1])) as caller:
+    reply = caller.ask("ping")
+    code = reply.error and reply.error.code
+    print(json.dumps({"ok": reply.ok, "code": code, "ended": reply.ok or caller.is_ended()}))
+"""
+
+SERVE = """
+import os, resource, signal, sys, warnings
+from pathlib import Path
+from kctl_agent.commands import COMMANDS, Command
+from kctl_agent.server import AgentServer
+warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads; that is what is tested
+big = Command("big", lambda *_: {"text": "x" * 5_000_000}, "for this test", needs_snapshot=False)
+server = AgentServer(Path(sys.argv[1]), "worker-0", COMMANDS | {"big": big})
+"""
+STAY = """
+server.start()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def process(short_dir: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """Starts a process that runs SERVE and then the given lines, and waits for its "ready"."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(then: str) -> subprocess.Popen[str]:
+        one = subprocess.Popen(
+            [sys.executable, "-c", SERVE + then, str(short_dir)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(one)
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+        return one
+
+    yield start
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+@pytest.fixture
+def socket_file(short_dir: Path) -> Path:
+    return short_dir / "worker-0.sock"
+
+
+# ---- who may call
+
+
+def ask_as(path: Path, gid: int, uid: int) -> Any:
+    """What a caller of this user gets. The folder and the file are opened first: they alone would keep it out."""
+    path.parent.chmod(0o711)
+    path.chmod(0o666)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_AS, str(path), str(gid), str(uid)], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@needs_root
+def test_another_user_is_refused_with_the_reason_and_the_owner_is_served_on(short_dir: Path, socket_file: Path) -> None:
+    with AgentServer(short_dir, "worker-0") as server:
+        assert ask_as(socket_file, NOBODY, NOBODY) == {"ok": False, "code": "not_permitted", "ended": True}
+
+        assert server.counts == {"a peer of another user was refused": 1}
+        with Caller(socket_file) as owner:
+            assert owner.ask("ping").ok
+
+
+@needs_root
+def test_another_user_cannot_even_reach_a_socket_in_a_run_dir_as_we_make_it(short_dir: Path, socket_file: Path) -> None:
+    prepare_run_dir(short_dir)
+    with AgentServer(short_dir, "worker-0"):
+        done = subprocess.run(
+            [sys.executable, "-c", ASK_AS, str(socket_file), str(NOBODY), str(NOBODY)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert "PermissionError" in done.stderr
+
+
+@needs_root
+def test_of_other_users_only_those_of_the_configured_group_are_served(short_dir: Path, socket_file: Path) -> None:
+    with AgentServer(short_dir, "worker-0", allowed_gid=SOME_GROUP):
+        assert ask_as(socket_file, SOME_GROUP, NOBODY)["ok"] is True
+        assert ask_as(socket_file, NOBODY, NOBODY)["code"] == "not_permitted"
+
+
+@needs_root
+def test_root_is_served_by_the_agent_of_any_user(
+    short_dir: Path, socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    os.chown(short_dir, NOBODY, NOBODY)
+    process(f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})" + STAY)
+
+    with Caller(socket_file) as root:
+        assert root.ask("ping").ok
+
+
+# ---- owners that are gone
+
+
+def test_the_socket_of_a_killed_agent_is_taken_over_and_that_of_a_living_one_is_not(
+    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    first = process(STAY)
+    second = subprocess.run(
+        [sys.executable, "-c", SERVE + "server.start()", str(socket_file.parent)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"already served by pid {first.pid}" in second.stderr
+
+    first.kill()
+    first.wait()
+    assert socket_file.exists()
+    third = process(STAY)
+
+    with Caller(socket_file) as caller:
+        assert caller.ask("ping").result["pid"] == third.pid
+
+
+def test_a_host_that_ends_without_closing_its_agent_is_not_held_up(short_dir: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE + "server.start()", str(short_dir)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_peer_that_leaves_does_not_kill_a_host_that_has_its_own_idea_of_sigpipe(
+    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    host = process("signal.signal(signal.SIGPIPE, signal.SIG_DFL)" + STAY)
+
+    for _ in range(20):
+        with Caller(socket_file) as caller:
+            caller.send(question("big"))
+            caller.socket.recv(10)
+
+    with Caller(socket_file) as caller:
+        assert caller.ask("ping").ok
+    assert host.poll() is None
+
+
+# ---- forks
+
+
+FORK_AND_HOLD = """
+def inherited():
+    kinds = ("socket:", "anon_inode:[eventpoll]", "anon_inode:[eventfd]")
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+        except FileNotFoundError:
+            pass
+    return [link for link in links if link.startswith(kinds)]
+
+def fork(stay):
+    told, tell = os.pipe()
+    held, hold = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(hold)
+        found = inherited()
+        server.close()
+        os.write(tell, repr(found).encode())
+        os.close(tell)
+        if stay:
+            os.read(held, 1)
+        os._exit(0)
+    os.close(tell); os.close(held)
+    with open(told) as report:
+        text = report.read()
+    return child, hold, text
+
+server.start()
+print("ready", flush=True)
+children = []
+for line in sys.stdin:
+    if line == "fork\\n":
+        child, hold, text = fork(stay=True)
+        children.append((child, hold))
+        print(text, flush=True)
+    elif line == "storm\\n":
+        reports = set()
+        for _ in range(200):
+            child, hold, text = fork(stay=False)
+            os.close(hold)
+            os.waitpid(child, 0)
+            reports.add(text)
+        print(sorted(reports), flush=True)
+    elif line == "close\\n":
+        server.close()
+        print("closed", flush=True)
+for child, hold in children:
+    os.close(hold)
+    os.waitpid(child, 0)
+"""
+
+
+def tell(host: subprocess.Popen[str], order: str) -> str:
+    assert host.stdin is not None
+    assert host.stdout is not None
+    host.stdin.write(order + "\n")
+    host.stdin.flush()
+    return host.stdout.readline().strip()
+
+
+def test_a_forked_child_holds_nothing_of_the_agent_and_does_not_end_it(
+    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    host = process(FORK_AND_HOLD)
+    with Caller(socket_file) as before:
+        assert before.ask("ping").ok
+
+        assert tell(host, "fork") == "[]"
+
+        assert socket_file.exists(), "the child's close() has removed its parent's socket"
+        assert before.ask("ping").ok
+        with Caller(socket_file) as after:
+            assert after.ask("ping").ok
+        assert tell(host, "close") == "closed"
+        assert before.is_ended(), "the child, which lives on, holds the connection open"
+    assert not socket_file.exists()
+
+
+def test_forks_while_callers_come_and_go_inherit_nothing_and_disturb_nobody(
+    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    host = process(FORK_AND_HOLD)
+    is_over, wrong = threading.Event(), []
+
+    def come_and_go() -> None:
+        while not is_over.is_set():
+            try:
+                with Caller(socket_file) as caller:
+                    if not all(caller.ask("ping").ok for _ in range(3)):
+                        wrong.append("refused")
+            except Exception as error:
+                wrong.append(repr(error))
+
+    callers = [threading.Thread(target=come_and_go) for _ in range(4)]
+    for each in callers:
+        each.start()
+    reports = tell(host, "storm")
+    is_over.set()
+    for each in callers:
+        each.join()
+
+    assert reports == "['[]']"
+    assert wrong == []
+
+
+# ---- a host that is short of descriptors
+
+
+def test_without_a_free_descriptor_the_agent_waits_quietly_and_serves_on_when_there_is_one(
+    socket_file: Path, process: Callable[[str], subprocess.Popen[str]], eventually: Eventually
+) -> None:
+    room = 8
+    host = process(
+        STAY.replace(
+            "print(",
+            f"resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - 1 + {room},) * 2)\nprint(",
+        )
+    )
+    served = [Caller(socket_file) for _ in range(room)]
+    waiting = [Caller(socket_file) for _ in range(4)]
+    try:
+        assert all(caller.ask("ping").ok for caller in served)
+        for caller in waiting:
+            caller.send(question("ping", "late"))
+        spent = sum(psutil.Process(host.pid).cpu_times()[:2])
+
+        threading.Event().wait(0.5)
+        assert sum(psutil.Process(host.pid).cpu_times()[:2]) - spent < 0.2, "the loop spins"
+        assert served[0].ask("ping").ok
+
+        for caller in served:
+            caller.socket.close()
+        assert [caller.read().id for caller in waiting] == ["late"] * 4
+    finally:
+        for caller in served + waiting:
+            caller.socket.close()
+
+
+def test_a_terminated_host_can_close_its_agent_from_a_signal_handler(
+    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    host = process("signal.signal(signal.SIGTERM, lambda *_: (server.close(), sys.exit(0)))" + STAY)
+
+    host.send_signal(signal.SIGTERM)
+
+    assert host.wait(10) == 0
+    assert not socket_file.exists()

@@ -1,0 +1,127 @@
+"""10,000 random and mutated frames against a running agent: it stays up, small, quiet, and polite to everybody else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.caller import Caller, question
+from tests.hostile import attack
+
+FRAMES = 10_000
+SEED = 20_260_101
+SLOWEST_SECONDS = 2.5
+GROWTH_BYTES = 8 << 20
+
+SERVE = """
+import logging, sys, time
+from pathlib import Path
+from kctl_agent.server import AgentServer
+from kctl_agent.snapshot import PartitionFigures, Snapshot
+now = time.monotonic()
+rows = tuple(PartitionFigures("orders", number, 0, 10, 12, 20, None, now) for number in range(50))
+logging.basicConfig(level=logging.DEBUG, filename=sys.argv[2])
+with AgentServer(Path(sys.argv[1]), "worker-0", frame_timeout_seconds=1.0) as server:
+    server.publish(Snapshot("worker-0", "worker", "running", now, now, now, partitions=rows))
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def agent(short_dir: Path, tmp_path: Path) -> Iterator[psutil.Process]:
+    command = [sys.executable, "-c", SERVE, str(short_dir), str(tmp_path / "agent.log")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield psutil.Process(process.pid)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+class GoodCaller:
+    """Asks again and again while it is entered, over a connection that stays and over new ones; keeps what happened."""
+
+    def __init__(self, path: Path) -> None:
+        self.took: list[float] = []
+        self.wrong: list[object] = []
+        self._path = path
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> GoodCaller:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with Caller(self._path) as kept:
+                while not self._is_over.wait(0.002):
+                    self._ask(kept)
+                    with Caller(self._path) as fresh:
+                        self._ask(fresh)
+        except Exception as error:
+            self.wrong.append(error)
+
+    def _ask(self, caller: Caller) -> None:
+        began = monotonic()
+        reply = caller.ask("offset_checker")
+        self.took.append(monotonic() - began)
+        if not reply.ok or len(reply.result["rows"]) != 50:
+            self.wrong.append(reply)
+
+
+def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_agent(
+    agent: psutil.Process, short_dir: Path, tmp_path: Path, eventually: Callable[..., Any]
+) -> None:
+    path = short_dir / "worker-0.sock"
+    valid = question("kafka_lag", "secret-of-the-caller")
+    attack(path, valid, SEED, FRAMES // 5)  # what is allocated once is no growth
+    with Caller(path) as caller:
+        assert caller.ask("ping").ok
+    eventually(lambda: _sockets(agent) == 1, 10, "connections of the warm-up are still open")
+    before, resident = _open_and_running(agent), agent.memory_info().rss
+
+    with GoodCaller(path) as good:
+        attackers = [
+            threading.Thread(target=attack, args=(path, valid, SEED + number, FRAMES // 4)) for number in range(1, 5)
+        ]
+        for each in attackers:
+            each.start()
+        for each in attackers:
+            each.join()
+
+    assert good.wrong == []
+    took = sorted(good.took)
+    assert len(took) > 100
+    assert took[-1] < SLOWEST_SECONDS
+    eventually(lambda: _open_and_running(agent) == before, 10, "descriptors or threads have grown")
+    growth = agent.memory_info().rss - resident
+    print(f"{len(took)} good calls, slowest {took[-1] * 1000:.1f} ms, memory {growth / 2**20:+.1f} MiB")
+    assert growth < GROWTH_BYTES
+    log = (tmp_path / "agent.log").read_text()
+    assert "Traceback" not in log
+    assert "secret-of-the-caller" not in log
+    assert len(log.splitlines()) < 200
+
+
+def _open_and_running(agent: psutil.Process) -> tuple[int, int]:
+    return agent.num_fds(), agent.num_threads()
+
+
+def _sockets(agent: psutil.Process) -> int:
+    folder = f"/proc/{agent.pid}/fd"
+    return sum(os.readlink(f"{folder}/{fd}").startswith("socket:") for fd in os.listdir(folder))
