@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +32,20 @@ class Fleet:
 
 
 def registry_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """`$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` where there is no such folder (cron, a service, `su`)."""
+    """`$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` where there is no such folder of ours: cron, a service, and `su`
+    and `sudo`, which may keep the variable of the user they came from."""
     runtime = env.get("XDG_RUNTIME_DIR")
-    if runtime and os.path.isdir(runtime):
+    if runtime and _is_own_folder(runtime):
         return Path(runtime, "kctl")
     return Path(f"/tmp/kctl-{os.geteuid()}")  # noqa: S108 - prepare_run_dir refuses it unless it is ours alone
+
+
+def _is_own_folder(path: str) -> bool:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os.environ) -> Path:

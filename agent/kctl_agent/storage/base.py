@@ -4,9 +4,8 @@ What every implementation guarantees:
 
 - **One transaction.** `put` writes the messages of one chunk *and* moves the partition's mark, or does neither.
 - **The mark decides.** Messages below the mark are skipped, so a task that is retried, a batch that is run again and
-two
-  owners that overlap store nothing twice. A chunk that begins above the mark is refused (`GapRefused`): it would lose
-  what lies between.
+  two owners that overlap store nothing twice. A chunk that begins above the mark is refused (`GapRefused`): it would
+  lose what lies between.
 - **Only `place_marks` moves a mark backwards**, for the reasons that `kctl_agent.worker.positions` decides on.
 - **Durable on return.** When `put` returns, the messages survive a power cut; only then may their offset be committed.
 

@@ -304,24 +304,26 @@ def _serve(settings: WorkerSettings, server: AgentServer) -> int:
     worker = Worker(settings, figures, storage)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     threading.Thread(target=_stop_with_master, args=(worker,), name="kctl-lifeline", daemon=True).start()
-    code = 0
+    code, why = 0, ""
     try:
         worker.run()
     except BootError as error:
         figures.enter("failed")
         figures.failed(str(error))
-        log.error("cannot start: %s", error)
-        code = EX_CONFIG
+        code, why = EX_CONFIG, f"cannot start: {error}"
     except Exception as error:  # the boundary of the process: told in one line, with the trace at DEBUG
         figures.enter("failed")
         figures.failed(f"{type(error).__name__}: {error}"[:500])
-        log.error("failed: %s: %s", type(error).__name__, str(error).splitlines()[0] if str(error) else "")
+        code, why = 1, f"failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        log.error("%s; leaving", why)
         log.debug("trace", exc_info=True)
-        code = 1
     finally:
         worker.close()
         figures.close()
-    log.info("left")
+    if why:
+        log.error("%s", why)  # the last line of the log is what `kctl status` shows
+    else:
+        log.info("left")
     return code
 
 
