@@ -16,7 +16,7 @@ from kctl_agent.wire import MAX_REQUEST_BYTES
 __all__ = ["attack", "framed"]
 
 PEER_SECONDS: Final = 5.0
-ODD_VALUES: Final = (
+ODD_VALUES: Final[tuple[object, ...]] = (
     None,
     True,
     -1,
