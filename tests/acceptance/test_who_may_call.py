@@ -1,15 +1,13 @@
-"""Who may call: a real second uid against a running master and its agents, over the real command line and raw sockets.
+"""Who may call a running master: a real second uid, with the real command line and over the bare socket.
 
-That run_dir is refused with a wrong owner or mode is in test_bad_input.py; the rules one by one are in
-tests/unit/agent/test_paths.py.
+The same of an agent is in tests/integration/test_agent_socket.py; that run_dir is refused with a wrong owner or mode,
+in test_bad_input.py; the rules one by one, in tests/unit/agent/test_paths.py.
 """
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -26,12 +24,12 @@ with socket.socket(socket.AF_UNIX) as peer:
     peer.settimeout(10)
     peer.connect(sys.argv[1])
     try:
-        peer.sendall(encode(Request(Role(int(sys.argv[2])), sys.argv[3], sys.argv[4]).to_json()))
+        peer.sendall(encode(Request(Role.EXTERNAL, sys.argv[2], sys.argv[3]).to_json()))
     except BrokenPipeError:
         pass
     decoder, replies = Decoder(MAX_REPLY_BYTES), []
-    while not replies:
-        replies = decoder.feed(peer.recv(65536))
+    while not replies and (data := peer.recv(65536)):
+        replies = decoder.feed(data)
     [reply] = replies
     print(os.getuid(), reply["ok"], reply["error"]["code"], "result" in reply)
 """
@@ -40,15 +38,11 @@ with socket.socket(socket.AF_UNIX) as peer:
 
 @pytest.fixture
 def fleet(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
-    """A master that runs; its worker cannot start, so that no Spark is needed. `guest` is an attached agent."""
+    """A master that runs; its worker cannot start, so that no Spark is needed."""
     fleet = make_fleet(partitions=1, workers_more='transform = "no_such_module:clean"')
     fleet.start()
     eventually(lambda: "action=fatal" in fleet.log.read_text(), START_SECONDS, "the worker has been given up")
     return fleet
-
-
-def sockets(fleet: Fleet) -> dict[str, Path]:
-    return {path.stem: path for path in (fleet.directory / "run").glob("*.sock")}
 
 
 def test_run_dir_and_everything_in_it_are_for_their_owner_alone(fleet: Fleet) -> None:
@@ -76,34 +70,18 @@ def test_another_user_is_told_by_the_command_line_that_the_fleet_is_not_his(flee
 
 
 @needs_root
-@pytest.mark.parametrize(
-    ("name", "role", "method"), [("master", 0, "onKafkaLag"), ("master", 0, "getStatus"), ("guest", 1, "getKafkaLag")]
-)
+@pytest.mark.parametrize(("rpc", "method"), [("kafka_lag", "onKafkaLag"), ("status", "getStatus")])
 def test_another_user_is_refused_by_the_kernels_word_even_where_every_mode_lets_him_in(
-    fleet: Fleet, name: str, role: int, method: str
+    fleet: Fleet, rpc: str, method: str
 ) -> None:
-    with AgentServer(fleet.directory / "run", "guest"):
-        for folder in (fleet.directory.parent, fleet.directory, fleet.directory / "run"):
-            folder.chmod(0o755)
-        path = sockets(fleet)[name]
-        path.chmod(0o666)
-        rpc = "status" if method == "getStatus" else "kafka_lag"
+    run_dir = fleet.directory / "run"
+    for folder in (fleet.directory.parent, fleet.directory, run_dir):
+        folder.chmod(0o755)
+    (run_dir / "master.sock").chmod(0o666)
 
-        done = run_as_nobody(_ASK, str(path), str(role), rpc, method)
+    done = run_as_nobody(_ASK, str(run_dir / "master.sock"), rpc, method)
 
-        assert done.stderr == ""
-        assert done.stdout.split() == [str(NOBODY), "False", "not_permitted", "False"]
-        assert fleet.ask("kafka_lag") is not None, "its own user is served as before"
-    assert f"action=refused uid={NOBODY}" in fleet.log.read_text() or name != "master"
-
-
-@needs_root
-def test_another_user_cannot_even_reach_a_socket_in_a_run_dir_as_it_is_made(fleet: Fleet) -> None:
-    path = sockets(fleet)["master"]
-    path.chmod(0o666)
-
-    done = run_as_nobody(_ASK, str(path), "0", "kafka_lag", "onKafkaLag")
-
-    assert done.returncode == 1
-    assert "PermissionError" in done.stderr
-    assert os.listdir(fleet.directory / "run")
+    assert done.stderr == ""
+    assert done.stdout.split() == [str(NOBODY), "False", "not_permitted", "False"]
+    assert f"action=refused uid={NOBODY}" in fleet.log.read_text()
+    assert fleet.ask("kafka_lag") is not None, "its own user is served as before"
