@@ -8,6 +8,7 @@ from typing import Any
 
 from kctl_agent.storage.base import Storage, StorageError
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.memory import MemoryStorage
 
 __all__ = ["open_storage"]
 
@@ -20,11 +21,14 @@ def open_storage(settings: Mapping[str, Any]) -> Storage:
     Raises:
         StorageError: the mode is not known.
     """
-    if settings["mode"] == "file":
-        return FileStorage(
-            Path(settings["path"]),
-            block_messages=settings["block_messages"],
-            codec=settings["compression"],
-            limit=settings["limit"] or None,
-        )
-    raise StorageError(f"storage.mode is {settings['mode']!r}; known is: file")
+    common: dict[str, Any] = {
+        "block_messages": settings["block_messages"],
+        "codec": settings["compression"],
+        "limit": settings["limit"] or None,
+    }
+    mode = settings["mode"]
+    if mode == "file":
+        return FileStorage(Path(settings["path"]), **common)  # type: ignore[abstract] # until the next commit
+    if mode == "memory":
+        return MemoryStorage(**common)
+    raise StorageError(f"storage.mode is {mode!r}; known are: file, memory")

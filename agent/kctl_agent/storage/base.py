@@ -1,6 +1,6 @@
 """The contract of a storage, and the words it is told in.
 
-What every implementation guarantees:
+What every implementation guarantees to the workers that put:
 
 - **One transaction.** `put` writes the messages of one chunk *and* moves the partition's mark, or does neither.
 - **The mark decides.** Messages below the mark are skipped, so a task that is retried, a batch that is run again and
@@ -9,27 +9,49 @@ What every implementation guarantees:
 - **Only `place_marks` moves a mark backwards**, for the reasons that `kctl_agent.worker.positions` decides on.
 - **Durable on return.** When `put` returns, the messages survive a power cut; only then may their offset be committed.
 
-It leaves to others: when to put, what to commit, what a reset of the group means.
+And to the sinkers that claim:
+
+- **At least once, and once as a rule.** A block belongs to one owner at a time. It comes again only when its lease ran
+  out, its owner was released, or messages of it failed.
+- **The lease decides.** What holds no lease any more can settle nothing: `settle` changes everything or nothing, and
+  says which. A lease that ran out but was not given to anybody else since is still good.
+- **A message is never between two places.** One transaction takes it out of its block and puts it where it belongs:
+  nowhere, into the smaller block of those that come again, or among the dead letters.
+- **Order.** Blocks of a partition are handed out in offset order as long as nothing failed; what comes again comes
+  before what was put later. With `ordered` nothing of a partition is handed out while an earlier block of it is leased
+  or waits for its next try.
+- **Time only goes on.** Leases and delays are measured on a clock that setting the wall clock does not move.
+- **Damage stays local.** A block that cannot be read becomes a dead letter with its bytes; the others go on.
+
+It leaves to others: when to put, what to commit, what a reset of the group means; how a handler is run, how often
+something may be tried and how long it waits.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kctl_agent.errors import StorageError
+from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
 
 if TYPE_CHECKING:
+    from kctl_agent.message import Message
     from kctl_agent.storage.block import Block, Columns
 
 __all__ = [
     "Chunk",
+    "Claim",
+    "DeadLetter",
     "GapRefused",
     "Mark",
     "MarkMissing",
+    "PartitionStats",
     "Put",
+    "Selection",
+    "Settled",
     "Storage",
     "StorageError",
     "StorageStats",
@@ -108,19 +130,8 @@ class Put:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class StorageStats:
-    """Messages by state, their bytes as stored, and the limit (None: no limit)."""
-
-    pending: int
-    processing: int
-    dead: int
-    bytes: int
-    limit: int | None
-
-
 class Storage(ABC):
-    """One storage. Instances can be pickled; every method may be called from any process, by one thread at a time."""
+    """One storage. Instances can be pickled; every method may be called from any process and any thread."""
 
     @property
     @abstractmethod
@@ -157,7 +168,73 @@ class Storage(ABC):
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
-        """All blocks in the order they were put, for audits and exports."""
+        """All blocks but dead ones, in the order they were put, for audits."""
+
+    @abstractmethod
+    def claim(self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False) -> list[Claim]:
+        """Lease blocks to `owner`: as many as hold `limit` messages together, at least one; none when none waits.
+
+        Also gives back what has waited long enough: leases that ran out (that counts as a try) and delays that are
+        over. With `ordered` at most one block of each partition, see above; all claimers should agree on it.
+        """
+
+    @abstractmethod
+    def settle(
+        self, claim: Claim, acks: Sequence[bool], *, reason: str = "", max_tries: int = 1, retry_seconds: float = 0.0
+    ) -> Settled:
+        """Say for each message of the claim whether it is done.
+
+        Those that are not come again after `retry_seconds` with one more try; or, if that makes `max_tries`, they
+        become dead letters with `reason`.
+
+        Raises:
+            ValueError: another number of acks than of messages; nothing was changed.
+        """
+
+    @abstractmethod
+    def renew(self, claim: Claim, lease_seconds: float) -> bool:
+        """Let the lease run for so long from now on. False: it is lost."""
+
+    @abstractmethod
+    def release(self, owner: str, *, count_try: bool = False) -> int:
+        """Give back all that `owner` holds, to be claimed at once; returns the number of messages.
+
+        A sinker that stops gives back the rest without `count_try`. For one that died it is set: the message that
+        killed it must not do so for ever.
+        """
+
+    @abstractmethod
+    def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
+        """Store messages that are not in the storage as dead letters (mode `directly` has no other place)."""
+
+    @abstractmethod
+    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
+        """Dead letters, the oldest first, read as they are iterated."""
+
+    @abstractmethod
+    def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
+        """The dead letter of this id."""
+
+    @abstractmethod
+    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
+        """Put dead letters back to be claimed, with no tries; returns the number of messages. Damaged ones stay."""
+
+    @abstractmethod
+    def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
+        """Put back to be claimed what waits for its next try and what is leased to nobody alive; returns the number
+        of messages.
+
+        That is: leases that ran out; with `older_than_seconds` also those that were taken, whatever was renewed since,
+        so long ago.
+        """
+
+    @abstractmethod
+    def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
+        """Remove for good what waits (pending and delayed, never what is leased) or dead letters; returns the number
+        of messages. Marks stay."""
+
+    def close(self) -> None:  # noqa: B027 - not every storage holds something open
+        """Give up connections; the next call opens them again."""
 
 
 class Writer(ABC):

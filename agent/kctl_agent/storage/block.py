@@ -19,8 +19,9 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 from typing import Any
 
 import msgpack
@@ -29,16 +30,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kctl_agent.errors import StorageError
+from kctl_agent.message import Headers, Message
 
-__all__ = ["BadBlock", "BinaryColumn", "Block", "Columns", "Record", "decode", "encode"]
+__all__ = ["BadBlock", "BinaryColumn", "Block", "Columns", "Record", "decode", "encode", "pack"]
 
 MAGIC = b"KB"
 VERSION = 1
 CODECS = ("none", "snappy", "lz4", "zstd")
 HEADER = struct.Struct("!2sBBI")
 MAX_BLOCK_BYTES = 1 << 31
-
-Headers = list[tuple[str, bytes | None]]
 
 
 class BadBlock(StorageError):
@@ -94,6 +94,15 @@ class Columns:
             self.headers and self.headers.slice(begin, end),
         )
 
+    def take(self, wanted: NDArray[np.bool_]) -> Columns:
+        """The messages at which `wanted` is true."""
+        columns = (self.keys, self.values, self.headers)
+        return Columns(
+            self.offsets[wanted],
+            self.timestamps[wanted],
+            *(column and _joined(list(compress(column.values(), wanted.tolist()))) for column in columns),
+        )
+
     def split(self, size: int) -> Iterator[Columns]:
         """Runs of `size` messages, the last one shorter. One pass: binary columns are cut by their running sums."""
         edges = range(0, len(self), size)
@@ -128,7 +137,7 @@ class Record:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    headers: list[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +153,55 @@ class Block:
     body: bytes
 
     def records(self) -> Iterator[Record]:
+        """Raises BadBlock."""
+        for message in self.messages():
+            yield Record(message.offset, message.timestamp, message.key, message.value, list(message.headers))
+
+    def messages(self, tries: int = 0) -> list[Message]:
+        """Raises BadBlock."""
         columns = decode(self.body, self.first, self.count)
-        nothing = [None] * self.count
-        keys = columns.keys.values() if columns.keys else iter(nothing)
-        values = columns.values.values() if columns.values else iter(nothing)
-        headers = columns.headers.values() if columns.headers else iter(nothing)
-        for offset, timestamp, key, value, header in zip(
-            columns.offsets.tolist(), columns.timestamps.tolist(), keys, values, headers, strict=True
-        ):
-            yield Record(offset, timestamp, key, value, _headers(header))
+        keys = columns.keys.values() if columns.keys else repeat(None)
+        values = columns.values.values() if columns.values else repeat(None)
+        headers = map(_headers, columns.headers.values()) if columns.headers else repeat(())
+        topic, partition = self.topic, self.partition
+        return [
+            Message(topic, partition, offset, key, value, timestamp, header, tries)
+            for offset, timestamp, key, value, header in zip(
+                columns.offsets.tolist(), columns.timestamps.tolist(), keys, values, headers, strict=False
+            )
+        ]
 
 
 def _headers(text: bytes | None) -> Headers:
     if text is None:
-        return []
-    return [(pair["k"], base64.b64decode(pair["v"]) if "v" in pair else None) for pair in json.loads(text)]
+        return ()
+    try:
+        return tuple((pair["k"], base64.b64decode(pair["v"]) if "v" in pair else None) for pair in json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadBlock(f"a damaged block: headers that cannot be read ({type(error).__name__})") from error
+
+
+def pack(messages: Sequence[Message]) -> Columns:
+    """Messages of one partition in offset order, at least one, as columns."""
+    return Columns(
+        np.array([message.offset for message in messages], np.int64),
+        np.array([message.timestamp for message in messages], np.int64),
+        _joined([message.key for message in messages]),
+        _joined([message.value for message in messages]),
+        _joined([_header_json(message.headers) for message in messages]),
+    )
+
+
+def _header_json(headers: Headers) -> bytes | None:
+    pairs = [{"k": k} if v is None else {"k": k, "v": base64.b64encode(v).decode()} for k, v in headers]
+    return json.dumps(pairs).encode() if pairs else None
+
+
+def _joined(values: list[bytes | None]) -> BinaryColumn | None:
+    if all(value is None for value in values):
+        return None
+    lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)
+    return BinaryColumn(lengths, b"".join(value or b"" for value in values))
 
 
 def encode(columns: Columns, codec: str = "none") -> bytes:

@@ -144,6 +144,9 @@ class FileStorage(Storage):
                 raise StorageUnusable(f"the storage {self.path} cannot be used: {error}") from error
 
 
+FileStorage.__abstractmethods__ = frozenset()  # until the next commit: the sinkers' half
+
+
 @contextmanager
 def _transaction(db: sqlite3.Connection) -> Iterator[None]:
     """`begin immediate`: the lock is taken before the mark is read, so what is read cannot change before it is

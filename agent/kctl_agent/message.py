@@ -1,0 +1,25 @@
+"""What a handler is given. Standard library only, so that a handler's own tests need nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Headers", "Message"]
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One Kafka message. `timestamp` is in milliseconds since 1970, as Kafka has it; None as key or value is Kafka's
+    null, which is not empty."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers = ()
+    tries: int = 0
+    """How often it was handed out before and neither acknowledged nor given back; 0 the first time."""

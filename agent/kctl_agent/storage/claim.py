@@ -1,0 +1,158 @@
+"""What goes in and out of the second half of the contract: claims, what became of them, dead letters, selections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kctl_agent.message import Message
+    from kctl_agent.storage.block import Block
+
+__all__ = ["EVERYTHING", "Claim", "DeadLetter", "PartitionStats", "Selection", "Settled", "StorageStats"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A block that `owner` holds until it is settled or released, or its lease runs out.
+
+    `messages` are in offset order and have all the same `tries`, which is how often this block was handed out before
+    and came back unacknowledged. A claim whose `tries` has reached the allowed number has cost its owners their
+    lives: settle it with every message False instead of handling it.
+    """
+
+    id: str
+    """Of the block, in this storage."""
+    token: str
+    """Of this lease: another claim of the same block has another one."""
+    owner: str
+    block: Block = field(repr=False)
+    tries: int
+    lease_until: float
+    """When to have settled or renewed, in the claiming process's `time.monotonic()` and on the safe side."""
+    messages: list[Message] = field(repr=False)
+
+    @property
+    def topic(self) -> str:
+        return self.block.topic
+
+    @property
+    def partition(self) -> int:
+        return self.block.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How many messages are gone for good, will come again, or became dead letters.
+
+    `is_lost`: the lease was lost before (to another owner, a release or a requeue); nothing was changed, and what was
+    handled will be handled again.
+    """
+
+    gone: int = 0
+    again: int = 0
+    dead: int = 0
+    is_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was tried too often; or a whole block that cannot be read (`is_damaged`), with its bytes."""
+
+    id: str
+    """In this storage; "" before it is stored."""
+    block: Block = field(repr=False)
+    tries: int
+    error: str
+    """Why, as its last handler or the reader of the block said."""
+    at: float
+    """When it died, Unix seconds."""
+    is_damaged: bool = False
+
+    @property
+    def offset(self) -> int:
+        return self.block.first
+
+    def messages(self) -> list[Message]:
+        """The message, or none of a damaged block."""
+        return [] if self.is_damaged else self.block.messages(self.tries)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which messages an order is about; what is None does not restrict. Offsets are both inclusive.
+
+    Blocks are taken whole: one that overlaps the offsets is selected.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    offset_from: int | None = None
+    offset_to: int | None = None
+    older_than_seconds: float | None = None
+
+    def takes(self, topic: str, partition: int, first: int, last: int) -> bool:
+        """Whether a block of these coordinates is selected, its age aside."""
+        return (
+            self.topic in (None, topic)
+            and self.partition in (None, partition)
+            and (self.offset_from is None or last >= self.offset_from)
+            and (self.offset_to is None or first <= self.offset_to)
+        )
+
+
+EVERYTHING = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """Messages of one partition by state, bytes as stored (dead letters too), age of the oldest that is not dead."""
+
+    topic: str
+    partition: int
+    pending: int = 0
+    processing: int = 0
+    delayed: int = 0
+    dead: int = 0
+    bytes: int = 0
+    oldest_seconds: float | None = None
+
+    def plus(self, state: str, messages: int, size: int, age: float | None = None) -> PartitionStats:
+        """With so many messages more in a state, of `size` bytes; `age` of the oldest of them."""
+        ages = [each for each in (self.oldest_seconds, age) if each is not None]
+        more: dict[str, Any] = {state: getattr(self, state) + messages, "bytes": self.bytes + size}
+        return replace(self, **more, oldest_seconds=max(ages, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class StorageStats:
+    """Messages by state, their bytes as stored, and the limit (None: no limit).
+
+    `pending` may be claimed now; `processing` are leased; `delayed` wait for their next try; `dead` rest. A lease that
+    ran out and a delay that is over are counted as they were until somebody claims.
+    """
+
+    pending: int
+    processing: int
+    dead: int
+    bytes: int
+    limit: int | None
+    delayed: int = 0
+    oldest_seconds: float | None = None
+    """For how long the oldest message that is not dead has been in the storage; None when there is none."""
+    partitions: tuple[PartitionStats, ...] = ()
+
+    @classmethod
+    def of(cls, partitions: tuple[PartitionStats, ...], limit: int | None) -> StorageStats:
+        """The sums."""
+        ages = [p.oldest_seconds for p in partitions if p.oldest_seconds is not None]
+        return cls(
+            pending=sum(p.pending for p in partitions),
+            processing=sum(p.processing for p in partitions),
+            dead=sum(p.dead for p in partitions),
+            bytes=sum(p.bytes for p in partitions),
+            limit=limit,
+            delayed=sum(p.delayed for p in partitions),
+            oldest_seconds=max(ages, default=None),
+            partitions=partitions,
+        )

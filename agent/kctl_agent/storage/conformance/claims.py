@@ -1,0 +1,157 @@
+"""The sinkers' half: claim, settle, release."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+
+import pytest
+
+from kctl_agent.message import Message
+from kctl_agent.storage.base import Mark, Settled, Storage
+from kctl_agent.storage.block import pack
+from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, total
+
+__all__ = ["Claims"]
+
+
+class Claims:
+    def test_what_was_put_is_handed_out_as_it_was(self, storage: Storage) -> None:
+        fill(storage, 2)
+
+        (claim,) = storage.claim("a", 10, 60.0)
+
+        assert (claim.topic, claim.partition, claim.owner, claim.tries) == ("t", 0, "a", 0)
+        assert [astuple(message) for message in claim.messages] == [
+            ("t", 0, 0, None, b"0000", 0, (), 0),
+            ("t", 0, 1, None, b"0001", 10, (), 0),
+        ]
+
+    def test_an_empty_storage_has_nothing_to_claim(self, storage: Storage) -> None:
+        assert storage.claim("a", 10, 60.0) == []
+
+    def test_a_claim_takes_so_many_blocks_that_the_limit_is_reached_and_at_least_one(self, storage: Storage) -> None:
+        fill(storage, 9)
+
+        assert offsets(storage.claim("a", 1, 60.0)) == [0, 1, 2]
+        assert offsets(storage.claim("a", 4, 60.0)) == [3, 4, 5, 6, 7, 8]
+
+    def test_what_is_leased_is_not_handed_out_again(self, storage: Storage) -> None:
+        fill(storage, 6)
+
+        first, second = storage.claim("a", 3, 60.0), storage.claim("b", 100, 60.0)
+
+        assert (offsets(first), offsets(second)) == ([0, 1, 2], [3, 4, 5])
+        assert storage.claim("c", 100, 60.0) == []
+        assert total(storage) == (0, 6, 0, 0)
+
+    def test_what_is_acknowledged_is_gone(self, storage: Storage) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
+
+        assert storage.settle(claim, [True, True, True]) == Settled(gone=3)
+
+        assert total(storage) == (0, 0, 0, 0)
+        assert storage.stats().bytes == 0
+        assert list(storage.blocks()) == []
+
+    def test_what_failed_comes_again_alone_with_one_more_try(self, storage: Storage) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
+
+        assert storage.settle(claim, [True, False, False], max_tries=5) == Settled(gone=1, again=2)
+
+        (again,) = storage.claim("b", 3, 60.0)
+        assert [(m.offset, m.value, m.timestamp, m.tries) for m in again.messages] == [
+            (1, b"0001", 10, 1),
+            (2, b"0002", 20, 1),
+        ]
+        assert storage.settle(again, [False, False], max_tries=5) == Settled(again=2)
+        assert [m.tries for m in everything(storage)] == [2, 2]
+
+    def test_keys_headers_and_nulls_survive_a_failure(self, storage: Storage) -> None:
+        given = [
+            Message("t", 0, 0, b"k", None, 7, (("h", b"\xff"), ("null", None))),
+            Message("t", 0, 1, None, b"", 8),
+            Message("t", 0, 2, b"", b"\x00v", 9, (("ä", b""),)),
+        ]
+        storage.place_marks([Mark("t", 0, "A", 0, None)])
+        put(storage, replace(chunk(0, 3), columns=pack(given)))
+        (claim,) = storage.claim("a", 3, 60.0)
+        assert claim.messages == given
+
+        storage.settle(claim, [False, True, False], max_tries=5)
+
+        assert everything(storage) == [replace(given[0], tries=1), replace(given[2], tries=1)]
+
+    def test_a_settle_with_another_number_of_acks_changes_nothing(self, storage: Storage) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
+
+        with pytest.raises(ValueError, match="2 acks for 3 messages"):
+            storage.settle(claim, [True, True])
+
+        assert storage.settle(claim, [True] * 3) == Settled(gone=3)
+
+    def test_a_second_settle_is_lost(self, storage: Storage) -> None:
+        fill(storage, 6)
+        first, _ = storage.claim("a", 6, 60.0)
+        storage.settle(first, [True] * 3)
+
+        again = storage.settle(first, [False] * 3, max_tries=5)
+
+        assert again == Settled(gone=3) or again.is_lost
+        assert total(storage) == (0, 3, 0, 0)
+
+    def test_what_a_stopping_owner_gives_back_can_be_claimed_at_once_and_counts_no_try(self, storage: Storage) -> None:
+        fill(storage, 6)
+        storage.claim("a", 3, 60.0)
+        (other,) = storage.claim("b", 3, 60.0)
+
+        assert storage.release("a") == 3
+        assert storage.release("a") == 0
+
+        (claim,) = storage.claim("c", 3, 60.0)
+        assert (offsets([claim]), claim.tries) == ([0, 1, 2], 0)
+        assert storage.settle(other, [True] * 3) == Settled(gone=3)
+
+    def test_what_a_dead_owner_held_counts_a_try(self, storage: Storage) -> None:
+        fill(storage, 3)
+        storage.claim("a", 3, 60.0)
+
+        storage.release("a", count_try=True)
+
+        (claim,) = storage.claim("b", 3, 60.0)
+        assert claim.tries == 1
+
+    def test_a_released_owner_can_settle_and_renew_nothing(self, storage: Storage) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
+        storage.release("a")
+
+        assert storage.settle(claim, [True] * 3) == Settled(is_lost=True)
+        assert storage.renew(claim, 60.0) is False
+
+        assert total(storage) == (3, 0, 0, 0)
+
+    def test_the_same_owner_holds_another_lease_when_it_claims_again(self, storage: Storage) -> None:
+        fill(storage, 3)
+        (old,) = storage.claim("a", 3, 60.0)
+        storage.release("a")
+        (new,) = storage.claim("a", 3, 60.0)
+
+        assert storage.settle(old, [True] * 3).is_lost
+        assert storage.settle(new, [True] * 3) == Settled(gone=3)
+
+    def test_stats_tell_partitions_apart(self, storage: Storage) -> None:
+        fill(storage, 4)
+        fill(storage, 5, partition=1)
+        fill(storage, 2, topic="u")
+        storage.claim("a", 3, 60.0)
+
+        found = {(p.topic, p.partition): (p.pending, p.processing) for p in storage.stats().partitions}
+
+        assert found == {("t", 0): (1, 3), ("t", 1): (5, 0), ("u", 0): (2, 0)}
+        assert sum(p.bytes for p in storage.stats().partitions) == storage.stats().bytes
+
+    def test_the_limit_is_told(self, storage: Storage) -> None:
+        assert storage.stats().limit is None

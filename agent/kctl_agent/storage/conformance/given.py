@@ -1,0 +1,70 @@
+"""Messages to put, and short ways to ask what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from kctl_agent.message import Message
+from kctl_agent.storage.base import Chunk, Claim, Mark, Put, Storage
+from kctl_agent.storage.block import BinaryColumn, Columns
+
+__all__ = ["chunk", "everything", "fill", "next_offset", "offsets", "put", "stored", "total"]
+
+
+def chunk(
+    start: int,
+    end: int,
+    at: Iterable[int] | None = None,
+    topic_id: str | None = "A",
+    topic: str = "t",
+    partition: int = 0,
+) -> Chunk:
+    """Offsets `start` up to, not including, `end` (or those of `at`), each with its offset as value: b"0007"."""
+    found = np.array(list(range(start, end) if at is None else at), np.int64)
+    values = BinaryColumn(np.full(len(found), 4, np.int32), b"".join(b"%04d" % offset for offset in found))
+    return Chunk(topic, partition, topic_id, start, end, start, Columns(found, found * 10, None, values, None))
+
+
+def put(storage: Storage, *chunks: Chunk) -> list[Put]:
+    with storage.writer() as writer:
+        return [writer.put(one) for one in chunks]
+
+
+def fill(storage: Storage, count: int, partition: int = 0, topic: str = "t") -> None:
+    """`count` messages from offset 0 in a partition that has none."""
+    storage.place_marks([Mark(topic, partition, "A", 0, None)])
+    put(storage, chunk(0, count, topic=topic, partition=partition))
+
+
+def stored(storage: Storage) -> list[int]:
+    return [record.offset for block in storage.blocks() for record in block.records()]
+
+
+def next_offset(storage: Storage) -> int:
+    return storage.marks([("t", 0)])[("t", 0)].next
+
+
+def offsets(claims: Iterable[Claim]) -> list[int]:
+    return [message.offset for claim in claims for message in claim.messages]
+
+
+def everything(storage: Storage, owner: str = "a") -> list[Message]:
+    """All that can be claimed now, acknowledged."""
+    found: list[Message] = []
+    while claims := storage.claim(owner, 1000, 60.0):
+        for claim in claims:
+            assert not storage.settle(claim, [True] * len(claim.messages)).is_lost
+            found += claim.messages
+    return found
+
+
+def total(storage: Storage) -> tuple[int, int, int, int]:
+    """Pending, processing, delayed, dead; and the same once more, from the partitions."""
+    stats = storage.stats()
+    names: Sequence[str] = ("pending", "processing", "delayed", "dead")
+    assert [getattr(stats, name) for name in names] == [
+        sum(getattr(partition, name) for partition in stats.partitions) for name in names
+    ]
+    return stats.pending, stats.processing, stats.delayed, stats.dead

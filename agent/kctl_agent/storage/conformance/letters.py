@@ -1,0 +1,136 @@
+"""Dead letters, and removing on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kctl_agent.message import Message
+from kctl_agent.storage.base import Selection, Settled, Storage
+from kctl_agent.storage.claim import EVERYTHING
+from kctl_agent.storage.conformance.given import everything, fill, offsets, stored, total
+
+__all__ = ["Damage", "Letters"]
+
+Damage = Callable[[int], bytes]
+"""Overwrites the bytes of the block whose first offset is given; returns what it has written."""
+
+
+def kill(storage: Storage, count: int, partition: int = 0) -> None:
+    """`count` messages that were put, and tried in vain."""
+    fill(storage, count, partition)
+    for claim in storage.claim("a", 10_000, 60.0):
+        storage.settle(claim, [False] * len(claim.messages), reason="ValueError: no", max_tries=1)
+
+
+def dead_offsets(storage: Storage, selection: Selection = EVERYTHING) -> list[int]:
+    return [letter.offset for letter in storage.dead(selection)]
+
+
+class Letters:
+    def test_what_was_tried_too_often_rests_as_a_dead_letter_with_the_last_error(self, storage: Storage) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
+        storage.settle(claim, [True, False, False], reason="first", max_tries=2)
+        (claim,) = storage.claim("a", 3, 60.0)
+
+        assert storage.settle(claim, [False, True], reason="KeyError: 'id'", max_tries=2) == Settled(gone=1, dead=1)
+
+        (letter,) = storage.dead()
+        assert (letter.offset, letter.tries, letter.error, letter.is_damaged) == (1, 2, "KeyError: 'id'", False)
+        assert letter.messages() == [Message("t", 0, 1, None, b"0001", 10, (), 2)]
+        assert total(storage) == (0, 0, 0, 1)
+        assert storage.stats().bytes == len(letter.block.body)
+        assert storage.find_dead(letter.id) == letter
+        assert storage.find_dead("no such") is None
+
+    def test_dead_letters_are_found_by_topic_partition_and_offsets(self, storage: Storage) -> None:
+        kill(storage, 5)
+        kill(storage, 5, partition=1)
+
+        assert dead_offsets(storage) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+        assert dead_offsets(storage, Selection(partition=1, offset_from=2, offset_to=3)) == [2, 3]
+        assert dead_offsets(storage, Selection(topic="u")) == []
+        assert dead_offsets(storage, Selection(older_than_seconds=3600.0)) == []
+        assert [letter.offset for letter in storage.dead(limit=2)] == [0, 1]
+
+    def test_a_requeued_dead_letter_begins_anew(self, storage: Storage) -> None:
+        kill(storage, 9)
+
+        assert storage.requeue_dead(Selection(offset_from=2, offset_to=5)) == 4
+
+        assert total(storage) == (4, 0, 0, 5)
+        assert [(m.offset, m.value, m.tries) for m in everything(storage)] == [
+            (offset, b"%04d" % offset, 0) for offset in (2, 3, 4, 5)
+        ]
+        assert dead_offsets(storage) == [0, 1, 6, 7, 8]
+        assert storage.requeue_dead() == 5
+        assert storage.requeue_dead() == 0
+
+    def test_clearing_removes_what_is_selected_and_leaves_the_mark(self, storage: Storage) -> None:
+        kill(storage, 5)
+        kill(storage, 5, partition=1)
+
+        assert storage.clear("dead", Selection(partition=0, offset_to=1)) == 2
+        assert storage.clear("dead", Selection(partition=1)) == 5
+        assert storage.clear("dead") == 3
+        assert storage.clear("dead") == 0
+
+        assert total(storage) == (0, 0, 0, 0)
+        assert storage.stats().bytes == 0
+        assert storage.marks([("t", 0)])[("t", 0)].next == 5
+
+    def test_clearing_what_waits_spares_what_is_leased(self, storage: Storage) -> None:
+        fill(storage, 9)
+        fill(storage, 3, partition=1)
+        (delayed,) = storage.claim("a", 3, 60.0)
+        storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=100.0)
+        (leased,) = storage.claim("a", 3, 60.0)
+
+        assert storage.clear("pending", Selection(older_than_seconds=3600.0)) == 0
+        assert storage.clear("pending", Selection(partition=0)) == 6
+
+        assert total(storage) == (3, 3, 0, 0)
+        assert storage.settle(leased, [True] * 3) == Settled(gone=3)
+
+    def test_messages_that_never_were_in_the_storage_can_rest_there(self, storage: Storage) -> None:
+        message = Message("t", 3, 7, b"k", b"v", 5, (("h", None),), 4)
+
+        storage.bury([message], "handler said no")
+
+        (letter,) = storage.dead()
+        assert letter.messages() == [message]
+        assert (letter.error, letter.tries, letter.block.topic_id) == ("handler said no", 4, None)
+        assert storage.requeue_dead() == 1
+        assert [(m.partition, m.offset, m.tries) for m in everything(storage)] == [(3, 7, 0)]
+
+    def test_an_error_of_any_length_is_kept_in_part(self, storage: Storage) -> None:
+        fill(storage, 1)
+        (claim,) = storage.claim("a", 3, 60.0)
+
+        storage.settle(claim, [False], reason="x" * 1_000_000)
+
+        (letter,) = storage.dead()
+        assert 1000 < len(letter.error) < 10_000
+
+    def test_a_block_that_cannot_be_read_is_set_aside_with_its_bytes_and_the_rest_goes_on(
+        self, storage: Storage, damage: Damage
+    ) -> None:
+        fill(storage, 9)
+        broken = damage(3)
+
+        assert [m.offset for m in everything(storage)] == [0, 1, 2, 6, 7, 8]
+
+        (letter,) = storage.dead()
+        assert letter.is_damaged
+        assert "damaged" in letter.error or "not a block" in letter.error
+        assert (letter.block.body, letter.block.first, letter.block.last, letter.block.count) == (broken, 3, 5, 3)
+        assert total(storage) == (0, 0, 0, 3)
+        assert storage.requeue_dead() == 0
+        assert stored(storage) == []
+        assert storage.clear("dead") == 3
+
+    def test_a_claim_of_only_damaged_blocks_goes_on_to_the_next(self, storage: Storage, damage: Damage) -> None:
+        fill(storage, 6)
+        damage(0)
+
+        assert offsets(storage.claim("a", 3, 60.0)) == [3, 4, 5]

@@ -1,0 +1,115 @@
+"""Leases and delays. `pass_time(seconds)` makes the storage's clock go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kctl_agent.storage.base import Selection, Settled, Storage
+from kctl_agent.storage.conformance.given import everything, fill, offsets, total
+
+__all__ = ["PassTime", "Times"]
+
+PassTime = Callable[[float], None]
+
+
+class Times:
+    def test_a_lease_that_ran_out_gives_the_block_to_the_next_and_counts_a_try(
+        self, storage: Storage, pass_time: PassTime
+    ) -> None:
+        fill(storage, 3)
+        (late,) = storage.claim("a", 3, 60.0)
+
+        pass_time(59.0)
+        assert storage.claim("b", 3, 60.0) == []
+        pass_time(2.0)
+        (claim,) = storage.claim("b", 3, 60.0)
+
+        assert (offsets([claim]), claim.tries) == ([0, 1, 2], 1)
+        assert storage.settle(late, [True] * 3) == Settled(is_lost=True)
+        assert storage.renew(late, 60.0) is False
+        assert total(storage) == (0, 3, 0, 0)
+        assert storage.settle(claim, [True] * 3) == Settled(gone=3)
+
+    def test_a_lease_that_ran_out_is_good_as_long_as_nobody_else_has_it(
+        self, storage: Storage, pass_time: PassTime
+    ) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
+
+        pass_time(100.0)
+
+        assert storage.settle(claim, [True] * 3) == Settled(gone=3)
+
+    def test_a_renewed_lease_runs_from_the_renewal(self, storage: Storage, pass_time: PassTime) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
+
+        pass_time(50.0)
+        assert storage.renew(claim, 60.0) is True
+        pass_time(50.0)
+        assert storage.claim("b", 3, 60.0) == []
+        pass_time(11.0)
+        assert offsets(storage.claim("b", 3, 60.0)) == [0, 1, 2]
+
+    def test_each_lease_is_as_long_as_its_owner_asked_for(self, storage: Storage, pass_time: PassTime) -> None:
+        fill(storage, 6)
+        storage.claim("a", 3, 600.0)
+        storage.claim("b", 3, 10.0)
+
+        pass_time(11.0)
+
+        assert offsets(storage.claim("c", 100, 10.0)) == [3, 4, 5]
+
+    def test_what_failed_waits_for_its_next_try(self, storage: Storage, pass_time: PassTime) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
+        storage.settle(claim, [True, False, True], max_tries=5, retry_seconds=30.0)
+
+        assert storage.claim("a", 3, 60.0) == []
+        assert total(storage) == (0, 0, 1, 0)
+        pass_time(31.0)
+
+        assert [(m.offset, m.tries) for m in everything(storage)] == [(1, 1)]
+
+    def test_the_oldest_message_that_is_not_dead_tells_its_age(self, storage: Storage, pass_time: PassTime) -> None:
+        assert storage.stats().oldest_seconds is None
+        fill(storage, 3)
+        pass_time(100.0)
+        fill(storage, 3, partition=1)
+
+        stats = storage.stats()
+
+        assert stats.oldest_seconds == pytest.approx(100, abs=30)
+        assert [p.oldest_seconds for p in stats.partitions] == [
+            pytest.approx(100, abs=30),
+            pytest.approx(0, abs=30),
+        ]
+
+    def test_leases_that_ran_out_and_delays_are_put_back_on_request_and_living_leases_are_not(
+        self, storage: Storage, pass_time: PassTime
+    ) -> None:
+        fill(storage, 9)
+        (delayed,) = storage.claim("a", 3, 1000.0)
+        storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=500.0)
+        storage.claim("gone", 3, 10.0)
+        pass_time(11.0)
+        storage.renew(storage.claim("alive", 3, 1000.0)[0], 1000.0)
+
+        # the claim has put the lost lease back: "alive" has it
+        assert storage.requeue_stuck() == 3
+        assert total(storage) == (6, 3, 0, 0)
+        assert storage.requeue_stuck() == 0
+
+    def test_an_old_lease_is_taken_away_when_its_age_is_named(self, storage: Storage, pass_time: PassTime) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 1000.0)
+        pass_time(100.0)
+
+        assert storage.requeue_stuck(Selection(older_than_seconds=200.0)) == 0
+        assert storage.requeue_stuck(Selection(older_than_seconds=90.0, partition=1)) == 0
+        assert storage.requeue_stuck(Selection(older_than_seconds=90.0)) == 3
+
+        assert storage.settle(claim, [True] * 3).is_lost
+        assert total(storage) == (3, 0, 0, 0)

@@ -1,0 +1,289 @@
+"""A storage in the memory of this process: complete, for tests, users' too. Nothing survives the process.
+
+Pickled, it comes back as the same storage within its process, as a file storage would.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kctl_agent.message import Message
+from kctl_agent.storage.base import Chunk, Mark, Put, Storage, TopicPartition, Writer
+from kctl_agent.storage.block import Block
+from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
+from kctl_agent.storage.putting import cut, skipped
+from kctl_agent.storage.settling import dead_letters, judge, opened, revived
+
+__all__ = ["MemoryStorage"]
+
+State = Literal["pending", "processing", "delayed"]
+
+
+@dataclass(slots=True)
+class _Held:
+    """A block and what is being done with it. `until`: end of its lease or of its delay, on the storage's clock."""
+
+    block: Block
+    since: float
+    state: State = "pending"
+    tries: int = 0
+    owner: str = ""
+    token: str = ""
+    until: float = 0.0
+    leased_at: float = 0.0
+
+    def free(self, count_try: bool) -> int:
+        self.state, self.owner, self.token = "pending", "", ""
+        self.tries += count_try
+        return self.block.count
+
+
+class MemoryStorage(Storage):
+    """See `Storage`. `clock` gives seconds and never goes back."""
+
+    def __init__(
+        self,
+        *,
+        block_messages: int = 500,
+        codec: str = "none",
+        limit: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.block_messages = block_messages
+        self.codec = codec
+        self.limit = limit
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._marks: dict[TopicPartition, Mark] = {}
+        self._held: dict[str, _Held] = {}
+        self._dead: dict[str, DeadLetter] = {}
+        self._ids = map(str, itertools.count(1))
+        self._name = uuid.uuid4().hex
+        _all[self._name] = self
+
+    def __reduce__(self) -> tuple[Callable[[str], MemoryStorage], tuple[str]]:
+        return _same, (self._name,)
+
+    @property
+    def identity(self) -> str:
+        return f"memory:{self._name}"
+
+    def prepare(self) -> None:
+        """Nothing is missing."""
+
+    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
+        with self._lock:
+            return {tp: self._marks[tp] for tp in partitions if tp in self._marks}
+
+    def place_marks(self, marks: Collection[Mark]) -> None:
+        with self._lock:
+            self._marks.update({(mark.topic, mark.partition): mark for mark in marks})
+
+    def advance_marks(self, ends: Mapping[TopicPartition, int]) -> None:
+        with self._lock:
+            for tp, end in ends.items():
+                if tp in self._marks:
+                    self._marks[tp] = replace(self._marks[tp], next=max(self._marks[tp].next, end))
+
+    def record_committed(self, committed: Mapping[TopicPartition, int]) -> None:
+        with self._lock:
+            for tp, offset in committed.items():
+                if tp in self._marks:
+                    self._marks[tp] = replace(self._marks[tp], committed=max(self._marks[tp].committed or 0, offset))
+
+    def writer(self) -> Writer:
+        return _MemoryWriter(self)
+
+    def put(self, chunk: Chunk) -> Put:
+        """What its writers do."""
+        with self._lock:
+            tp = (chunk.topic, chunk.partition)
+            mark = self._marks.get(tp)
+            skip = skipped(chunk, (mark.next, mark.topic_id) if mark else None)
+            blocks = cut(chunk, skip, self.block_messages, self.codec)
+            self._add(blocks)
+            assert mark is not None
+            committed = mark.committed if chunk.committed is None else chunk.committed
+            self._marks[tp] = replace(mark, next=max(mark.next, chunk.end), committed=committed)
+        return Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in blocks))
+
+    def blocks(self) -> Iterator[Block]:
+        with self._lock:
+            return iter([held.block for held in self._held.values()])
+
+    def claim(self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False) -> list[Claim]:
+        lease_until, token = time.monotonic() + lease_seconds, uuid.uuid4().hex
+        claims: list[Claim] = []
+        with self._lock:
+            self._wake()
+            while not claims and (taken := self._choose(limit, ordered)):
+                for _, held in taken:
+                    held.state, held.owner, held.token = "processing", owner, token
+                    held.leased_at = self._clock()
+                    held.until = held.leased_at + lease_seconds
+                leased = [(id_, held.tries, held.block) for id_, held in taken]
+                claims, bad = opened(leased, owner, token, lease_until, time.time())
+                for id_, letter in bad.items():
+                    del self._held[id_]
+                    self._bury([letter])
+        return claims
+
+    def settle(
+        self, claim: Claim, acks: Sequence[bool], *, reason: str = "", max_tries: int = 1, retry_seconds: float = 0.0
+    ) -> Settled:
+        verdict = judge(claim, acks, reason, max_tries, self.codec, time.time())
+        with self._lock:
+            held = self._leased(claim)
+            if held is None:
+                return Settled(is_lost=True)
+            self._bury(verdict.dead)
+            if verdict.again is None:
+                del self._held[claim.id]
+            else:
+                held.free(count_try=True)
+                held.block, held.state, held.until = verdict.again, "delayed", self._clock() + retry_seconds
+        return verdict.settled
+
+    def renew(self, claim: Claim, lease_seconds: float) -> bool:
+        with self._lock:
+            held = self._leased(claim)
+            if held is not None:
+                held.until = self._clock() + lease_seconds
+            return held is not None
+
+    def release(self, owner: str, *, count_try: bool = False) -> int:
+        with self._lock:
+            return sum(held.free(count_try) for held in self._held.values() if held.owner == owner)
+
+    def stats(self) -> StorageStats:
+        with self._lock:
+            found: dict[TopicPartition, PartitionStats] = {}
+            for held in self._held.values():
+                self._count(found, held.block, held.state, self._clock() - held.since)
+            for letter in self._dead.values():
+                self._count(found, letter.block, "dead", None)
+            return StorageStats.of(tuple(found[tp] for tp in sorted(found)), self.limit)
+
+    def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
+        with self._lock:
+            for message in messages:
+                self._bury(dead_letters([message], topic_id, message.tries, error, self.codec, time.time()))
+
+    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
+        with self._lock:
+            return itertools.islice(self._selected_dead(selection), limit)
+
+    def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
+        return self._dead.get(id)
+
+    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
+        with self._lock:
+            letters = [letter for letter in self._selected_dead(selection) if not letter.is_damaged]
+            self._add(revived(letters, self.block_messages, self.codec))
+            for letter in letters:
+                del self._dead[letter.id]
+            return len(letters)
+
+    def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
+        with self._lock:
+            now, age = self._clock(), selection.older_than_seconds
+            return sum(
+                held.free(count_try=held.state == "processing")
+                for held in self._held.values()
+                if _is_selected(held, selection)
+                if held.state == "delayed"
+                or (held.state == "processing" and (held.until <= now or _is_older(now - held.leased_at, age)))
+            )
+
+    def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
+        with self._lock:
+            if state == "dead":
+                letters = list(self._selected_dead(selection))
+                for letter in letters:
+                    del self._dead[letter.id]
+                return sum(letter.block.count for letter in letters)
+            now, age = self._clock(), selection.older_than_seconds
+            gone = [
+                id_
+                for id_, held in self._held.items()
+                if held.state != "processing" and _is_selected(held, selection)
+                if age is None or now - held.since >= age
+            ]
+            return sum(self._held.pop(id_).block.count for id_ in gone)
+
+    @staticmethod
+    def _count(found: dict[TopicPartition, PartitionStats], block: Block, state: str, age: float | None) -> None:
+        tp = (block.topic, block.partition)
+        found[tp] = found.get(tp, PartitionStats(*tp)).plus(state, block.count, len(block.body), age)
+
+    def _add(self, blocks: list[Block]) -> None:
+        self._held.update({next(self._ids): _Held(block, self._clock()) for block in blocks})
+
+    def _bury(self, letters: Collection[DeadLetter] | Iterator[DeadLetter]) -> None:
+        for letter in letters:
+            id_ = next(self._ids)
+            self._dead[id_] = replace(letter, id=id_)
+
+    def _leased(self, claim: Claim) -> _Held | None:
+        held = self._held.get(claim.id)
+        return held if held is not None and held.token == claim.token else None
+
+    def _wake(self) -> None:
+        for held in self._held.values():
+            if held.state != "pending" and held.until <= self._clock():
+                held.free(count_try=held.state == "processing")
+
+    def _choose(self, limit: int, ordered: bool) -> list[tuple[str, _Held]]:
+        chosen: list[tuple[str, _Held]] = []
+        seen: set[TopicPartition] = set()
+        for id_, held in self._held.items():  # in the order they were put
+            tp = (held.block.topic, held.block.partition)
+            if held.state == "pending" and not (ordered and tp in seen):
+                chosen.append((id_, held))
+                limit -= held.block.count
+            seen.add(tp)
+            if limit <= 0:
+                break
+        return chosen
+
+    def _selected_dead(self, selection: Selection) -> Iterator[DeadLetter]:
+        now, age = time.time(), selection.older_than_seconds
+        for letter in list(self._dead.values()):
+            block = letter.block
+            if selection.takes(block.topic, block.partition, block.first, block.last) and (
+                age is None or now - letter.at >= age
+            ):
+                yield letter
+
+
+_all: weakref.WeakValueDictionary[str, MemoryStorage] = weakref.WeakValueDictionary()
+
+
+def _same(name: str) -> MemoryStorage:
+    return _all[name]
+
+
+class _MemoryWriter(Writer):
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._storage = storage
+
+    def put(self, chunk: Chunk) -> Put:
+        return self._storage.put(chunk)
+
+    def close(self) -> None: ...
+
+
+def _is_selected(held: _Held, selection: Selection) -> bool:
+    block = held.block
+    return selection.takes(block.topic, block.partition, block.first, block.last)
+
+
+def _is_older(age: float, bound: float | None) -> bool:
+    return bound is not None and age >= bound

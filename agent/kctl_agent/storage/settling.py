@@ -1,0 +1,96 @@
+"""What becomes of messages, in every storage: which go, which come again, which are dead, and which return. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from kctl_agent.message import Message
+from kctl_agent.storage.block import BadBlock, Block, Columns, decode, encode, pack
+from kctl_agent.storage.claim import Claim, DeadLetter, Settled
+
+__all__ = ["MAX_ERROR_CHARACTERS", "Verdict", "damaged", "dead_letters", "judge", "opened", "revived"]
+
+MAX_ERROR_CHARACTERS = 4000
+"""Of a dead letter's error: a handler's message may quote the payload it choked on, 500 times over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one transaction has to do to a claimed block: replace it by `again` (or nothing), and bury `dead`."""
+
+    again: Block | None
+    dead: tuple[DeadLetter, ...]
+    settled: Settled
+
+
+def judge(claim: Claim, acks: Sequence[bool], reason: str, max_tries: int, codec: str, at: float) -> Verdict:
+    """Raises ValueError for another number of acks than of messages."""
+    count = len(claim.messages)
+    if len(acks) != count:
+        raise ValueError(f"{len(acks)} acks for {count} messages of {claim.topic}-{claim.partition}")
+    if all(acks):
+        return Verdict(None, (), Settled(gone=count))
+    block = claim.block
+    if claim.tries + 1 >= max_tries:
+        failed = [message for message, ack in zip(claim.messages, acks, strict=True) if not ack]
+        letters = tuple(dead_letters(failed, block.topic_id, claim.tries + 1, reason, codec, at))
+        return Verdict(None, letters, Settled(gone=count - len(letters), dead=len(letters)))
+    if not any(acks):
+        return Verdict(block, (), Settled(again=count))
+    columns = decode(block.body, block.first, block.count).take(~np.array(acks, np.bool_))
+    again = _block(block.topic, block.topic_id, block.partition, columns, codec)
+    return Verdict(again, (), Settled(gone=count - again.count, again=again.count))
+
+
+def dead_letters(
+    messages: Iterable[Message], topic_id: str | None, tries: int, error: str, codec: str, at: float
+) -> Iterator[DeadLetter]:
+    """One for each message: they rest alone, so that each can be found, shown and put back."""
+    for message in messages:
+        block = _block(message.topic, topic_id, message.partition, pack([message]), codec)
+        yield DeadLetter("", block, tries, error[:MAX_ERROR_CHARACTERS], at)
+
+
+def damaged(block: Block, tries: int, error: BadBlock, at: float) -> DeadLetter:
+    """A block that cannot be read, with its bytes as they are."""
+    return DeadLetter("", block, tries, str(error)[:MAX_ERROR_CHARACTERS], at, is_damaged=True)
+
+
+def revived(letters: Iterable[DeadLetter], block_messages: int, codec: str) -> list[Block]:
+    """Dead letters as blocks again: in offset order, incarnations of a topic apart, damaged ones left out."""
+
+    def incarnation(letter: DeadLetter) -> tuple[str, int, str]:
+        return letter.block.topic, letter.block.partition, letter.block.topic_id or ""
+
+    whole = sorted((x for x in letters if not x.is_damaged), key=lambda x: (*incarnation(x), x.offset))
+    blocks = []
+    for _, group in groupby(whole, incarnation):
+        same = list(group)
+        first = same[0].block
+        columns = pack([message for letter in same for message in letter.messages()])
+        blocks += [
+            _block(first.topic, first.topic_id, first.partition, part, codec) for part in columns.split(block_messages)
+        ]
+    return blocks
+
+
+def opened(
+    leased: Iterable[tuple[str, int, Block]], owner: str, token: str, lease_until: float, at: float
+) -> tuple[list[Claim], dict[str, DeadLetter]]:
+    """Claims of blocks that were leased, given as (id, tries, block); and those that are damaged, by id."""
+    claims, bad = [], {}
+    for id_, tries, block in leased:
+        try:
+            claims.append(Claim(id_, token, owner, block, tries, lease_until, block.messages(tries)))
+        except BadBlock as error:
+            bad[id_] = damaged(block, tries, error, at)
+    return claims, bad
+
+
+def _block(topic: str, topic_id: str | None, partition: int, columns: Columns, codec: str) -> Block:
+    first, last = int(columns.offsets[0]), int(columns.offsets[-1])
+    return Block(topic, topic_id, partition, first, last, len(columns), encode(columns, codec))

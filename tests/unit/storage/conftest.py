@@ -1,0 +1,75 @@
+"""The storages of the conformance suite, each with its clock and a way to damage it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.memory import MemoryStorage
+
+pytest.register_assert_rewrite("kctl_agent.storage.conformance")
+
+BLOCK_MESSAGES = 3
+KINDS = ("memory",)
+
+
+class Clock:
+    """Goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A storage to test, and what has to be done to it from outside."""
+
+    storage: Storage
+    pass_time: Callable[[float], None]
+    damage: Callable[[int], bytes]
+
+
+def memory_bench() -> Bench:
+    clock = Clock()
+    storage = MemoryStorage(block_messages=BLOCK_MESSAGES, clock=clock)
+
+    def damage(first: int) -> bytes:
+        for held in storage._held.values():
+            if held.block.first == first:
+                held.block = replace(held.block, body=held.block.body[:-3])
+                return held.block.body
+        raise LookupError(first)
+
+    return Bench(storage, clock.pass_time, damage)
+
+
+@pytest.fixture(params=KINDS)
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    bench = memory_bench()
+    bench.storage.prepare()
+    yield bench
+    bench.storage.close()
+
+
+@pytest.fixture
+def storage(bench: Bench) -> Storage:
+    return bench.storage
+
+
+@pytest.fixture
+def pass_time(bench: Bench) -> Callable[[float], None]:
+    return bench.pass_time
+
+
+@pytest.fixture
+def damage(bench: Bench) -> Callable[[int], bytes]:
+    return bench.damage

@@ -1,0 +1,20 @@
+"""Every storage keeps what the contract promises."""
+
+from __future__ import annotations
+
+from kctl_agent.storage.conformance import Claims, Letters, Order, Puts, Times
+
+
+class TestPuts(Puts): ...
+
+
+class TestClaims(Claims): ...
+
+
+class TestTimes(Times): ...
+
+
+class TestOrder(Order): ...
+
+
+class TestLetters(Letters): ...
