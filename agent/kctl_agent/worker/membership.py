@@ -14,6 +14,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.base import MemberState
 from kafka.errors import CommitFailedError, KafkaError
 from kafka.future import Future
 
@@ -75,6 +76,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             reconnect_backoff_max_ms=2000,
             allow_auto_create_topics=False,
         )
+        for topic in settings.topics:
+            self._consumer.partitions_for_topic(topic)  # a leader that knows no partitions assigns nothing at first
         self._consumer.subscribe(list(settings.topics), listener=self)
 
     @property
@@ -99,6 +102,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     def poll(self, timeout_seconds: float) -> None:
         """Take part in the group: rejoin when asked, call the listener. Raises KafkaError."""
+        self._take_up_forgotten_join()
         self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
 
     def commit(self, offsets: Offsets) -> None:
@@ -146,6 +150,15 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     def _metadata(self) -> Any:
         return self._consumer.group_metadata()
+
+    def _take_up_forgotten_join(self) -> None:
+        """kafka-python 3.0.12 forgets a join that outlasts a poll and was caused by new metadata: the leader's own
+        assignment makes `need_rejoin` false, nobody awaits the result, and with its heartbeats off the member is evicted
+        for good.
+        """
+        coordinator = self._consumer._coordinator  # noqa: SLF001 - there is no public way to ask
+        if self._metadata().state == MemberState.REBALANCING and not coordinator.need_rejoin():
+            coordinator.request_rejoin()
 
     def _told(self, generation: int, leader: str | None) -> None:
         self._leader = (generation, leader)
