@@ -152,9 +152,10 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return self._consumer.group_metadata()
 
     def _take_up_forgotten_join(self) -> None:
-        """kafka-python 3.0.12 forgets a join that outlasts a poll and was caused by new metadata: the leader's own
-        assignment makes `need_rejoin` false, nobody awaits the result, and with its heartbeats off the member is evicted
-        for good.
+        """kafka-python 3.0.12 forgets a join that outlasts a poll and was caused by new metadata.
+
+        The leader's own assignment makes `need_rejoin` false, so nobody awaits the result; with its heartbeats off the
+        member is evicted, for good.
         """
         coordinator = self._consumer._coordinator  # noqa: SLF001 - there is no public way to ask
         if self._metadata().state == MemberState.REBALANCING and not coordinator.need_rejoin():
