@@ -1,6 +1,7 @@
 """The immutable picture of a worker that its owning thread publishes and its agent answers from.
 
-Plain values only: an answer is a matter of microseconds, whatever Spark or Kafka are doing. Unknown is None, never 0 or -1.
+Plain values only: an answer is a matter of microseconds, whatever Spark or Kafka are doing. Unknown is None, never 0 or
+-1.
 Times are `time.monotonic()` seconds of this process; answers turn them into ages.
 """
 
