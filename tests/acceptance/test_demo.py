@@ -1,0 +1,109 @@
+"""`kctl demo` is the main job as a user does it: everything comes up, tells its figures, and ends without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.acceptance.fleets import Eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+Demo = Callable[..., "subprocess.Popen[str]"]
+START_SECONDS = 120.0
+
+
+@pytest.fixture
+def demo(short_dir: Path) -> Iterator[Demo]:
+    """Starts `kctl demo` in `short_dir`/demo as a process of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "kctl", "demo", "--dir", str(short_dir / "demo"), *options]
+        started.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=120)
+
+
+def kctl(*words: str) -> subprocess.CompletedProcess[str]:
+    """As in another terminal: no -c, the one fleet that runs is meant."""
+    return subprocess.run([sys.executable, "-m", "kctl", *words], capture_output=True, text=True, check=False)
+
+
+def processes_in(folder: Path) -> list[list[str]]:
+    """Every process whose command line names something in `folder`, or that works in it."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if any(str(folder) in word for word in words):
+            found.append(words)
+    return found
+
+
+def test_it_answers_in_another_terminal_and_ctrl_c_ends_it_with_everything_stored_once(
+    demo: Demo, short_dir: Path, eventually: Eventually
+) -> None:
+    place = short_dir / "demo"
+    process = demo("--workers", "1", "--partitions", "3", "--rate", "500", "-o", "json")
+
+    eventually(lambda: total_rows() or process.poll() is not None, START_SECONDS, "a batch is stored")
+    about = place / "run" / "master.json"
+    rows = json.loads(kctl("rpc", "offset_checker", "-o", "json").stdout)["rows"]
+    shown = kctl("-c", str(place / "kctl.toml"), "rpc", "kafka_lag")
+
+    assert stat.S_IMODE(about.stat().st_mode) == 0o600
+    assert json.loads(about.read_text()).keys() >= {"pid", "start_time", "version", "http_url"}
+    assert [(row["topic"], row["partition"]) for row in rows] == [("demo", 0), ("demo", 1), ("demo", 2)]
+    assert shown.returncode == 0
+    assert {"kctl.toml", "run", "data", "logs"} <= set(os.listdir(place))
+
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=150)
+    summary = json.loads(out.splitlines()[-1])
+
+    assert process.returncode == 0, err
+    assert (summary["lost"], summary["duplicated"]) == (0, 0)
+    assert summary["stored"] == summary["produced"] > 0
+    assert summary.keys() >= {"largest_lag", "seconds_to_first_batch"}
+    assert "Traceback" not in err
+    assert os.listdir(place / "run") == []
+    assert processes_in(place) == []
+    assert kctl("rpc", "kafka_lag").returncode == 5
+
+
+def total_rows() -> int:
+    done = kctl("rpc", "workers", "-o", "json")
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"] if done.returncode == 0 else []
+    return sum(row["rows_total"] for row in rows)
+
+
+def test_with_for_it_ends_by_itself_and_prints_its_figures_meanwhile(demo: Demo, short_dir: Path) -> None:
+    process = demo("--for", "5")
+
+    out, err = process.communicate(timeout=250)
+
+    assert process.returncode == 0, out + err
+    assert err == ""
+    figures = {words[0]: words[-1] for line in out.splitlines()[-6:] if (words := line.split())}
+    assert figures.keys() == {"produced", "stored", "lost", "duplicated", "largest-lag", "seconds-to-first-batch"}
+    assert (figures["lost"], figures["duplicated"]) == ("0", "0")
+    assert figures["stored"] == figures["produced"] != "0"
+    assert "committed" in out
+    assert processes_in(short_dir / "demo") == []

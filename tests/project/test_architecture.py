@@ -1,0 +1,65 @@
+"""The map is the territory: every module is in the file map, every link leads somewhere, no page tells a place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAP = (
+    (ROOT / "docs" / "architecture.md")
+    .read_text(encoding="utf-8")
+    .split("\n## Where things are\n")[1]
+    .split("\n## ")[0]
+)
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("agent/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def modules() -> Iterator[Path]:
+    for package in ("kctl", "agent/kctl_agent"):
+        yield from (path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py"))
+
+
+def entries() -> set[str]:
+    """The paths in the first cells of the file map; after the first of a cell the package's folder may be left out."""
+    found = set()
+    for line in MAP.splitlines():
+        if line.startswith("| `"):
+            first, *others = re.findall(r"`([^`]+)`", line.split("|")[1])
+            package = "agent/kctl_agent/" if first.startswith("agent/") else "kctl/"
+            found |= {first, *(name if (ROOT / name).exists() else package + name for name in others)}
+    return found
+
+
+def test_every_module_is_in_the_file_map() -> None:
+    named = entries()
+    missing = [
+        str(module)
+        for module in modules()
+        if module.name != "__init__.py"
+        and str(module) not in named
+        and not any(f"{folder}/" in named for folder in module.parents)
+    ]
+
+    assert missing == []
+
+
+def test_the_file_map_names_nothing_that_is_gone() -> None:
+    assert [name for name in entries() if not (ROOT / name).exists()] == []
+
+
+@PAGE
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
+    local = [link for link in links if "://" not in link]
+
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+@PAGE
+def test_no_page_tells_a_path_of_one_machine(page: Path) -> None:
+    assert re.findall(r"/(?:home|root|work|Users)/\w+", page.read_text(encoding="utf-8")) == []

@@ -1,0 +1,58 @@
+"""docs/proof.md names what shows each promise: what it names exists, and what exists at the top tier is named."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "proof.md").read_text(encoding="utf-8")
+REFERENCE = re.compile(r"`((?:tests|benchmarks)/[\w./]+\.py)::([^`]+)`")
+NOT_YET = "not shown yet"
+
+
+def promises() -> list[tuple[str, str, str]]:
+    """The rows of all tables: promise, what shows it, figure."""
+    rows = []
+    for line in PAGE.splitlines():
+        if line.startswith("| ") and not line.startswith("| promise "):
+            cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            assert len(cells) == 3, line
+            rows.append((cells[0], cells[1], cells[2]))
+    return rows
+
+
+def names_in(path: Path) -> set[str]:
+    """The test functions of a file; of a benchmark, its texts: one of them is the name of its JSON line."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if path.is_relative_to(ROOT / "benchmarks"):
+        return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in REFERENCE.findall(PAGE)}))
+def test_what_is_named_as_a_proof_exists(path: str) -> None:
+    named = {name for file, name in REFERENCE.findall(PAGE) if file == path}
+
+    assert named - names_in(ROOT / path) == set()
+
+
+def test_every_promise_names_what_shows_it_or_says_that_nothing_does_yet() -> None:
+    for promise, shown_by, _ in promises():
+        assert bool(REFERENCE.search(shown_by)) != (NOT_YET in shown_by), promise
+
+
+def test_a_figure_stands_only_beside_what_measures_it() -> None:
+    for promise, shown_by, figure in promises():
+        assert figure, promise
+        assert figure == "-" or REFERENCE.search(shown_by), promise
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("tests/acceptance/test_*.py")), ids=lambda path: path.stem)
+def test_every_acceptance_test_shows_a_promise(path: Path) -> None:
+    named = {name for file, name in REFERENCE.findall(PAGE) if file == str(path.relative_to(ROOT))}
+
+    assert {name for name in names_in(path) if name.startswith("test_")} == named

@@ -1,0 +1,47 @@
+"""docs/protocol.md can be believed: its bytes, its bounds and its client."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from kctl.master.control import Limits
+from kctl_agent.messages import MAX_ID_LENGTH
+from kctl_agent.server import AgentServer
+from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, encode
+
+PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+
+
+def test_the_client_on_the_page_works(short_dir: Path) -> None:
+    [client] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    with AgentServer(short_dir, "worker-0"):
+        words = [str(short_dir / "worker-0.sock"), "ping", "getPing"]
+        done = subprocess.run([sys.executable, "-c", client, *words], capture_output=True, text=True, check=True)
+
+    reply = json.loads(done.stdout)
+    assert (reply["ok"], reply["from"], reply["result"]["name"]) == (True, "worker-0", "worker-0")
+
+
+def test_the_frame_on_the_page_is_the_one_that_is_sent() -> None:
+    [frame] = re.findall(r"```\n([0-9a-f ]+)\n```", PAGE)
+
+    assert bytes.fromhex(frame) == encode({"id": 1})
+
+
+def test_the_bounds_on_the_page_are_those_of_agent_and_master() -> None:
+    of_agent = {name: given.default for name, given in inspect.signature(AgentServer).parameters.items()}
+    of_master = Limits()
+
+    for name in ("max_connections", "frame_timeout_seconds", "idle_timeout_seconds"):
+        assert of_agent[name] == getattr(of_master, name)
+    assert f"within {of_master.frame_timeout_seconds:g} s" in PAGE
+    assert f"after {of_master.idle_timeout_seconds:g} s" in PAGE
+    assert f"Above {of_master.max_connections} connections" in PAGE
+    assert f"at most {MAX_ID_LENGTH} characters" in PAGE
+    assert (MAX_REQUEST_BYTES, MAX_REPLY_BYTES) == (1 << 20, 16 << 20)
+    assert "at most 1 MiB, a reply at most 16 MiB" in PAGE
