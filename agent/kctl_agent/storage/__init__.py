@@ -28,7 +28,7 @@ def open_storage(settings: Mapping[str, Any]) -> Storage:
     }
     mode = settings["mode"]
     if mode == "file":
-        return FileStorage(Path(settings["path"]), **common)  # type: ignore[abstract] # until the next commit
+        return FileStorage(Path(settings["path"]), **common)
     if mode == "memory":
         return MemoryStorage(**common)
     raise StorageError(f"storage.mode is {mode!r}; known are: file, memory")

@@ -1,61 +1,67 @@
 """One SQLite file as storage: the embedded default. Not for network file systems (their locks do not hold).
 
-WAL, so that readers never wait for the writer; `synchronous=FULL`, because an offset is committed to Kafka right after
-the put and a power cut must not take back what was committed.
+WAL, so that readers never wait for the writer. A put is `synchronous=FULL`, because its offset is committed to Kafka
+right afterwards and a power cut must not take back what was committed. What sinkers do is `NORMAL`: a power cut may
+hand out again what was settled in the last moments, which at-least-once allows, and saves an fsync per block.
+
+This file: puts, marks and the connection. The rest is in `file_claims`, `file_letters`, `file_schema`.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+import threading
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any, Literal
 
-import numpy as np
-
-from kctl_agent.storage.base import (
-    Chunk,
-    GapRefused,
-    Mark,
-    MarkMissing,
-    Put,
-    Storage,
-    StorageStats,
-    StorageUnusable,
-    TopicPartition,
-    TopicRecreated,
-    Writer,
-)
-from kctl_agent.storage.block import Block, encode
+from kctl_agent.message import Message
+from kctl_agent.storage import file_claims, file_letters
+from kctl_agent.storage.base import Chunk, Mark, Put, Storage, StorageUnusable, TopicPartition, Writer
+from kctl_agent.storage.block import Block
+from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
+from kctl_agent.storage.clock import MachineClock
+from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, transaction
+from kctl_agent.storage.putting import cut, skipped
+from kctl_agent.storage.settling import dead_letters, judge, opened
 
 __all__ = ["SCHEMA_VERSION", "FileStorage"]
 
-SCHEMA_VERSION = 1
-BUSY_SECONDS = 30.0
-PAGE_BYTES = 16384
-"""A block of 500 small messages is about 100 KB: large pages halve the cost of writing it (benchmarks/pipeline.py)."""
-CHECKPOINT_PAGES = 4096
-
-SCHEMA = """
-create table mark(
-    topic text not null, partition integer not null, topic_id text, next integer not null, committed integer,
-    primary key (topic, partition)) without rowid;
-create table block(
-    id integer primary key, topic text not null, topic_id text, partition integer not null,
-    first integer not null, last integer not null, count integer not null, bytes integer not null,
-    state text not null default 'pending', body blob not null);
-create index block_state on block(state, count, bytes);
-"""
+_INHERITED: list[sqlite3.Connection] = []
+"""Connections of a parent process: not even to be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
 
 
 class FileStorage(Storage):
     """See `Storage`; one file, any number of processes on one machine."""
 
-    def __init__(self, path: Path, *, block_messages: int = 500, codec: str = "none", limit: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        block_messages: int = 500,
+        codec: str = "none",
+        limit: int | None = None,
+        clock: MachineClock = MachineClock(),  # noqa: B008 - it has no state
+    ) -> None:
         self.path = path.absolute()
         self.block_messages = block_messages
         self.codec = codec
         self.limit = limit
+        self.clock = clock
+        self._db: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+
+    def __del__(self) -> None:
+        if getattr(self, "_db", None) is not None and self._pid == os.getpid():
+            self._forget()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.path, self.block_messages, self.codec, self.limit, self.clock)
 
     @property
     def identity(self) -> str:
@@ -66,154 +72,180 @@ class FileStorage(Storage):
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageUnusable(f"cannot make the folder {self.path.parent}: {error.strerror}") from error
-        with self._connected() as db:
-            db.execute(f"pragma page_size={PAGE_BYTES}")
-            db.execute("pragma journal_mode=wal")
-            with _transaction(db):
-                (version,) = db.execute("pragma user_version").fetchone()
-                if version == 0:
-                    for statement in SCHEMA.split(";"):
-                        db.execute(statement)
-                    db.execute(f"pragma user_version={SCHEMA_VERSION}")
-                elif version != SCHEMA_VERSION:
-                    raise StorageUnusable(
-                        f"{self.path} has version {version} of the storage; this release reads version {SCHEMA_VERSION}"
-                    )
+        with self._lock, self._told(), closing(connect(self.path)) as db:
+            create(db, self.path, self.clock)
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
-        with self._connected() as db:
+        with self._session() as db:
             rows = db.execute("select topic, partition, topic_id, next, committed from mark").fetchall()
         return {(row[0], row[1]): Mark(*row) for row in rows if (row[0], row[1]) in partitions}
 
     def place_marks(self, marks: Collection[Mark]) -> None:
-        with self._connected() as db, _transaction(db):
+        with self._session(is_durable=True) as db, transaction(db):
             db.executemany(
                 "insert or replace into mark(topic, partition, topic_id, next, committed) values (?,?,?,?,?)",
                 [(m.topic, m.partition, m.topic_id, m.next, m.committed) for m in marks],
             )
 
     def advance_marks(self, ends: Mapping[TopicPartition, int]) -> None:
-        with self._connected() as db, _transaction(db):
+        with self._session(is_durable=True) as db, transaction(db):
             db.executemany(
                 "update mark set next=max(next, ?) where topic=? and partition=?",
                 [(end, topic, partition) for (topic, partition), end in ends.items()],
             )
 
     def record_committed(self, committed: Mapping[TopicPartition, int]) -> None:
-        with self._connected() as db, _transaction(db):
+        with self._session(is_durable=True) as db, transaction(db):
             db.executemany(
                 "update mark set committed=max(coalesce(committed, 0), ?) where topic=? and partition=?",
                 [(offset, topic, partition) for (topic, partition), offset in committed.items()],
             )
 
-    def writer(self) -> FileWriter:
-        return FileWriter(self._connect(), self.block_messages, self.codec)
-
-    def stats(self) -> StorageStats:
-        with self._connected() as db:
-            rows = db.execute("select state, sum(count), sum(bytes) from block group by state").fetchall()
-        counts = {state: count for state, count, _ in rows}
-        return StorageStats(
-            counts.get("pending", 0),
-            counts.get("processing", 0),
-            counts.get("dead", 0),
-            sum(size for _, _, size in rows),
-            self.limit,
-        )
+    def writer(self) -> Writer:
+        with self._told():
+            return FileWriter(connect(self.path), self.clock, self.block_messages, self.codec)
 
     def blocks(self) -> Iterator[Block]:
-        with self._connected() as db:
+        with self._told(), closing(connect(self.path)) as db:  # of its own: one picture, however long it is read
             for row in db.execute("select topic, topic_id, partition, first, last, count, body from block order by id"):
                 yield Block(*row)
 
-    def _connect(self) -> sqlite3.Connection:
-        try:
-            db = sqlite3.connect(self.path, isolation_level=None, timeout=BUSY_SECONDS)
-            db.execute("pragma synchronous=full")
-            db.execute(f"pragma wal_autocheckpoint={CHECKPOINT_PAGES}")
-        except sqlite3.Error as error:
-            raise StorageUnusable(f"cannot open the storage {self.path}: {error}") from error
-        return db
+    def claim(self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False) -> list[Claim]:
+        token = uuid.uuid4().hex
+        while True:
+            lease_until = time.monotonic() + lease_seconds
+            with self._session() as db:
+                leased = file_claims.lease(db, self.clock.now(), owner, token, limit, lease_seconds, ordered)
+            claims, bad = opened(leased, owner, token, lease_until, self.clock.wall())
+            if bad:
+                with self._session() as db:
+                    file_claims.bury_damaged(db, token, bad.items())
+            if claims or not bad:
+                return claims
+
+    def settle(
+        self, claim: Claim, acks: Sequence[bool], *, reason: str = "", max_tries: int = 1, retry_seconds: float = 0.0
+    ) -> Settled:
+        verdict = judge(claim, acks, reason, max_tries, self.codec, self.clock.wall())
+        with self._session() as db:
+            is_done = file_claims.settle(db, self.clock.now(), claim, verdict, retry_seconds)
+        return verdict.settled if is_done else Settled(is_lost=True)
+
+    def renew(self, claim: Claim, lease_seconds: float) -> bool:
+        with self._session() as db:
+            return file_claims.renew(db, self.clock.now(), claim, lease_seconds)
+
+    def release(self, owner: str, *, count_try: bool = False) -> int:
+        with self._session() as db:
+            return file_claims.release(db, owner, count_try)
+
+    def stats(self) -> StorageStats:
+        with self._session() as db:
+            return StorageStats.of(file_letters.partitions(db, self.clock.wall()), self.limit)
+
+    def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
+        wall = self.clock.wall()
+        letters = [x for m in messages for x in dead_letters([m], topic_id, m.tries, error, self.codec, wall)]
+        with self._session(is_durable=True) as db, transaction(db):
+            file_letters.bury(db, letters)
+
+    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
+        after, left = 0, limit
+        while left is None or left > 0:
+            with self._session() as db:
+                letters = file_letters.page(db, selection, self.clock.wall(), after)[:left]
+            if not letters:
+                return
+            yield from letters
+            after, left = int(letters[-1].id), None if left is None else left - len(letters)
+
+    def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
+        if not id.isdecimal():
+            return None
+        with self._session() as db:
+            return file_letters.find(db, int(id))
+
+    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
+        after: int | None = 0
+        wall, returned = self.clock.wall(), 0
+        while after is not None:
+            with self._session() as db:
+                count, after = file_letters.requeue_dead(db, selection, wall, after, self.block_messages, self.codec)
+            returned += count
+        return returned
+
+    def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
+        with self._session() as db:
+            return file_letters.requeue_stuck(db, selection, self.clock.now())
+
+    def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
+        with self._session() as db:
+            return file_letters.clear(db, state, selection, self.clock.wall())
+
+    def close(self) -> None:
+        with self._lock:
+            self._forget()
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        with closing(self._connect()) as db:
-            try:
-                yield db
-            except sqlite3.Error as error:
-                raise StorageUnusable(f"the storage {self.path} cannot be used: {error}") from error
+    def _session(self, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """The connection of this process, for one thread. After an error the next call opens a new one."""
+        if self._pid != os.getpid():
+            self._pid, self._lock = os.getpid(), threading.Lock()
+            if self._db is not None:
+                _INHERITED.append(self._db)
+                self._db = None
+        with self._lock, self._told():
+            if self._db is None:
+                self._db = connect(self.path)
+                note_boot(self._db, self.clock)
+            self._db.execute(f"pragma synchronous={'full' if is_durable else 'normal'}")
+            yield self._db
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._forget()
+            raise StorageUnusable(f"the storage {self.path} cannot be used: {error}") from error
+
+    def _forget(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
 
 
-FileStorage.__abstractmethods__ = frozenset()  # until the next commit: the sinkers' half
-
-
-@contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """`begin immediate`: the lock is taken before the mark is read, so what is read cannot change before it is
-    written."""
-    db.execute("begin immediate")
-    try:
-        yield
-    except BaseException:
-        if db.in_transaction:  # SQLite itself rolls back on a full disk
-            db.execute("rollback")
-        raise
-    db.execute("commit")
+def _again(path: Path, block_messages: int, codec: str, limit: int | None, clock: MachineClock) -> FileStorage:
+    return FileStorage(path, block_messages=block_messages, codec=codec, limit=limit, clock=clock)
 
 
 class FileWriter(Writer):
     """One connection, one transaction per chunk. Blocks are encoded before the lock is taken."""
 
-    def __init__(self, db: sqlite3.Connection, block_messages: int, codec: str) -> None:
+    def __init__(self, db: sqlite3.Connection, clock: MachineClock, block_messages: int, codec: str) -> None:
         self._db = db
+        self._clock = clock
         self._block_messages = block_messages
         self._codec = codec
 
     def put(self, chunk: Chunk) -> Put:
-        rows = self._rows(chunk, 0)
+        tp = (chunk.topic, chunk.partition)
+        blocks = cut(chunk, 0, self._block_messages, self._codec)
         try:
-            with _transaction(self._db):
-                skipped = self._skipped(chunk)
-                if skipped:
-                    rows = self._rows(chunk, skipped)
-                self._db.executemany(
-                    "insert into block(topic, topic_id, partition, first, last, count, bytes, body)"
-                    " values (?,?,?,?,?,?,?,?)",
-                    rows,
-                )
+            self._db.execute("pragma synchronous=full")
+            with transaction(self._db):
+                mark = self._db.execute("select next, topic_id from mark where topic=? and partition=?", tp).fetchone()
+                skip = skipped(chunk, mark)
+                if skip:
+                    blocks = cut(chunk, skip, self._block_messages, self._codec)
+                file_letters.insert(self._db, blocks, self._clock.wall())
                 self._db.execute(
                     "update mark set next=max(next, ?), committed=coalesce(?, committed) where topic=? and partition=?",
-                    (chunk.end, chunk.committed, chunk.topic, chunk.partition),
+                    (chunk.end, chunk.committed, *tp),
                 )
         except sqlite3.Error as error:
             raise StorageUnusable(f"{chunk.topic}-{chunk.partition} could not be stored: {error}") from error
-        return Put(len(chunk.columns) - skipped, skipped, sum(len(row[-1]) for row in rows))
+        return Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in blocks))
 
     def close(self) -> None:
         self._db.close()
-
-    def _skipped(self, chunk: Chunk) -> int:
-        """How many messages of the chunk lie below the mark. Called inside the transaction."""
-        where = f"{chunk.topic}-{chunk.partition}"
-        found = self._db.execute(
-            "select next, topic_id from mark where topic=? and partition=?", (chunk.topic, chunk.partition)
-        ).fetchone()
-        if found is None:
-            raise MarkMissing(f"{where} has no mark in the storage; nothing was written")
-        mark, topic_id = found
-        if topic_id != chunk.topic_id:
-            raise TopicRecreated(f"{where} was made again while it was read; nothing was written")
-        if chunk.start > mark:
-            raise GapRefused(
-                f"a range of {where} begins at {chunk.start}, above the mark {mark}: offsets {mark} to "
-                f"{chunk.start - 1} would be lost; nothing was written"
-            )
-        return int(np.searchsorted(chunk.columns.offsets, mark))
-
-    def _rows(self, chunk: Chunk, skipped: int) -> list[tuple[str, str | None, int, int, int, int, int, bytes]]:
-        columns = chunk.columns.slice(skipped, len(chunk.columns)) if skipped else chunk.columns
-        rows = []
-        for part in columns.split(self._block_messages):
-            first, last, body = int(part.offsets[0]), int(part.offsets[-1]), encode(part, self._codec)
-            rows.append((chunk.topic, chunk.topic_id, chunk.partition, first, last, len(part), len(body), body))
-        return rows

@@ -185,11 +185,11 @@ class MemoryStorage(Storage):
 
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
         with self._lock:
-            letters = [letter for letter in self._selected_dead(selection) if not letter.is_damaged]
-            self._add(revived(letters, self.block_messages, self.codec))
-            for letter in letters:
-                del self._dead[letter.id]
-            return len(letters)
+            blocks, ids = revived(self._selected_dead(selection), self.block_messages, self.codec)
+            self._add(blocks)
+            for id_ in ids:
+                del self._dead[id_]
+            return len(ids)
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -60,22 +61,29 @@ def damaged(block: Block, tries: int, error: BadBlock, at: float) -> DeadLetter:
     return DeadLetter("", block, tries, str(error)[:MAX_ERROR_CHARACTERS], at, is_damaged=True)
 
 
-def revived(letters: Iterable[DeadLetter], block_messages: int, codec: str) -> list[Block]:
-    """Dead letters as blocks again: in offset order, incarnations of a topic apart, damaged ones left out."""
+def revived(letters: Iterable[DeadLetter], block_messages: int, codec: str) -> tuple[list[Block], list[str]]:
+    """Dead letters as blocks again, and the ids of those that are in them: all that can be read.
 
-    def incarnation(letter: DeadLetter) -> tuple[str, int, str]:
-        return letter.block.topic, letter.block.partition, letter.block.topic_id or ""
-
-    whole = sorted((x for x in letters if not x.is_damaged), key=lambda x: (*incarnation(x), x.offset))
+    In offset order, incarnations of a topic apart.
+    """
+    ids, found = [], []
+    for letter in letters:
+        with suppress(BadBlock):
+            found += [(letter.block, message) for message in letter.messages()]
+            ids += [] if letter.is_damaged else [letter.id]
+    found.sort(key=lambda pair: (*_incarnation(pair), pair[1].offset))
     blocks = []
-    for _, group in groupby(whole, incarnation):
-        same = list(group)
-        first = same[0].block
-        columns = pack([message for letter in same for message in letter.messages()])
-        blocks += [
-            _block(first.topic, first.topic_id, first.partition, part, codec) for part in columns.split(block_messages)
-        ]
-    return blocks
+    for (topic, partition, _), group in groupby(found, _incarnation):
+        pairs = list(group)
+        columns = pack([message for _, message in pairs])
+        topic_id = pairs[0][0].topic_id
+        blocks += [_block(topic, topic_id, partition, part, codec) for part in columns.split(block_messages)]
+    return blocks, ids
+
+
+def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
+    block = pair[0]
+    return block.topic, block.partition, block.topic_id or ""
 
 
 def opened(

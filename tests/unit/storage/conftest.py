@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
 from kctl_agent.storage.base import Storage
+from kctl_agent.storage.clock import MachineClock
+from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.memory import MemoryStorage
 
 pytest.register_assert_rewrite("kctl_agent.storage.conformance")
 
 BLOCK_MESSAGES = 3
-KINDS = ("memory",)
+KINDS = ("memory", "file")
 
 
 class Clock:
@@ -52,9 +57,38 @@ def memory_bench() -> Bench:
     return Bench(storage, clock.pass_time, damage)
 
 
+class ScriptedMachine(MachineClock):
+    """A machine whose clocks stand still until they are told to go on; pickled, it is another one."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+
+    def now(self) -> float:
+        return self.clock.now
+
+    def wall(self) -> float:
+        return self.clock.now + 1_700_000_000
+
+    def boot_id(self) -> str:
+        return "one boot"
+
+
+def file_bench(path: Path) -> Bench:
+    machine = ScriptedMachine()
+    storage = FileStorage(path, block_messages=BLOCK_MESSAGES, clock=machine)
+
+    def damage(first: int) -> bytes:
+        with closing(sqlite3.connect(path)) as db, db:
+            (body,) = db.execute("select body from block where first=?", (first,)).fetchone()
+            db.execute("update block set body=? where first=?", (body[:-3], first))
+        return bytes(body[:-3])
+
+    return Bench(storage, machine.clock.pass_time, damage)
+
+
 @pytest.fixture(params=KINDS)
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    bench = memory_bench()
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    bench = memory_bench() if request.param == "memory" else file_bench(tmp_path / "deep" / "storage.sqlite")
     bench.storage.prepare()
     yield bench
     bench.storage.close()

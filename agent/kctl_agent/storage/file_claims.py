@@ -1,0 +1,113 @@
+"""Claim, settle, renew and release in a file storage: each one transaction on a connection that is given."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+
+from kctl_agent.storage.block import Block
+from kctl_agent.storage.claim import Claim, DeadLetter
+from kctl_agent.storage.file_letters import bury
+from kctl_agent.storage.file_schema import transaction
+from kctl_agent.storage.settling import Verdict
+
+__all__ = ["bury_damaged", "lease", "release", "renew", "settle"]
+
+FREE = "state='pending', owner=null, token=null, leased_at=null, until=null"
+"""What makes a block claimable. `tries` is counted before `state` changes: SQLite sets all from the old row."""
+
+HEADS = """
+select id, count from turn where state='pending' and id in (
+    select (select id from turn where topic=t.topic and partition=t.partition order by id limit 1)
+    from (select topic, partition from tally where state='pending' and messages>0) t)
+order by id
+"""
+
+
+def lease(
+    db: sqlite3.Connection, now: float, owner: str, token: str, limit: int, lease_seconds: float, ordered: bool
+) -> list[tuple[str, int, Block]]:
+    """Lease the next blocks; (id, tries, block) of each. Without work it takes no lock that others wait for."""
+    (waits,) = db.execute(
+        "select exists(select 1 from turn where state='pending') or exists(select 1 from turn where until<=?)", (now,)
+    ).fetchone()
+    if not waits:
+        return []
+    with transaction(db):
+        db.execute(f"update turn set tries=tries+(state='processing'), {FREE} where until<=?", (now,))  # noqa: S608
+        ids = json.dumps(_choose(db, limit, ordered))
+        tries = dict(
+            db.execute(
+                "update turn set state='processing', owner=?, token=?, leased_at=?, until=?"
+                " where id in (select value from json_each(?)) returning id, tries",
+                (owner, token, now, now + lease_seconds, ids),
+            ).fetchall()
+        )
+        rows = db.execute(
+            "select id, topic, topic_id, partition, first, last, count, body from block"
+            " where id in (select value from json_each(?)) order by id",
+            (ids,),
+        ).fetchall()
+    return [(str(row[0]), tries[row[0]], Block(*row[1:])) for row in rows]
+
+
+def _choose(db: sqlite3.Connection, limit: int, ordered: bool) -> list[int]:
+    """Ids of the first pending blocks that hold `limit` messages together. Rows are read one by one, no further."""
+    ids = []
+    for id_, count in db.execute(HEADS if ordered else "select id, count from turn where state='pending' order by id"):
+        ids.append(id_)
+        limit -= count
+        if limit <= 0:
+            break
+    return ids
+
+
+def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: Verdict, retry_seconds: float) -> bool:
+    """False: the lease is lost, and nothing was changed."""
+    held = (int(claim.id), claim.token)
+    again = verdict.again
+    with transaction(db):
+        if again is None:
+            if not db.execute("delete from turn where id=? and token=?", held).rowcount:
+                return False
+            db.execute("delete from block where id=?", held[:1])
+            bury(db, verdict.dead)
+            return True
+        changed = db.execute(
+            f"update turn set {FREE}, state='delayed', tries=tries+1, until=?, count=?, bytes=?"  # noqa: S608
+            " where id=? and token=?",
+            (now + retry_seconds, again.count, len(again.body), *held),
+        )
+        if changed.rowcount and again is not claim.block:
+            db.execute(
+                "update block set first=?, last=?, count=?, bytes=?, body=? where id=?",
+                (again.first, again.last, again.count, len(again.body), again.body, held[0]),
+            )
+        return bool(changed.rowcount)
+
+
+def bury_damaged(db: sqlite3.Connection, token: str, letters: Iterable[tuple[str, DeadLetter]]) -> None:
+    """Make leased blocks that cannot be read dead letters with their bytes."""
+    with transaction(db):
+        for id_, letter in letters:
+            if db.execute("delete from turn where id=? and token=?", (int(id_), token)).rowcount:
+                db.execute("delete from block where id=?", (int(id_),))
+                bury(db, [letter])
+
+
+def renew(db: sqlite3.Connection, now: float, claim: Claim, lease_seconds: float) -> bool:
+    until = now + lease_seconds
+    with transaction(db):
+        changed = db.execute("update turn set until=? where id=? and token=?", (until, int(claim.id), claim.token))
+        return bool(changed.rowcount)
+
+
+def release(db: sqlite3.Connection, owner: str, count_try: bool) -> int:
+    """Messages given back."""
+    with transaction(db):
+        rows = db.execute(
+            f"update turn set tries=tries+?, {FREE} where owner=? returning count",  # noqa: S608
+            (int(count_try), owner),
+        ).fetchall()
+    return sum(count for (count,) in rows)

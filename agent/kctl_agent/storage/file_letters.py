@@ -1,0 +1,142 @@
+"""Dead letters, requeue, clear and figures of a file storage, on a connection that is given."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from kctl_agent.storage.block import Block
+from kctl_agent.storage.claim import DeadLetter, PartitionStats, Selection
+from kctl_agent.storage.file_schema import transaction
+from kctl_agent.storage.settling import revived
+
+__all__ = ["bury", "clear", "find", "insert", "page", "partitions", "requeue_dead", "requeue_stuck"]
+
+PAGE_LETTERS = 1000
+LETTER = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
+
+
+def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> None:
+    """New blocks, pending. Within a transaction of the caller."""
+    for block in blocks:
+        size = len(block.body)
+        row = db.execute(
+            "insert into block(topic, topic_id, partition, first, last, count, bytes, body) values (?,?,?,?,?,?,?,?)",
+            (block.topic, block.topic_id, block.partition, block.first, block.last, block.count, size, block.body),
+        )
+        db.execute(
+            "insert into turn(id, topic, partition, count, bytes, state, since) values (?,?,?,?,?,'pending',?)",
+            (row.lastrowid, block.topic, block.partition, block.count, size, wall),
+        )
+
+
+def bury(db: sqlite3.Connection, letters: Iterable[DeadLetter]) -> None:
+    """New dead letters. Within a transaction of the caller."""
+    db.executemany(
+        "insert into dead(topic, topic_id, partition, first, last, count, bytes, tries, error, at, damaged, body)"
+        " values (?,?,?,?,?,?,?,?,?,?,?,?)",
+        (
+            (b.topic, b.topic_id, b.partition, b.first, b.last, b.count, len(b.body), x.tries, x.error, x.at,
+             x.is_damaged, b.body)
+            for x in letters
+            for b in (x.block,)
+        ),
+    )  # fmt: skip
+
+
+def page(
+    db: sqlite3.Connection, selection: Selection, wall: float, after: int, limit: int = PAGE_LETTERS
+) -> list[DeadLetter]:
+    """The next selected dead letters after an id."""
+    where, values = _where(selection, "at", wall)
+    rows = db.execute(
+        f"select {LETTER} from dead where id>? and {where} order by id limit ?",  # noqa: S608
+        (after, *values, limit),
+    )
+    return [_letter(row) for row in rows]
+
+
+def find(db: sqlite3.Connection, id_: int) -> DeadLetter | None:
+    row = db.execute(f"select {LETTER} from dead where id=?", (id_,)).fetchone()  # noqa: S608
+    return None if row is None else _letter(row)
+
+
+def requeue_dead(
+    db: sqlite3.Connection, selection: Selection, wall: float, after: int, block_messages: int, codec: str
+) -> tuple[int, int | None]:
+    """One page of it, one transaction: how many messages returned, and after which id to go on (None: at the end)."""
+    with transaction(db):
+        letters = page(db, selection, wall, after)
+        blocks, ids = revived(letters, block_messages, codec)
+        insert(db, blocks, wall)
+        db.executemany("delete from dead where id=?", [(int(id_),) for id_ in ids])
+    return len(ids), int(letters[-1].id) if letters else None
+
+
+def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> int:
+    where, values = _where(selection, None, now)
+    age = selection.older_than_seconds
+    with transaction(db):
+        rows = db.execute(
+            "update turn set tries=tries+(state='processing'), state='pending', owner=null, token=null, leased_at=null,"  # noqa: S608
+            " until=null where (state='delayed' or (state='processing' and (until<=? or leased_at<=?)))"
+            f" and id in (select id from block where {where}) returning count",
+            (now, -1.0 if age is None else now - age, *values),
+        ).fetchall()
+    return sum(count for (count,) in rows)
+
+
+def clear(db: sqlite3.Connection, state: str, selection: Selection, wall: float) -> int:
+    with transaction(db):
+        if state == "dead":
+            where, values = _where(selection, "at", wall)
+            rows = db.execute(f"delete from dead where {where} returning count", values).fetchall()  # noqa: S608
+        else:
+            where, values = _where(selection, None, wall)
+            age = selection.older_than_seconds
+            rows = db.execute(
+                "delete from turn where state in ('pending', 'delayed') and since<=?"  # noqa: S608
+                f" and id in (select id from block where {where}) returning count",
+                (wall if age is None else wall - age, *values),
+            ).fetchall()
+            db.execute("delete from block where id not in (select id from turn)")
+    return sum(count for (count,) in rows)
+
+
+def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...]:
+    found: dict[tuple[str, int], PartitionStats] = {}
+    for topic, partition, state, messages, size in db.execute(
+        "select topic, partition, state, messages, bytes from tally where messages>0 order by topic, partition"
+    ):
+        tp = (topic, partition)
+        found[tp] = found.get(tp, PartitionStats(*tp)).plus(state, messages, size)
+    for topic, partition, since in db.execute(
+        "select topic, partition,"
+        " (select since from turn where topic=t.topic and partition=t.partition order by id limit 1)"
+        " from (select distinct topic, partition from tally where messages>0 and state<>'dead') t"
+    ):
+        tp = (topic, partition)
+        if tp in found and since is not None:  # somebody may have settled it between the two
+            found[tp] = found[tp].plus("pending", 0, 0, max(wall - since, 0.0))
+    return tuple(found.values())
+
+
+def _where(selection: Selection, at: str | None, wall: float) -> tuple[str, list[object]]:
+    """A condition on topic, partition, first, last, and on the column `at` if one is given."""
+    clauses: list[tuple[str, object]] = [("1=?", 1)]
+    for clause, value in (
+        ("topic=?", selection.topic),
+        ("partition=?", selection.partition),
+        ("last>=?", selection.offset_from),
+        ("first<=?", selection.offset_to),
+    ):
+        if value is not None:
+            clauses.append((clause, value))
+    if at is not None and selection.older_than_seconds is not None:
+        clauses.append((f"{at}<=?", wall - selection.older_than_seconds))
+    return " and ".join(clause for clause, _ in clauses), [value for _, value in clauses]
+
+
+def _letter(row: tuple[object, ...]) -> DeadLetter:
+    id_, *coordinates, tries, error, at, damaged = row
+    return DeadLetter(str(id_), Block(*coordinates), tries, error, at, bool(damaged))  # type: ignore[arg-type]

@@ -1,0 +1,232 @@
+"""What is true of the file storage alone: its file, its versions, its clock, and several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.storage import open_storage
+from kctl_agent.storage.base import Mark, StorageUnusable
+from kctl_agent.storage.block import encode
+from kctl_agent.storage.clock import MachineClock
+from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
+from kctl_agent.storage.file import SCHEMA_VERSION, FileStorage
+from kctl_agent.storage.file_schema import VERSION_1
+
+
+@dataclass
+class Machine(MachineClock):
+    """One whose clocks a test turns."""
+
+    since_boot: float = 1000.0
+    unix: float = 1_700_000_000.0
+    boot: str = "first"
+
+    def now(self) -> float:
+        return self.since_boot
+
+    def wall(self) -> float:
+        return self.unix
+
+    def boot_id(self) -> str:
+        return self.boot
+
+
+def file_storage(path: Path, clock: MachineClock | None = None) -> FileStorage:
+    storage = FileStorage(path, block_messages=3, clock=clock or MachineClock())
+    storage.prepare()
+    return storage
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "storage.sqlite"
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.fixture
+def storage(path: Path, machine: Machine) -> Iterator[FileStorage]:
+    with closing(file_storage(path, machine)) as storage:
+        yield storage
+
+
+def file_of_version_1(path: Path, blocks: int) -> None:
+    """As the release before wrote it: three messages per block, a mark."""
+    with closing(sqlite3.connect(path)) as db, db:
+        for statement in VERSION_1.split(";"):
+            db.execute(statement)
+        db.execute("insert into mark values ('t', 0, 'A', ?, 0)", (3 * blocks,))
+        for first in range(0, 3 * blocks, 3):
+            body = encode(chunk(first, first + 3).columns)
+            db.execute(
+                "insert into block(topic, topic_id, partition, first, last, count, bytes, body)"
+                " values ('t', 'A', 0, ?, ?, 3, ?, ?)",
+                (first, first + 2, len(body), body),
+            )
+        db.execute("pragma user_version=1")
+
+
+def test_a_file_of_version_1_goes_on_where_it_was(path: Path) -> None:
+    file_of_version_1(path, 4)
+
+    with closing(file_storage(path)) as storage:
+        assert total(storage) == (12, 0, 0, 0)
+        assert storage.stats().bytes == sum(len(block.body) for block in storage.blocks())
+        put(storage, chunk(12, 15))
+        assert storage.marks([("t", 0)])[("t", 0)] == Mark("t", 0, "A", 15, 12)
+        assert [message.offset for message in everything(storage)] == list(range(15))
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("pragma user_version").fetchone() == (SCHEMA_VERSION,)
+
+
+def test_a_file_of_a_later_version_is_refused(path: Path) -> None:
+    file_storage(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("pragma user_version=99")
+
+    with pytest.raises(StorageUnusable, match=r"version 99 of the storage; this release reads versions 1 to"):
+        file_storage(path)
+
+
+def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.write_bytes(b"this is a letter to a friend, not a database " * 50)
+
+    with pytest.raises(StorageUnusable, match="not a database"):
+        file_storage(path)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StorageUnusable, match="cannot make the folder"):
+        file_storage(tmp_path / "file" / "s.sqlite")
+
+
+def test_a_file_that_was_never_prepared_is_named_unusable(path: Path) -> None:
+    with pytest.raises(StorageUnusable, match="no such table"):
+        FileStorage(path).stats()
+
+
+def test_settings_open_it(path: Path) -> None:
+    settings = {"mode": "file", "path": str(path), "block_messages": 7, "compression": "zstd", "limit": 100}
+
+    storage = open_storage(settings)
+
+    assert isinstance(storage, FileStorage)
+    assert (storage.path, storage.block_messages, storage.codec, storage.limit) == (path, 7, "zstd", 100)
+
+
+def test_a_wall_clock_that_is_set_changes_no_lease_and_no_delay(storage: FileStorage, machine: Machine) -> None:
+    fill(storage, 9)
+    (delayed,) = storage.claim("a", 3, 60.0)
+    storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=60.0)
+    storage.claim("b", 3, 60.0)
+
+    for step in (-3600.0, +7200.0):
+        machine.unix += step
+        assert offsets(storage.claim("c", 1, 3.0)) in ([6, 7, 8], [])
+    machine.since_boot += 61.0
+
+    assert sorted(message.offset for message in everything(storage)) == list(range(9))
+
+
+def test_ages_are_never_negative(storage: FileStorage, machine: Machine) -> None:
+    fill(storage, 3)
+    machine.unix -= 3600.0
+
+    assert storage.stats().oldest_seconds == 0.0
+
+
+def test_after_a_boot_nothing_is_leased_or_delayed(path: Path, storage: FileStorage, machine: Machine) -> None:
+    fill(storage, 6)
+    (delayed,) = storage.claim("a", 3, 60.0)
+    storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=1e6)
+    (leased,) = storage.claim("a", 3, 1e6)
+
+    with closing(file_storage(path, Machine(since_boot=1.0, boot="second"))) as booted:
+        claims = booted.claim("b", 100, 60.0)
+
+        assert [(c.tries, offsets([c])) for c in claims] == [(1, [0, 1, 2]), (1, [3, 4, 5])]
+        assert booted.settle(leased, [True] * 3).is_lost
+
+
+def test_claimers_in_many_threads_share_without_overlap(path: Path, storage: FileStorage) -> None:
+    fill(storage, 600)
+    found: list[int] = []
+
+    def work(own: FileStorage, name: str) -> None:
+        found.extend(message.offset for message in everything(own, name))
+
+    others = [FileStorage(path, block_messages=3) for _ in range(2)]
+    for other in others:
+        other.clock = storage.clock
+    threads = [threading.Thread(target=work, args=(each, str(n))) for n, each in enumerate([storage, storage, *others])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for other in others:
+        other.close()
+
+    assert sorted(found) == list(range(600))
+
+
+def _claim_in_child(storage: FileStorage, answers: multiprocessing.SimpleQueue[list[int]]) -> None:
+    answers.put(offsets(storage.claim("child", 3, 60.0)))
+
+
+def test_a_forked_child_opens_a_connection_of_its_own(storage: FileStorage) -> None:
+    fill(storage, 6)
+    assert offsets(storage.claim("parent", 3, 60.0)) == [0, 1, 2]
+    context = multiprocessing.get_context("fork")
+    answers: multiprocessing.SimpleQueue[list[int]] = context.SimpleQueue()
+
+    child = context.Process(target=_claim_in_child, args=(storage, answers))
+    child.start()
+    child.join()
+
+    assert child.exitcode == 0
+    assert answers.get() == [3, 4, 5]
+    assert total(storage) == (0, 6, 0, 0)
+    answers.close()
+
+
+def test_a_claim_is_not_slower_with_many_leased_and_dead(storage: FileStorage) -> None:
+    """By plan instead of by watch: no statement of a claim or a settle reads a table from end to end."""
+    fill(storage, 3)
+    with closing(sqlite3.connect(storage.path)) as db:
+        for statement in (
+            "select id, count from turn where state='pending' order by id",
+            "update turn set tries=0 where until<=5",
+            "delete from turn where id=1 and token='x'",
+            "update turn set tries=0 where owner='a'",
+            "select since from turn where topic='t' and partition=0 order by id limit 1",
+        ):
+            (plan,) = [row[3] for row in db.execute(f"explain query plan {statement}")]
+            assert "USING" in plan, (statement, plan)
+            assert "TEMP B-TREE" not in plan
+
+
+def test_a_storage_that_was_lost_and_made_again_is_used_again(path: Path, storage: FileStorage) -> None:
+    fill(storage, 3)
+    for each in path.parent.glob(path.name + "*"):
+        each.unlink()
+    storage.close()
+    with pytest.raises(StorageUnusable):
+        storage.claim("a", 3, 60.0)
+
+    storage.prepare()
+    fill(storage, 3)
+
+    assert stored(storage) == [0, 1, 2]
