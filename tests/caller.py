@@ -22,7 +22,11 @@ class Caller:
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(ANSWER_SECONDS)
-        self.socket.connect(os.fsencode(path))
+        try:
+            self.socket.connect(os.fsencode(path))
+        except OSError:
+            self.socket.close()
+            raise
         self._decoder = Decoder(MAX_REPLY_BYTES)
         self._frames: list[JsonObject] = []
 

@@ -180,6 +180,8 @@ def test_a_peer_that_leaves_does_not_kill_a_host_that_has_its_own_idea_of_sigpip
         with Caller(socket_file) as caller:
             caller.send(question("big"))
             caller.socket.recv(10)
+        with Caller(socket_file) as caller:
+            caller.send(question("ping"))
 
     with Caller(socket_file) as caller:
         assert caller.ask("ping").ok
@@ -318,7 +320,7 @@ def test_without_a_free_descriptor_the_agent_waits_quietly_and_serves_on_when_th
         spent = sum(psutil.Process(host.pid).cpu_times()[:2])
 
         threading.Event().wait(0.5)
-        assert sum(psutil.Process(host.pid).cpu_times()[:2]) - spent < 0.2, "the loop spins"
+        assert sum(psutil.Process(host.pid).cpu_times()[:2]) - spent < 0.05, "the loop spins"
         assert served[0].ask("ping").ok
 
         for caller in served:

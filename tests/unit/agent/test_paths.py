@@ -210,6 +210,17 @@ def test_closing_leaves_a_socket_alone_that_is_no_longer_its_own(
     assert (short_dir / "worker-0.pid").exists()
 
 
+def test_a_forked_child_that_closes_its_copy_leaves_the_files_to_the_owner(
+    short_dir: Path, bind: Callable[..., BoundSocket]
+) -> None:
+    bound = bind()
+    bound.owner = ProcessIdentity(os.getpid() + 1, 1)  # as if this were another process than the one that bound it
+
+    bound.close()
+
+    assert sorted(os.listdir(short_dir)) == ["worker-0.pid", "worker-0.sock"]
+
+
 def test_a_name_that_is_served_is_refused_with_the_pid_of_its_owner(bind: Callable[..., BoundSocket]) -> None:
     bound = bind()
 

@@ -283,6 +283,19 @@ def test_half_a_frame_behind_a_whole_one_has_the_same_deadline(
     assert server.counts == {"half a frame and silence": 1}
 
 
+def test_half_a_frame_behind_a_reply_that_had_to_wait_has_the_same_deadline(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    server = serve(commands=WITH_BIG, frame_timeout_seconds=SHORT_SECONDS)
+    caller = connect(socket_file)
+
+    caller.send(question("big", "1", size=5_000_000) + question("ping", "2")[:9])
+
+    assert caller.read().id == "1"
+    assert caller.is_ended()
+    assert server.counts == {"half a frame and silence": 1}
+
+
 def test_a_connection_that_says_nothing_is_closed_at_the_idle_timeout(
     serve: Serve, connect: Connect, socket_file: Path
 ) -> None:
@@ -364,6 +377,18 @@ def test_a_slow_reader_gets_everything_in_order_in_the_end(
     assert slow.ask("ping").ok
 
 
+def test_a_connection_that_was_slow_once_may_be_idle_afterwards_like_any_other(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    serve(commands=WITH_BIG, frame_timeout_seconds=SHORT_SECONDS)
+    caller = connect(socket_file)
+    assert caller.ask("big", size=5_000_000).ok
+
+    threading.Event().wait(SHORT_SECONDS * 2)
+
+    assert caller.ask("ping").ok
+
+
 def test_a_peer_that_hangs_up_while_its_reply_waits_is_dropped_at_once(
     serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
 ) -> None:
@@ -379,6 +404,23 @@ def test_a_peer_that_hangs_up_while_its_reply_waits_is_dropped_at_once(
             caller.socket.shutdown(socket.SHUT_RDWR)
 
         eventually(lambda: all(not each._out for each in list(server._connections.values())), 3)
+
+
+def test_a_connection_whose_file_is_held_open_elsewhere_is_no_longer_watched(
+    serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
+) -> None:
+    server = serve()
+    caller = connect(socket_file)
+    assert caller.ask("ping").ok
+    (fd,) = server._connections
+    held = os.dup(fd)  # as a child does that was forked by C code
+    watched = Path(f"/proc/self/fdinfo/{server._epoll.fileno()}")
+    count = watched.read_text().count("tfd:")
+
+    caller.socket.close()
+
+    eventually(lambda: watched.read_text().count("tfd:") == count - 1, 10, "the loop spins on a connection it forgot")
+    os.close(held)
 
 
 def test_callers_that_come_and_go_leave_no_connection_behind(
