@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +31,7 @@ __all__ = ["main"]
 TOPIC = "demo"
 REFRESH_SECONDS = 0.5
 DRAIN_SECONDS = 120.0
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 
 
 @dataclass
@@ -42,9 +44,9 @@ class Progress:
     committed: int = 0
 
     def take(self, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
-        known = [row["remaining_count"] for row in offsets if row["remaining_count"] is not None]
-        if known:
-            self.largest_lag = max(self.largest_lag or 0, sum(known))
+        lag = _sum_known(row["remaining_count"] for row in offsets)
+        if lag is not None:
+            self.largest_lag = max(self.largest_lag or 0, lag)
         self.committed = sum(row["current_offset"] or 0 for row in offsets)
         if self.seconds_to_first_batch is None and any(row["batches_total"] for row in workers):
             self.seconds_to_first_batch = time.monotonic() - self.started_at
@@ -114,7 +116,9 @@ def _demo(
         try:
             fleet.start()
             producer.start()
-            screen.say(f"{workers} workers start; ask them from another terminal: kctl -c {fleet.config} rpc kafka_lag")
+            screen.say(
+                f"{workers} workers start; ask them from another terminal: {_command()} -c {fleet.config} rpc kafka_lag"
+            )
             _watch(fleet, producer, progress, seconds, interrupts, screen)
             screen.say("the producer stops; what it has produced is still being stored")
             producer.stop()
@@ -160,8 +164,9 @@ def _refresh(fleet: DemoFleet, producer: Producer, progress: Progress, interrupt
     offsets, workers = fleet.ask("offset_checker"), fleet.ask("workers")
     if offsets is not None and workers is not None:
         progress.take(offsets["rows"], workers["rows"])
-        lag = sum(row["remaining_count"] or 0 for row in offsets["rows"])
-        head = f"produced {producer.total:,} · committed {progress.committed:,} · lag {lag:,} · {_since(progress)}"
+        lag = _sum_known(row["remaining_count"] for row in offsets["rows"])
+        told = "-" if lag is None else f"{lag:,}"
+        head = f"produced {producer.total:,} · committed {progress.committed:,} · lag {told} · {_since(progress)}"
         screen.show(head, offsets["rows"], workers["rows"])
     interrupts.pause(REFRESH_SECONDS)
 
@@ -191,6 +196,21 @@ def _print(summary: dict[str, Any], output: str, passed: bool, place: Path) -> N
         print(f"{name.replace('_', '-'):<24}{'-' if value is None else f'{value:,}':>12}")  # noqa: T201
     if not passed:
         print(f"not everything that was produced is stored exactly once; all of the demo is kept in {place}")  # noqa: T201
+
+
+def _sum_known(figures: Iterable[int | None]) -> int | None:
+    """None when nothing is known: a lag that nobody knows yet is not a lag of 0."""
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known else None
+
+
+def _command() -> str:
+    """How this very command line is called from another terminal: after `make demo` no `kctl` is on the PATH."""
+    own = Path(sys.argv[0])
+    found = shutil.which("kctl")
+    if own.name != "kctl" or (found and Path(found).resolve() == own.resolve()):
+        return "kctl"
+    return os.path.relpath(own)
 
 
 def _since(progress: Progress) -> str:
