@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "proof.md").read_text(encoding="utf-8")
-REFERENCE = re.compile(r"`((?:tests|benchmarks)/[\w./]+\.py)::([^`]+)`")
+REFERENCE = re.compile(r"`((?:tests|benchmarks|agent/kctl_agent/storage/conformance)/[\w./]+\.py)::([^`]+)`")
 NOT_YET = "not shown yet"
 
 
@@ -26,11 +26,13 @@ def promises() -> list[tuple[str, str, str]]:
 
 
 def names_in(path: Path) -> set[str]:
-    """The test functions of a file; of a benchmark, its texts: one of them is the name of its JSON line."""
+    """The tests of a file, methods in the storages' suite; of a benchmark, its texts: one names its JSON line."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     if path.is_relative_to(ROOT / "benchmarks"):
         return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    if path.is_relative_to(ROOT / "tests"):
+        return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 @pytest.mark.parametrize("path", sorted({path for path, _ in REFERENCE.findall(PAGE)}))
