@@ -9,8 +9,11 @@ from typing import Any
 from kctl_agent.storage.base import Storage, StorageError
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.memory import MemoryStorage
+from kctl_agent.storage.redis import RedisStorage
 
-__all__ = ["open_storage"]
+__all__ = ["MODES", "open_storage"]
+
+MODES = ("file", "redis", "memory")
 
 
 def open_storage(settings: Mapping[str, Any]) -> Storage:
@@ -29,6 +32,9 @@ def open_storage(settings: Mapping[str, Any]) -> Storage:
     mode = settings["mode"]
     if mode == "file":
         return FileStorage(Path(settings["path"]), **common)
+    if mode == "redis":
+        password_file = Path(settings["password_file"]) if settings.get("password_file") else None
+        return RedisStorage(settings["url"], settings["namespace"], password_file=password_file, **common)
     if mode == "memory":
         return MemoryStorage(**common)
-    raise StorageError(f"storage.mode is {mode!r}; known are: file, memory")
+    raise StorageError(f"storage.mode is {mode!r}; known are: {', '.join(MODES)}")

@@ -94,11 +94,19 @@ class Selection:
     def takes(self, topic: str, partition: int, first: int, last: int) -> bool:
         """Whether a block of these coordinates is selected, its age aside."""
         return (
-            self.topic in (None, topic)
-            and self.partition in (None, partition)
+            self.takes_partition(topic, partition)
             and (self.offset_from is None or last >= self.offset_from)
             and (self.offset_to is None or first <= self.offset_to)
         )
+
+    def takes_partition(self, topic: str, partition: int) -> bool:
+        return self.topic in (None, topic) and self.partition in (None, partition)
+
+    def takes_letter(self, letter: DeadLetter, now: float) -> bool:
+        """By its age too; `now` in Unix seconds."""
+        block, age = letter.block, self.older_than_seconds
+        is_of_age = age is None or now - letter.at >= age
+        return is_of_age and self.takes(block.topic, block.partition, block.first, block.last)
 
 
 EVERYTHING = Selection()

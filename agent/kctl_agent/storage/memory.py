@@ -254,13 +254,8 @@ class MemoryStorage(Storage):
         return chosen
 
     def _selected_dead(self, selection: Selection) -> Iterator[DeadLetter]:
-        now, age = time.time(), selection.older_than_seconds
-        for letter in list(self._dead.values()):
-            block = letter.block
-            if selection.takes(block.topic, block.partition, block.first, block.last) and (
-                age is None or now - letter.at >= age
-            ):
-                yield letter
+        now = time.time()
+        return (letter for letter in list(self._dead.values()) if selection.takes_letter(letter, now))
 
 
 _all: weakref.WeakValueDictionary[str, MemoryStorage] = weakref.WeakValueDictionary()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,11 +17,14 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.memory import MemoryStorage
+from kctl_agent.storage.redis import RedisStorage
+from tests.conftest import eventually
+from tests.redis_server import RedisServer, is_installed, require_redis
 
 pytest.register_assert_rewrite("kctl_agent.storage.conformance")
 
 BLOCK_MESSAGES = 3
-KINDS = ("memory", "file")
+KINDS = ("memory", "file", "redis")
 
 
 class Clock:
@@ -86,9 +92,52 @@ def file_bench(path: Path) -> Bench:
     return Bench(storage, machine.clock.pass_time, damage)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def redis_server() -> Iterator[RedisServer | None]:
+    """One for all tests of this folder, started before any of them looks for what it has left behind."""
+    if not is_installed():
+        yield None
+        return
+    directory = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
+    server = RedisServer(directory, eventually)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(directory)
+
+
+def redis_bench(url: str) -> Bench:
+    storage = RedisStorage(url, uuid.uuid4().hex, block_messages=BLOCK_MESSAGES)
+    client = storage._client()
+
+    def pass_time(seconds: float) -> None:
+        client.hincrby(storage.prefix + "clock", "now", int(seconds * 1000))
+        for key in client.scan_iter(storage.prefix + "block:*"):
+            client.hincrby(key, "since", -int(seconds * 1000))
+
+    def damage(first: int) -> bytes:
+        for key in client.scan_iter(storage.prefix + "block:*"):
+            if client.hget(key, "first") == str(first).encode():
+                body: bytes = client.hget(key, "body")[:-3]
+                client.hset(key, "body", body)
+                return body
+        raise LookupError(first)
+
+    return Bench(storage, pass_time, damage)
+
+
 @pytest.fixture(params=KINDS)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    bench = memory_bench() if request.param == "memory" else file_bench(tmp_path / "deep" / "storage.sqlite")
+def bench(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer | None) -> Iterator[Bench]:
+    if request.param == "memory":
+        bench = memory_bench()
+    elif request.param == "file":
+        bench = file_bench(tmp_path / "deep" / "storage.sqlite")
+    else:
+        require_redis()
+        assert redis_server is not None
+        bench = redis_bench(redis_server.url)
     bench.storage.prepare()
     yield bench
     bench.storage.close()

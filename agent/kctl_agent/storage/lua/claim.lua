@@ -1,0 +1,45 @@
+-- ARGV: owner, token, limit, lease in milliseconds, '1' for ordered.
+-- {id, tries, tp, topic_id, first, last, count, body} of each block that is leased now.
+local owner, token, limit, lease, ordered = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
+local MOST_WOKEN = 1000 -- a script must be short: the next claim wakes the rest
+local LOOK_AHEAD = 16
+local now = tick(lease / 3)
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'timed', '-inf', now, 'LIMIT', 0, MOST_WOKEN)) do
+  free(id, redis.call('HGET', P .. 'block:' .. id, 'state') == 'processing')
+end
+
+local leased = {}
+
+local function take(id)
+  local block = P .. 'block:' .. id
+  local found = redis.call('HMGET', block, 'tries', 'tp', 'topic_id', 'first', 'last', 'count', 'body')
+  redis.call('ZREM', P .. 'ready', id)
+  if not found[2] then return end
+  redis.call('HSET', block, 'state', 'processing', 'owner', owner, 'token', token, 'leased', text(now))
+  redis.call('ZADD', P .. 'timed', now + lease, id)
+  count(found[2], 'pending', -found[6], 0)
+  count(found[2], 'processing', found[6], 0)
+  leased[#leased + 1] = {id, unpack(found)}
+  limit = limit - found[6]
+end
+
+if ordered then
+  local heads = {}
+  for _, tp in ipairs(redis.call('SMEMBERS', P .. 'partitions')) do
+    local id = redis.call('ZRANGE', P .. 'line:' .. tp, 0, 0)[1]
+    if id and redis.call('HGET', P .. 'block:' .. id, 'state') == 'pending' then heads[#heads + 1] = id end
+  end
+  table.sort(heads, function(a, b) return tonumber(a) < tonumber(b) end)
+  for _, id in ipairs(heads) do
+    if limit > 0 then take(id) end
+  end
+else
+  while limit > 0 do
+    local ids = redis.call('ZRANGE', P .. 'ready', 0, LOOK_AHEAD - 1)
+    if #ids == 0 then break end
+    for _, id in ipairs(ids) do
+      if limit > 0 then take(id) end
+    end
+  end
+end
+return leased

@@ -1,0 +1,96 @@
+-- Before every script. All keys begin with KEYS[1], which holds a hash tag: in a cluster they are in one slot.
+--
+--   mark:TP      hash    next, committed, topic_id of a partition; TP is topic:partition
+--   partitions   set     every TP that has a mark or had a block
+--   seq          number  the last id of a block or a dead letter
+--   block:ID     hash    tp, topic_id, first, last, count, body, since; state, tries; owner, token, leased while leased
+--   ready        zset    ids that can be claimed; score is the id, so what was put first comes first
+--   timed        zset    ids that are leased or delayed; score is when that ends, on the storage's clock
+--   line:TP      zset    every id of a partition that is not dead
+--   dead         zset    ids of dead letters; dead:ID hash
+--   counts       hash    "TP STATE" -> messages, "TP bytes" -> bytes: what `stats` reads
+--   settled      hash    owner -> its last settle, so that one whose reply was lost can be repeated
+--   clock        hash    machine: the server's TIME when it was last looked at; now: the storage's clock; milliseconds
+--
+-- Numbers are compared as Lua's doubles, exact up to 2^53, and stored as the text they came in.
+local P = KEYS[1]
+
+local function text(number) return string.format('%.0f', number) end
+
+local function machine_time()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- The storage's clock: it goes on by what the server's clock went on since somebody looked, by `most` at the most. So
+-- a server clock that is set back stops it for a moment instead of an hour, and one that is set forward ends no lease
+-- that is renewed at a third of its length.
+local function clock(most)
+  local machine = machine_time()
+  local last = tonumber(redis.call('HGET', P .. 'clock', 'machine') or machine)
+  local now = tonumber(redis.call('HGET', P .. 'clock', 'now') or 0)
+  return now + math.max(0, math.min(machine - last, most)), machine
+end
+
+local function tick(most)
+  local now, machine = clock(most)
+  redis.call('HSET', P .. 'clock', 'now', text(now), 'machine', text(machine))
+  return now, machine
+end
+
+local function count(tp, state, messages, bytes)
+  redis.call('HINCRBY', P .. 'counts', tp .. ' ' .. state, messages)
+  if bytes ~= 0 then redis.call('HINCRBY', P .. 'counts', tp .. ' bytes', bytes) end
+end
+
+local function add(tp, topic_id, first, last, messages, body, machine)
+  local id = redis.call('INCR', P .. 'seq')
+  redis.call('HSET', P .. 'block:' .. id, 'tp', tp, 'topic_id', topic_id, 'first', first, 'last', last,
+    'count', messages, 'body', body, 'since', text(machine), 'state', 'pending', 'tries', 0)
+  redis.call('ZADD', P .. 'ready', id, id)
+  redis.call('ZADD', P .. 'line:' .. tp, id, id)
+  redis.call('SADD', P .. 'partitions', tp)
+  count(tp, 'pending', messages, #body)
+end
+
+local function free(id, counts_try)
+  local block = P .. 'block:' .. id
+  local tp, messages, state = unpack(redis.call('HMGET', block, 'tp', 'count', 'state'))
+  redis.call('ZREM', P .. 'timed', id)
+  if not tp then return 0 end
+  redis.call('HDEL', block, 'owner', 'token', 'leased')
+  redis.call('HSET', block, 'state', 'pending')
+  if counts_try then redis.call('HINCRBY', block, 'tries', 1) end
+  redis.call('ZADD', P .. 'ready', id, id)
+  count(tp, state, -messages, 0)
+  count(tp, 'pending', messages, 0)
+  return tonumber(messages)
+end
+
+local function remove(id)
+  local block = P .. 'block:' .. id
+  local tp, messages, state = unpack(redis.call('HMGET', block, 'tp', 'count', 'state'))
+  count(tp, state, -messages, -redis.call('HSTRLEN', block, 'body'))
+  redis.call('DEL', block)
+  redis.call('ZREM', P .. 'ready', id)
+  redis.call('ZREM', P .. 'timed', id)
+  redis.call('ZREM', P .. 'line:' .. tp, id)
+  return tonumber(messages)
+end
+
+local function bury(tp, topic_id, first, last, messages, tries, reason, damaged, body, machine)
+  local id = redis.call('INCR', P .. 'seq')
+  redis.call('HSET', P .. 'dead:' .. id, 'tp', tp, 'topic_id', topic_id, 'first', first, 'last', last,
+    'count', messages, 'tries', tries, 'error', reason, 'damaged', damaged, 'body', body, 'at', text(machine))
+  redis.call('ZADD', P .. 'dead', id, id)
+  redis.call('SADD', P .. 'partitions', tp)
+  count(tp, 'dead', messages, #body)
+end
+
+-- Whether a block or dead letter is selected: topic, partition, offset_from, offset_to as in ARGV, '' for any.
+local function selects(topic, partition, offset_from, offset_to, tp, first, last)
+  local its_topic, its_partition = string.match(tp, '^(.*):(%d+)$')
+  return (topic == '' or topic == its_topic) and (partition == '' or partition == its_partition)
+    and (offset_from == '' or tonumber(last) >= tonumber(offset_from))
+    and (offset_to == '' or tonumber(first) <= tonumber(offset_to))
+end

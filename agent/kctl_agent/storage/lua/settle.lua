@@ -1,0 +1,32 @@
+-- ARGV: id, token, owner, what became of it in words, 'gone' or 'again', delay in milliseconds,
+--       first, last, count, body of the block that comes again (body '': unchanged), tries and error of the dead,
+--       '1' for damaged, then first, last, count, body of each dead letter.
+-- 1: done. 0: the lease is lost and nothing was changed. A repeated settle whose first reply was lost is done.
+local id, token, owner, outcome, fate, delay = unpack(ARGV, 1, 6)
+local block = P .. 'block:' .. id
+local said = id .. ' ' .. token .. ' ' .. outcome
+if redis.call('HGET', block, 'token') ~= token then
+  return redis.call('HGET', P .. 'settled', owner) == said and 1 or 0
+end
+redis.call('HSET', P .. 'settled', owner, said)
+local tp, topic_id = unpack(redis.call('HMGET', block, 'tp', 'topic_id'))
+if fate == 'again' then
+  local first, last, messages, body = unpack(ARGV, 7, 10)
+  count(tp, 'processing', -redis.call('HGET', block, 'count'), 0)
+  count(tp, 'delayed', messages, 0)
+  if body ~= '' then
+    redis.call('HINCRBY', P .. 'counts', tp .. ' bytes', #body - redis.call('HSTRLEN', block, 'body'))
+    redis.call('HSET', block, 'first', first, 'last', last, 'count', messages, 'body', body)
+  end
+  redis.call('HDEL', block, 'owner', 'token', 'leased')
+  redis.call('HSET', block, 'state', 'delayed')
+  redis.call('HINCRBY', block, 'tries', 1)
+  redis.call('ZADD', P .. 'timed', clock(10000) + tonumber(delay), id)
+  return 1
+end
+remove(id)
+local machine = machine_time()
+for i = 14, #ARGV, 4 do
+  bury(tp, topic_id, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[11], ARGV[12], ARGV[13], ARGV[i + 3], machine)
+end
+return 1

@@ -1,0 +1,294 @@
+"""A Redis (6.2 or newer) as storage, for workers and sinkers on several machines.
+
+Every change is one Lua script (`lua/`, whose prelude lists the keys), so it happens as a whole or not at all, and each
+can be repeated after a broken connection: a put is judged by the mark, a settle by its lease.
+
+Sorted sets and hashes instead of streams: an entry of a stream cannot be given back to its place, made smaller or kept
+behind another one, and its idle time stands still for an hour when the server's clock is set back by one. What streams
+are chosen for stays true: no step costs more with 10,000 blocks in flight (benchmarks/storage_drain.py measures both).
+
+How durable a put is, is the server's matter: `appendfsync always` survives a power cut, `everysec` a kill of Redis.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from kctl_agent.message import Message
+from kctl_agent.storage.base import Chunk, Mark, Put, Storage, StorageUnusable, TopicPartition, Writer
+from kctl_agent.storage.block import Block
+from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
+from kctl_agent.storage.putting import cut, skipped
+from kctl_agent.storage.redis_client import check_server, connect, script, told, where
+from kctl_agent.storage.redis_words import block_of, letter_of, name_of, parted, partitions_of
+from kctl_agent.storage.settling import Verdict, dead_letters, judge, opened, revived
+
+__all__ = ["RedisStorage"]
+
+LAYOUT_VERSION = b"1"
+PAGE = 500
+
+
+class RedisStorage(Storage):
+    """See `Storage`. `namespace` keeps storages apart that share a database: the consumer group, as a rule."""
+
+    def __init__(
+        self,
+        url: str,
+        namespace: str,
+        *,
+        password_file: Path | None = None,
+        block_messages: int = 500,
+        codec: str = "none",
+        limit: int | None = None,
+    ) -> None:
+        self._place = where(url)
+        self._url = url
+        self._namespace = namespace
+        self._password_file = password_file
+        self.block_messages = block_messages
+        self.codec = codec
+        self.limit = limit
+        self.prefix = f"{{kctl:{namespace}}}:"
+        self._redis: Any = None
+        self._scripts: dict[str, Callable[..., Any]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_redis": None, "_scripts": {}}
+
+    @property
+    def identity(self) -> str:
+        return f"redis:{self._place}/{self._namespace}"
+
+    def prepare(self) -> None:
+        client = self._client()
+        with told(self._place):
+            check_server(client, self._place)
+            client.set(self.prefix + "layout", LAYOUT_VERSION, nx=True)
+            layout = client.get(self.prefix + "layout")
+        if layout != LAYOUT_VERSION:
+            raise StorageUnusable(
+                f"{self.identity} has layout {layout.decode()}; this release reads {LAYOUT_VERSION.decode()}"
+            )
+
+    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
+        wanted = list(partitions)
+        client = self._client()
+        with told(self._place), client.pipeline(transaction=False) as pipeline:
+            for tp in wanted:
+                pipeline.hmget(self._key("mark", name_of(tp)), "next", "committed", "topic_id")
+            rows = pipeline.execute()
+        return {
+            tp: Mark(*tp, topic_id.decode() or None, int(following), int(committed) if committed else None)
+            for tp, (following, committed, topic_id) in zip(wanted, rows, strict=True)
+            if following is not None
+        }
+
+    def place_marks(self, marks: Collection[Mark]) -> None:
+        client = self._client()
+        with told(self._place), client.pipeline(transaction=True) as pipeline:
+            for mark in marks:
+                name = name_of((mark.topic, mark.partition))
+                committed = "" if mark.committed is None else mark.committed
+                values = {"next": mark.next, "committed": committed, "topic_id": mark.topic_id or ""}
+                pipeline.hset(self._key("mark", name), mapping=values)
+                pipeline.sadd(self.prefix + "partitions", name)
+            pipeline.execute()
+
+    def advance_marks(self, ends: Mapping[TopicPartition, int]) -> None:
+        self._run("raise", "next", *(word for tp, end in ends.items() for word in (name_of(tp), end)))
+
+    def record_committed(self, committed: Mapping[TopicPartition, int]) -> None:
+        self._run("raise", "committed", *(word for tp, at in committed.items() for word in (name_of(tp), at)))
+
+    def writer(self) -> Writer:
+        return RedisWriter(self)
+
+    def put(self, chunk: Chunk) -> Put:
+        """What its writers do. Cut once more only if messages of the chunk lie below the mark."""
+        skip, cut_at = 0, ""
+        name, committed = name_of((chunk.topic, chunk.partition)), "" if chunk.committed is None else chunk.committed
+        while True:
+            blocks = cut(chunk, skip, self.block_messages, self.codec)
+            rows = [word for b in blocks for word in (b.first, b.last, b.count, b.body)]
+            answer = self._run("put", name, chunk.topic_id or "", chunk.start, chunk.end, committed, cut_at, *rows)
+            if answer[0] == b"ok":
+                return Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in blocks))
+            mark = (int(answer[1]), answer[2].decode() or None) if answer[0] == b"mark" else None
+            skip = skipped(chunk, mark)
+            cut_at = str(mark and mark[0])
+
+    def blocks(self) -> Iterator[Block]:
+        """Not one picture: what is put or settled meanwhile may be in it or not."""
+        client = self._client()
+        with told(self._place):
+            lines = [client.zrange(self._key("line", name), 0, -1) for name in self._names()]
+        ids = sorted(int(id_) for line in lines for id_ in line)
+        fields = ("tp", "topic_id", "first", "last", "count", "body")
+        for begin in range(0, len(ids), PAGE):
+            with told(self._place), client.pipeline(transaction=False) as pipeline:
+                for id_ in ids[begin : begin + PAGE]:
+                    pipeline.hmget(self._key("block", id_), *fields)
+                rows = pipeline.execute()
+            yield from (block_of(row) for row in rows if row[0] is not None)
+
+    def claim(self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False) -> list[Claim]:
+        token = uuid.uuid4().hex
+        while True:
+            lease_until = time.monotonic() + lease_seconds
+            rows = self._run("claim", owner, token, limit, int(lease_seconds * 1000), int(ordered))
+            leased = [(id_.decode(), int(tries), block_of(row)) for id_, tries, *row in rows]
+            claims, bad = opened(leased, owner, token, lease_until, time.time())
+            for id_, letter in bad.items():
+                self._settle(id_, token, owner, Verdict(None, (letter,), Settled()), 0.0)
+            if claims or not bad:
+                return claims
+
+    def settle(
+        self, claim: Claim, acks: Sequence[bool], *, reason: str = "", max_tries: int = 1, retry_seconds: float = 0.0
+    ) -> Settled:
+        verdict = judge(claim, acks, reason, max_tries, self.codec, time.time())
+        if verdict.again is claim.block:  # unchanged: its bytes need not travel
+            verdict = Verdict(None, (), verdict.settled)
+        is_done = self._settle(claim.id, claim.token, claim.owner, verdict, retry_seconds)
+        return verdict.settled if is_done else Settled(is_lost=True)
+
+    def _settle(self, id_: str, token: str, owner: str, verdict: Verdict, retry_seconds: float) -> bool:
+        settled, dead, again = verdict.settled, verdict.dead, verdict.again
+        outcome = f"{settled.gone} {settled.again} {settled.dead}"
+        fate = "again" if settled.again else "gone"
+        block = (again.first, again.last, again.count, again.body) if again else (0, 0, settled.again, "")
+        cause = (dead[0].tries, dead[0].error, int(dead[0].is_damaged)) if dead else (0, "", 0)
+        letters = [word for b in (x.block for x in dead) for word in (b.first, b.last, b.count, b.body)]
+        delay = int(retry_seconds * 1000)
+        return bool(self._run("settle", id_, token, owner, outcome, fate, delay, *block, *cause, *letters))
+
+    def renew(self, claim: Claim, lease_seconds: float) -> bool:
+        return bool(self._run("renew", claim.id, claim.token, int(lease_seconds * 1000)))
+
+    def release(self, owner: str, *, count_try: bool = False) -> int:
+        return int(self._run("release", owner, int(count_try)))
+
+    def stats(self) -> StorageStats:
+        return StorageStats.of(partitions_of(*self._run("stats")), self.limit)
+
+    def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
+        letters = [x for m in messages for x in dead_letters([m], topic_id, m.tries, error, self.codec, time.time())]
+        rows = [word for x in letters for word in (_name(x.block), x.offset, x.tries, x.block.body)]
+        self._run("bury", topic_id or "", letters[0].error if letters else "", *rows)
+
+    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
+        left = limit
+        for page in self._dead_pages(selection):
+            yield from page[:left]
+            left = None if left is None else max(left - len(page), 0)
+            if left == 0:
+                return
+
+    def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
+        with told(self._place):
+            row = self._client().hgetall(self._key("dead", id)) if id.isdecimal() else None
+        return letter_of(id, row) if row else None
+
+    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
+        return sum(self._resurrect(page) for page in self._dead_pages(selection))
+
+    def _resurrect(self, letters: list[DeadLetter]) -> int:
+        blocks, ids = revived(letters, self.block_messages, self.codec)
+        rows = [
+            word for b in blocks for word in (_name(b), b.topic_id or "", b.first, b.last, b.count, b.body)
+        ]  # fmt: skip
+        done = int(self._run("resurrect", len(ids), *ids, *rows))
+        if done >= 0:
+            return done
+        found = [self.find_dead(letter.id) for letter in letters]  # somebody else was faster with some of them
+        return self._resurrect([letter for letter in found if letter is not None])
+
+    def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
+        age = selection.older_than_seconds
+        return int(self._run("stuck", *_words(selection), "" if age is None else int(age * 1000)))
+
+    def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
+        if state == "dead":
+            return sum(self._forget(page) for page in self._dead_pages(selection))
+        with told(self._place):
+            names = self._names()
+        return sum(self._clear(name, selection) for name in names if selection.takes_partition(*parted(name)))
+
+    def _clear(self, name: str, selection: Selection) -> int:
+        after: Any = 0
+        removed, age = 0, int((selection.older_than_seconds or 0) * 1000)
+        while after != b"":
+            count, after = self._run("clear", name, after, PAGE, *_words(selection)[2:], age)
+            removed += count
+        return removed
+
+    def _forget(self, letters: list[DeadLetter]) -> int:
+        removed = int(self._run("resurrect", len(letters), *(letter.id for letter in letters)))
+        if removed >= 0:
+            return removed
+        found = [self.find_dead(letter.id) for letter in letters]
+        return self._forget([letter for letter in found if letter is not None])
+
+    def close(self) -> None:
+        if self._redis is not None:
+            self._redis.close()
+        self._redis, self._scripts = None, {}
+
+    def _dead_pages(self, selection: Selection) -> Iterator[list[DeadLetter]]:
+        """The oldest first. Letters that die meanwhile are left to the next call."""
+        client, wall = self._client(), time.time()
+        with told(self._place):
+            ids = [int(id_) for id_ in client.zrange(self.prefix + "dead", 0, -1)]
+        for begin in range(0, len(ids), PAGE):
+            page = ids[begin : begin + PAGE]
+            with told(self._place), client.pipeline(transaction=False) as pipeline:
+                for id_ in page:
+                    pipeline.hgetall(self._key("dead", id_))
+                rows = pipeline.execute()
+            letters = [letter_of(str(id_), row) for id_, row in zip(page, rows, strict=True) if row]
+            if chosen := [letter for letter in letters if selection.takes_letter(letter, wall)]:
+                yield chosen
+
+    def _names(self) -> list[str]:
+        return sorted(name.decode() for name in self._client().smembers(self.prefix + "partitions"))
+
+    def _key(self, kind: str, which: object) -> str:
+        return f"{self.prefix}{kind}:{which}"
+
+    def _client(self) -> Any:
+        if self._redis is None:
+            self._redis = connect(self._url, self._password_file)
+        return self._redis
+
+    def _run(self, name: str, *args: object) -> Any:
+        client = self._client()
+        if name not in self._scripts:
+            self._scripts[name] = script(client, name)
+        with told(self._place):
+            return self._scripts[name](keys=[self.prefix], args=args)
+
+
+class RedisWriter(Writer):
+    """Shares the storage's connections."""
+
+    def __init__(self, storage: RedisStorage) -> None:
+        self._storage = storage
+
+    def put(self, chunk: Chunk) -> Put:
+        return self._storage.put(chunk)
+
+    def close(self) -> None: ...
+
+
+def _name(block: Block) -> str:
+    return name_of((block.topic, block.partition))
+
+
+def _words(selection: Selection) -> list[object]:
+    values: Iterable[object] = (selection.topic, selection.partition, selection.offset_from, selection.offset_to)
+    return ["" if value is None else value for value in values]

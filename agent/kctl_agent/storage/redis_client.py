@@ -1,0 +1,131 @@
+"""The connection of a Redis storage: URL, scripts, reconnecting, and whether the server can be trusted with messages.
+
+redis-py is imported when a storage is first used, so that nobody else needs it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from kctl_agent.storage.base import StorageUnusable
+
+__all__ = ["Script", "check_server", "connect", "script", "told", "where"]
+
+Script = Callable[..., Any]
+log = logging.getLogger(__name__)
+
+OLDEST_SERVER = (6, 2)
+CONNECT_SECONDS = 5.0
+REPLY_SECONDS = 30.0
+RETRIES = 6
+RETRY_SECONDS = (0.05, 2.0)
+"""A call is tried again for about four seconds: the time a Redis takes to be started again with a small AOF. Longer
+outages are StorageUnusable, which every caller tries again later."""
+
+
+def where(url: str) -> str:
+    """A URL without its credentials: `redis://host:6379/0`, `unix:/path/redis.sock`.
+
+    Raises:
+        StorageUnusable: not the URL of a Redis.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise StorageUnusable(
+            "storage.url must begin with redis://, rediss:// (TLS) or unix:// (a socket), "
+            "such as redis://user@host:6379/0"
+        )
+    try:
+        host, port = parts.hostname or "localhost", parts.port or 6379
+    except ValueError as error:
+        raise StorageUnusable(f"storage.url cannot be read: {error}") from None
+    database = dict(pair.partition("=")[::2] for pair in parts.query.split("&")).get("db")
+    if parts.scheme == "unix":
+        return f"unix:{parts.path}?db={database or 0}"
+    return f"{parts.scheme}://{host}:{port}/{parts.path.strip('/') or database or 0}"
+
+
+def connect(url: str, password_file: Path | None) -> Any:
+    """A client that connects when it is used, from any thread, and again after errors.
+
+    Raises:
+        StorageUnusable: redis-py is not installed, the URL or the file with the password cannot be read.
+    """
+    try:
+        import redis
+        from redis.backoff import ExponentialWithJitterBackoff
+        from redis.retry import Retry
+    except ImportError as error:
+        raise StorageUnusable("a Redis storage needs redis-py: pip install 'kctl-agent[redis]'") from error
+    options: dict[str, Any] = {
+        "retry": Retry(ExponentialWithJitterBackoff(cap=RETRY_SECONDS[1], base=RETRY_SECONDS[0]), RETRIES),
+        "retry_on_error": [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError],
+        "socket_timeout": REPLY_SECONDS,
+        "client_name": "kctl",
+    }
+    if urlsplit(url).scheme != "unix":
+        options |= {"socket_connect_timeout": CONNECT_SECONDS, "socket_keepalive": True}
+    if password_file is not None:
+        try:
+            options["password"] = password_file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise StorageUnusable(f"cannot read storage.password_file {password_file}: {error.strerror}") from error
+    try:
+        return redis.Redis.from_url(url, **options)
+    except ValueError as error:
+        raise StorageUnusable(f"storage.url cannot be used: {error}") from None
+
+
+@cache
+def _source(name: str) -> str:
+    folder = files("kctl_agent.storage") / "lua"
+    return "".join((folder / f"{each}.lua").read_text(encoding="utf-8") for each in ("prelude", name))
+
+
+def script(client: Any, name: str) -> Script:
+    """A script of `lua/`, sent by its hash, and in full where the server does not know it yet."""
+    return client.register_script(_source(name))  # type: ignore[no-any-return]
+
+
+@contextmanager
+def told(place: str) -> Iterator[None]:
+    """Errors of redis-py as one of ours, with what to do."""
+    import redis
+
+    try:
+        yield
+    except redis.AuthenticationError as error:
+        raise StorageUnusable(f"{place} refuses the user or the password: {error}") from error
+    except redis.exceptions.NoPermissionError as error:
+        raise StorageUnusable(f"the ACL of {place} does not permit this user what kctl does: {error}") from error
+    except redis.RedisError as error:
+        raise StorageUnusable(f"{place} cannot be used: {error}") from error
+
+
+def check_server(client: Any, place: str) -> None:
+    """Refuse a server that would lose messages by itself, warn of one that forgets them when it is restarted.
+
+    Raises:
+        StorageUnusable: too old, a replica, or set to evict keys when its memory is full.
+    """
+    info = client.info()
+    version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
+    if version < OLDEST_SERVER:
+        raise StorageUnusable(f"{place} is Redis {info['redis_version']}; a storage needs 6.2")
+    if info.get("role") == "slave":
+        raise StorageUnusable(f"{place} is a replica, which cannot be written")
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if policy.startswith("allkeys") and info.get("maxmemory"):
+        raise StorageUnusable(
+            f"{place} evicts keys when its memory is full (maxmemory-policy {policy}): "
+            "messages would be lost; set it to noeviction"
+        )
+    if not info.get("aof_enabled"):
+        log.warning("%s keeps no append-only file: messages are lost when it is restarted (appendonly yes)", place)

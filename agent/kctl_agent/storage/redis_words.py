@@ -1,0 +1,52 @@
+"""Replies of the scripts in `lua/` as what they mean. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kctl_agent.storage.base import TopicPartition
+from kctl_agent.storage.block import Block
+from kctl_agent.storage.claim import DeadLetter, PartitionStats
+
+__all__ = ["block_of", "letter_of", "name_of", "parted", "partitions_of"]
+
+
+def name_of(tp: TopicPartition) -> str:
+    """`topic:partition`; a topic's name holds no colon."""
+    return f"{tp[0]}:{tp[1]}"
+
+
+def parted(name: str) -> TopicPartition:
+    topic, _, partition = name.rpartition(":")
+    return topic, int(partition)
+
+
+def block_of(row: Sequence[bytes]) -> Block:
+    """Of tp, topic_id, first, last, count, body."""
+    name, topic_id, first, last, count, body = row
+    topic, partition = parted(name.decode())
+    return Block(topic, topic_id.decode() or None, partition, int(first), int(last), int(count), body)
+
+
+def letter_of(id_: str, row: Mapping[bytes, bytes]) -> DeadLetter:
+    block = block_of([row[name] for name in (b"tp", b"topic_id", b"first", b"last", b"count", b"body")])
+    error = row[b"error"].decode(errors="replace")
+    return DeadLetter(id_, block, int(row[b"tries"]), error, int(row[b"at"]) / 1000, row[b"damaged"] == b"1")
+
+
+def partitions_of(counts: Sequence[bytes], ages: Sequence[bytes]) -> tuple[PartitionStats, ...]:
+    """Of the two lists of `stats.lua`, which hold names and values in turn."""
+    found: dict[TopicPartition, PartitionStats] = {}
+    oldest = dict(zip(ages[::2], ages[1::2], strict=True))
+    for label, value in zip(counts[::2], counts[1::2], strict=True):
+        name, state = label.decode().split(" ")
+        tp, number = parted(name), int(value)
+        if number:
+            size, messages = (number, 0) if state == "bytes" else (0, number)
+            before = found.get(tp, PartitionStats(*tp))
+            found[tp] = before.plus("pending" if state == "bytes" else state, messages, size)
+    for name_, age in oldest.items():
+        tp = parted(name_.decode())
+        if tp in found:
+            found[tp] = found[tp].plus("pending", 0, 0, int(age) / 1000)
+    return tuple(found[tp] for tp in sorted(found))
