@@ -10,10 +10,11 @@ from __future__ import annotations
 import select
 import socket
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kctl_agent.dispatch import Dispatcher, Tally
+from kctl_agent.dispatch import Tally
 from kctl_agent.errors import AgentError, WireError
 from kctl_agent.messages import reply_error
 from kctl_agent.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
@@ -33,7 +34,7 @@ _NO_SIGNAL: Final = socket.MSG_NOSIGNAL  # the host process may have its own ide
 class Service:
     """What all connections of one agent share."""
 
-    dispatcher: Dispatcher
+    reply_to: Callable[[JsonObject, float], bytes]
     tally: Tally
     epoll: select.epoll
     frame_timeout_seconds: float
@@ -68,16 +69,35 @@ class Connection:
         self._peer_is_done = False
 
     def on_event(self, mask: int, now: float) -> bool:
-        """Do what epoll says is possible; False when this connection is over."""
-        try:
-            if mask & OUT:
-                return self._flush(now)
-            # Readable, or a hang-up, which reading tells; while a reply waits it is only the latter.
-            return not self._out and self._read(now)
-        except BlockingIOError:
-            return True
-        except OSError:  # the peer is gone, which is its right
+        """Do what epoll says is possible; False when this connection is over.
+
+        Raises:
+            OSError: the peer is gone, which is its right.
+        """
+        if mask & OUT:
+            return self._flush(now)
+        if self._out:  # not writable while a reply waits: a hang-up
             return False
+        data = self.socket.recv(_RECEIVE_BYTES)
+        if not data or self._is_ending:
+            return self._read_end(data, now)
+        decoder, service = self._decoder, self._service
+        had_half = not decoder.at_boundary
+        try:
+            frames = decoder.feed(data)
+        except WireError:
+            frames = []
+        if len(frames) == 1 and decoder.error is None:  # nearly always
+            self._send(service.reply_to(frames[0], now), now)
+        else:
+            self._waiting.extend(frames)
+            if decoder.error is not None:
+                service.tally.note(f"a malformed frame ({decoder.error.code})")
+                return self.refuse(decoder.error, now)
+            self._advance(now)
+        if not self._out and (frames or not had_half):
+            self._wait_for_more(now)
+        return True
 
     def refuse(self, error: AgentError, now: float) -> bool:
         """Say why, and end; False when it is over at once."""
@@ -94,28 +114,6 @@ class Connection:
             self._service.tally.note("a peer did not read its reply")
         elif not self._is_ending and not self._decoder.at_boundary:
             self._service.tally.note("half a frame and silence")
-
-    def _read(self, now: float) -> bool:
-        data = self.socket.recv(_RECEIVE_BYTES)
-        if not data or self._is_ending:
-            return self._read_end(data, now)
-        decoder, service = self._decoder, self._service
-        had_half = not decoder.at_boundary
-        try:
-            frames = decoder.feed(data)
-        except WireError:
-            frames = []
-        if len(frames) == 1 and decoder.error is None:  # nearly always
-            self._send(service.dispatcher.reply_to(frames[0], now), now)
-        else:
-            self._waiting.extend(frames)
-            if decoder.error is not None:
-                service.tally.note(f"a malformed frame ({decoder.error.code})")
-                return self.refuse(decoder.error, now)
-            self._advance(now)
-        if not self._out and (frames or not had_half):
-            self._wait_for_more(now)
-        return True
 
     def _read_end(self, data: bytes, now: float) -> bool:
         if data or self._is_ending:
@@ -141,7 +139,7 @@ class Connection:
                 if isinstance(item, AgentError):
                     reply = encode(reply_error(None, item))
                 else:
-                    reply = self._service.dispatcher.reply_to(item, now)
+                    reply = self._service.reply_to(item, now)
                 batch.append(reply)
                 size += len(reply)
             self._send(b"".join(batch), now)

@@ -98,7 +98,7 @@ class AgentServer:
             self._epoll = select.epoll()
             self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             _SERVERS.add(self)
-        self._service = Service(self._dispatcher, self._tally, self._epoll, *self._timeouts)
+        self._service = Service(self._dispatcher.reply_to, self._tally, self._epoll, *self._timeouts)
         self._epoll.register(self._bound.socket.fileno(), IN)
         self._epoll.register(self._wake_fd, IN)
         self._thread = threading.Thread(target=self._run, name=f"kctl-agent {self.name}", daemon=True)
@@ -128,7 +128,8 @@ class AgentServer:
         connections, poll, listener_fd = self._connections, self._epoll.poll, self._bound.socket.fileno()
         try:
             while True:
-                events = poll(None if self._sweep_at == inf else max(self._sweep_at - monotonic(), 0.0))
+                patience = self._sweep_at - monotonic()
+                events = poll(None if patience == inf else patience if patience > 0.0 else 0.0)
                 if self._is_closing:
                     return
                 now = monotonic()
@@ -149,6 +150,10 @@ class AgentServer:
     def _serve(self, connection: Connection, mask: int, now: float) -> None:
         try:
             is_there = connection.on_event(mask, now)
+        except BlockingIOError:
+            return
+        except OSError:
+            is_there = False
         except Exception as error:  # a bug of ours costs this connection, not the others
             self._tally.note(f"a connection failed: {type(error).__name__} at {place_of(error)}")
             is_there = False

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kctl_agent.commands import COMMANDS, Command, Param
-from kctl_agent.dispatch import Dispatcher
+from kctl_agent.connection import Connection
 from kctl_agent.errors import PathError
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Snapshot
@@ -483,13 +483,13 @@ def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(
     server = serve()
     unlucky, lucky = connect(socket_file), connect(socket_file)
     assert lucky.ask("ping").ok
-    reply_to = Dispatcher.reply_to
+    on_event = Connection.on_event
 
-    def fail_once(self: Dispatcher, frame: JsonObject, now: float) -> bytes:
-        monkeypatch.setattr(Dispatcher, "reply_to", reply_to)
+    def fail_once(self: Connection, mask: int, now: float) -> bool:
+        monkeypatch.setattr(Connection, "on_event", on_event)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Dispatcher, "reply_to", fail_once)
+    monkeypatch.setattr(Connection, "on_event", fail_once)
     unlucky.send(question("ping"))
 
     assert unlucky.is_ended()
