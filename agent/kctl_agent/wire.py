@@ -1,6 +1,6 @@
 """Bytes in, JSON objects out, and back: no socket, no clock, no meaning.
 
-A frame is 4 bytes unsigned big-endian length, then that many bytes of UTF-8 JSON, one object. A
+A frame is 4 bytes unsigned big-endian length, then that many bytes of UTF-8 JSON, one object (docs/protocol.md). A
 read can end in three ways, and they are told apart: with a frame, cleanly between two frames (`Decoder.at_boundary`),
 or broken inside one (`Decoder.end` raises `BrokenFrame`). What the objects mean is for `kctl_agent.messages`.
 """

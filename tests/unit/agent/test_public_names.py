@@ -12,10 +12,7 @@ import pytest
 import kctl_agent
 
 ROOT = Path(kctl_agent.__file__).parent
-OTHERS = {"storage", "worker"}
-SOCKET_HALF = sorted(
-    path.relative_to(ROOT) for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in OTHERS
-)
+SOCKET_HALF = sorted(path.relative_to(ROOT) for folder in (ROOT, ROOT / "commands") for path in folder.glob("*.py"))
 MODULES = [".".join(("kctl_agent", *path.with_suffix("").parts)).removesuffix(".__init__") for path in SOCKET_HALF]
 
 
