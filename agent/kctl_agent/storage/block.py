@@ -224,7 +224,7 @@ def encode(columns: Columns, codec: str = "none") -> bytes:
 
 
 def _codec(name: str) -> Any:
-    return pa.Codec(name)  # type: ignore[arg-type]
+    return pa.Codec(name)
 
 
 def _pack(column: BinaryColumn | None) -> tuple[bytes, bytes | memoryview] | None:
