@@ -14,6 +14,7 @@ from kctl.cli.output import as_json, as_yaml
 from kctl.cli.table import Column, render
 from kctl.config import Config, load
 from kctl.config.sections import SECTIONS
+from kctl.config.values import shown
 
 __all__ = ["register"]
 
@@ -34,7 +35,10 @@ def _show(
     """
     loaded = load(config_file(context, config), os.environ, overrides(set_))
     values = {
-        section: {setting.name: _plain(getattr(getattr(loaded, section), setting.name)) for setting in fields(kind)}
+        section: {
+            setting.name: _plain(shown(setting, getattr(getattr(loaded, section), setting.name)))
+            for setting in fields(kind)
+        }
         for section, kind in SECTIONS.items()
     }
     if output is Output.TABLE:

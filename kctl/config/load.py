@@ -109,7 +109,8 @@ def _accepted(name: str, value: Any, origin: str, convert: Callable[[Field[Any],
     try:
         return convert(setting, value)
     except ValueError:
-        raise ConfigError(f"{origin}: {name} is {_given(value)}, but it takes {allowed(setting)}") from None
+        given = "not one" if setting.metadata["is_secret"] else _given(value)
+        raise ConfigError(f"{origin}: {name} is {given}, but it takes {allowed(setting)}") from None
 
 
 def _given(value: object) -> str:
@@ -156,6 +157,11 @@ def _check_together(config: Config) -> None:
         raise ConfigError(
             f"{config.path}: workers.backoff_min_seconds ({workers.backoff_min_seconds:g}) must not be more than "
             f"workers.backoff_max_seconds ({workers.backoff_max_seconds:g})"
+        )
+    if config.sinkers.count > 0 and not config.sinkers.handler:
+        raise ConfigError(
+            f"{config.path}: sinkers.count is {config.sinkers.count}, but sinkers.handler is empty: name the function "
+            "that is given the messages, as `package.module:function`"
         )
     if config.storage.mode == "file" and not config.spark.master.startswith("local"):
         raise ConfigError(

@@ -20,6 +20,7 @@ __all__ = [
     "Http",
     "Kafka",
     "Log",
+    "Sinkers",
     "Spark",
     "Storage",
     "Workers",
@@ -30,6 +31,9 @@ TOPIC = r"[A-Za-z0-9._-]{1,249}"
 """Kafka's own rule (org.apache.kafka.common.internals.Topic)."""
 SERVER = r"(\[[0-9A-Fa-f:]+\]|[^\s,:\[\]]+):\d{1,5}"
 SERVERS = f"{SERVER}(,{SERVER})*"
+REDIS_URL = r"(rediss?|unix)://\S+"
+NAMESPACE = r"[^\s{}]{1,249}"
+"""Braces are the hash tag of the keys."""
 REQUIRED = object()
 
 
@@ -42,9 +46,10 @@ def setting(
     minimum: float | None = None,
     maximum: float | None = None,
     pattern: tuple[str, str] | None = None,
+    is_secret: bool = False,
 ) -> Any:
     """Declare one setting; `pattern` is a regular expression that the text, or each item of a list, must match in full,
-    and the words in which an error describes it."""
+    and the words in which an error describes it. What may hold a password `is_secret` and never shown as it is."""
     metadata = {
         "sentence": sentence,
         "unit": unit,
@@ -53,6 +58,7 @@ def setting(
         "maximum": maximum,
         "pattern": pattern,
         "required": default is REQUIRED,
+        "is_secret": is_secret,
     }
     if default is REQUIRED:
         return field(metadata=metadata)
@@ -186,12 +192,82 @@ class Spark:
 class Storage:
     """Where fetched messages wait for the handler."""
 
-    mode: str = setting("file", "The kind of storage: one SQLite file.", choices=("file",))
-    path: Path = setting(Path("data/storage.sqlite"), "The SQLite file; all workers share it. Not on NFS.")
+    mode: str = setting(
+        "file",
+        "One SQLite file; a Redis; or none: the handler runs inside the batch (docs/storage.md).",
+        choices=("file", "redis", "directly"),
+    )
+    path: Path = setting(
+        Path("data/storage.sqlite"),
+        "The SQLite file, with mode `directly` for marks and dead letters; all workers share it. Not on NFS.",
+    )
+    url: str = setting(
+        "redis://localhost:6379/0",
+        "The Redis of mode `redis`: `redis://user@host:port/database`, `rediss://…` with TLS, `unix:///path?db=0`.",
+        pattern=(REDIS_URL, "a URL that begins with `redis://`, `rediss://` or `unix://`"),
+        is_secret=True,
+    )
+    password_file: str = setting("", "A file that holds the password of the Redis, so that it is not in `url`.")
+    namespace: str = setting(
+        "",
+        "Under which name messages are kept in the Redis; empty: that of the consumer group.",
+        pattern=(f"({NAMESPACE})?", "letters, digits and other signs but blanks and braces"),
+    )
     block_messages: int = setting(500, "The most messages of one block.", unit="messages", minimum=1, maximum=100_000)
     compression: str = setting("none", "How blocks are compressed.", choices=("none", "snappy", "lz4", "zstd"))
     limit: int = setting(
         0, "With so many messages waiting the workers take no new batch; 0: no limit.", unit="messages", minimum=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sinkers:
+    """How many sinkers, the handler they give messages to, and how often and how long it may try. They are started,
+    stopped and started again as `[workers]` says."""
+
+    count: int = setting(0, "How many sinkers the master runs.", minimum=0, maximum=1000)
+    handler: str = setting(
+        "",
+        "What is called with messages, `package.module:function`; imported from the folder of this file, or installed. "
+        "See handlers.md.",
+        pattern=(r"|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", "`package.module:function`"),
+    )
+    batch_size: int = setting(
+        500, "The most messages of one call of the handler.", unit="messages", minimum=1, maximum=100_000
+    )
+    batch_wait_seconds: float = setting(
+        0.0,
+        "How long to wait for a batch to fill up after its first message; 0: not at all.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=3600.0,
+    )
+    lease_seconds: float = setting(
+        60.0,
+        "A message that a sinker has taken and neither settled nor renewed for so long is given to another. Sinkers "
+        "renew at a third of it, however long the handler takes.",
+        unit="seconds",
+        minimum=1.0,
+    )
+    max_tries: int = setting(
+        5, "A message that was handed out so often and not acknowledged becomes a dead letter.", minimum=1
+    )
+    retry_backoff_seconds: float = setting(
+        1.0,
+        "The wait before a message is tried again; doubles with each try, up to an hour.",
+        unit="seconds",
+        minimum=0.0,
+    )
+    handler_timeout_seconds: float = setting(
+        300.0,
+        "A call of the handler that takes longer has failed; unless the handler is `async`, its sinker is started "
+        "again.",
+        unit="seconds",
+        minimum=0.05,
+    )
+    ordered: bool = setting(
+        False,
+        "Keep the later messages of a partition behind one that has failed, until it is acknowledged or a dead letter.",
     )
 
 
@@ -228,6 +304,7 @@ SECTIONS: dict[str, type] = {
     "workers": Workers,
     "spark": Spark,
     "storage": Storage,
+    "sinkers": Sinkers,
     "collect": Collect,
     "http": Http,
     "log": Log,
@@ -245,6 +322,7 @@ class Config:
     workers: Workers
     spark: Spark
     storage: Storage
+    sinkers: Sinkers
     collect: Collect
     http: Http
     log: Log

@@ -12,7 +12,7 @@ from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["allowed", "from_text", "from_toml", "kind_words"]
+__all__ = ["allowed", "from_text", "from_toml", "kind_words", "shown"]
 
 _KIND_WORDS = {
     "str": "text",
@@ -46,6 +46,13 @@ def allowed(setting: Field[Any]) -> str:
     if lowest is not None:
         return f"{words}, at least {lowest:.12g}"
     return words
+
+
+def shown(setting: Field[Any], value: Any) -> Any:
+    """A value as it may be shown: a password inside a URL is not."""
+    if setting.metadata["is_secret"] and isinstance(value, str):
+        return re.sub(r"(//[^/@:]*):[^@]*@", r"\1:***@", value)
+    return value
 
 
 def from_toml(setting: Field[Any], value: object) -> Any:

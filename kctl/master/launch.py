@@ -1,4 +1,4 @@
-"""How the configured workers are started: names, settings and log files, from the configuration alone."""
+"""How the configured workers and sinkers are started: names, settings and log files, from the configuration alone."""
 
 from __future__ import annotations
 
@@ -7,35 +7,46 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kctl.config import Config
+from kctl.config.storage import storage_settings
 from kctl.master.keeper import Launch
 from kctl.master.restart import Policy
 from kctl_agent.paths import socket_path
 from kctl_agent.wire import JsonObject
 
-__all__ = ["WORKER_COMMAND", "launches", "policy", "worker_names", "worker_settings"]
+__all__ = [
+    "SINKER_COMMAND",
+    "WORKER_COMMAND",
+    "launches",
+    "names",
+    "policy",
+    "sinker_launches",
+    "sinker_settings",
+    "worker_settings",
+]
 
 WORKER_COMMAND = (sys.executable, "-m", "kctl_agent.worker")
+SINKER_COMMAND = (sys.executable, "-m", "kctl_agent.sinker")
 
 
-def worker_names(config: Config) -> list[str]:
-    """`worker-0` to `worker-(count - 1)`."""
-    return [f"worker-{number}" for number in range(config.workers.count)]
+def names(config: Config) -> list[str]:
+    """All that is supervised: `worker-0` to `worker-(count - 1)`, `sinker-0` and so on."""
+    return [*_numbered("worker", config.workers.count), *_numbered("sinker", config.sinkers.count)]
 
 
 def launches(config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND) -> list[Launch]:
     """One launch per worker."""
     paths = [str(jar) for jar in jars]
     return [
-        Launch(
-            name=name,
-            command=command,
-            settings=worker_settings(config, name, paths),
-            log_path=config.fleet.log_dir / f"{name}.log",
-            socket_path=socket_path(config.fleet.run_dir, name),
-            start_timeout_seconds=config.workers.start_timeout_seconds,
-            stop_timeout_seconds=config.workers.stop_timeout_seconds,
-        )
-        for name in worker_names(config)
+        _launch(config, "worker", name, command, worker_settings(config, name, paths))
+        for name in _numbered("worker", config.workers.count)
+    ]
+
+
+def sinker_launches(config: Config) -> list[Launch]:
+    """One launch per sinker."""
+    return [
+        _launch(config, "sinker", name, SINKER_COMMAND, sinker_settings(config, name))
+        for name in _numbered("sinker", config.sinkers.count)
     ]
 
 
@@ -51,7 +62,7 @@ def policy(config: Config) -> Policy:
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:
     """The one line of JSON that a worker reads from its stdin; `kctl_agent.worker.settings` is the other side."""
-    kafka, workers, spark, storage = config.kafka, config.workers, config.spark, config.storage
+    kafka, workers, spark = config.kafka, config.workers, config.spark
     return {
         "name": name,
         "run_dir": str(config.fleet.run_dir),
@@ -79,11 +90,43 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             "on_data_loss": workers.on_data_loss,
             "revoke_timeout_seconds": workers.revoke_timeout_seconds,
         },
-        "storage": {
-            "mode": storage.mode,
-            "path": str(storage.path),
-            "block_messages": storage.block_messages,
-            "compression": storage.compression,
-            "limit": storage.limit,
-        },
+        "storage": storage_settings(config),
     }
+
+
+def sinker_settings(config: Config, name: str) -> JsonObject:
+    """The one line of JSON that a sinker reads from its stdin; `kctl_agent.sinker.settings` is the other side."""
+    sinkers = config.sinkers
+    return {
+        "name": name,
+        "run_dir": str(config.fleet.run_dir),
+        "scratch_dir": str(config.fleet.data_dir / "scratch" / name),
+        "import_dir": str(config.path.parent),
+        "log_level": config.log.level,
+        "handler": sinkers.handler,
+        "batch_size": sinkers.batch_size,
+        "batch_wait_seconds": sinkers.batch_wait_seconds,
+        "lease_seconds": sinkers.lease_seconds,
+        "max_tries": sinkers.max_tries,
+        "retry_backoff_seconds": sinkers.retry_backoff_seconds,
+        "handler_timeout_seconds": sinkers.handler_timeout_seconds,
+        "ordered": sinkers.ordered,
+        "storage": storage_settings(config),
+    }
+
+
+def _numbered(kind: str, count: int) -> list[str]:
+    return [f"{kind}-{number}" for number in range(count)]
+
+
+def _launch(config: Config, kind: str, name: str, command: Sequence[str], settings: JsonObject) -> Launch:
+    return Launch(
+        name=name,
+        command=command,
+        settings=settings,
+        log_path=config.fleet.log_dir / f"{name}.log",
+        socket_path=socket_path(config.fleet.run_dir, name),
+        start_timeout_seconds=config.workers.start_timeout_seconds,
+        stop_timeout_seconds=config.workers.stop_timeout_seconds,
+        kind=kind,
+    )

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.storage.base import Storage, StorageError
+from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
 
 __all__ = ["MODES", "open_storage"]
 
-MODES = ("file", "redis", "memory")
+MODES = ("file", "redis", "directly", "memory")
 
 
 def open_storage(settings: Mapping[str, Any]) -> Storage:
@@ -32,6 +33,8 @@ def open_storage(settings: Mapping[str, Any]) -> Storage:
     mode = settings["mode"]
     if mode == "file":
         return FileStorage(Path(settings["path"]), **common)
+    if mode == "directly":
+        return DirectlyStorage(Path(settings["path"]), **common)
     if mode == "redis":
         password_file = Path(settings["password_file"]) if settings.get("password_file") else None
         return RedisStorage(settings["url"], settings["namespace"], password_file=password_file, **common)

@@ -1,0 +1,30 @@
+"""Mode `directly`: no storage between Kafka and the handler, which runs inside the batch.
+
+Nothing waits here, so a put is refused and a claim is empty. What remains is what has to outlive a batch: the marks,
+and the dead letters (`bury`), in one SQLite file.
+"""
+
+from __future__ import annotations
+
+from kctl_agent.storage.base import StorageError, Writer
+from kctl_agent.storage.claim import EVERYTHING, Selection
+from kctl_agent.storage.file import FileStorage
+
+__all__ = ["DirectlyStorage"]
+
+
+class DirectlyStorage(FileStorage):
+    """See `Storage`, without its queue."""
+
+    @property
+    def identity(self) -> str:
+        return f"directly:{self.path}"
+
+    def writer(self) -> Writer:
+        raise StorageError('storage.mode is "directly": the handler gets the messages, they are not put anywhere')
+
+    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:  # noqa: ARG002
+        raise StorageError(
+            'storage.mode is "directly": there is no queue to put dead letters back into; with mode "file" and the '
+            "same storage.path they can be requeued"
+        )

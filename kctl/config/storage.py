@@ -1,0 +1,25 @@
+"""The `[storage]` section as `kctl_agent.storage.open_storage` reads it: for workers, sinkers and `kctl storage`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kctl.config.sections import Config
+
+__all__ = ["storage_settings"]
+
+
+def storage_settings(config: Config) -> dict[str, Any]:
+    """Ready for JSON. Without a namespace of their own, messages are kept under the name of the consumer group, so that
+    two groups may share one Redis."""
+    storage = config.storage
+    return {
+        "mode": storage.mode,
+        "path": str(storage.path),
+        "url": storage.url,
+        "password_file": str(config.path.parent / storage.password_file) if storage.password_file else "",
+        "namespace": storage.namespace or config.kafka.group,
+        "block_messages": storage.block_messages,
+        "compression": storage.compression,
+        "limit": storage.limit,
+    }

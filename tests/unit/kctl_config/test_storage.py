@@ -1,0 +1,55 @@
+"""The settings of the storage as workers, sinkers and `kctl storage` are told them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.config import load
+from kctl.config.sections import Storage
+from kctl.config.storage import storage_settings
+from kctl.config.values import shown
+from kctl.errors import ConfigError
+
+KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "readers"\ntopics = ["orders"]\n[storage]\n'
+
+
+def settings(folder: Path, text: str) -> dict[str, Any]:
+    (folder / "kctl.toml").write_text(KAFKA + text)
+    return storage_settings(load(folder / "kctl.toml", {}))
+
+
+def test_the_namespace_is_that_of_the_group_unless_it_is_named(tmp_path: Path) -> None:
+    assert settings(tmp_path, "")["namespace"] == "readers"
+    assert settings(tmp_path, 'namespace = "mine"')["namespace"] == "mine"
+
+
+def test_a_password_file_is_found_beside_the_configuration(tmp_path: Path) -> None:
+    assert settings(tmp_path, "")["password_file"] == ""
+    assert settings(tmp_path, 'password_file = "secret"')["password_file"] == str(tmp_path / "secret")
+
+
+def test_a_url_that_is_refused_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"storage.url is not one, but it takes .* `rediss://`") as refused:
+        settings(tmp_path, 'url = "http://user:hunter2@host"')
+
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("redis://user:hunter2@host:1/0", "redis://user:***@host:1/0"),
+        ("rediss://:p%40:x@host", "rediss://:***@host"),
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+        ("unix://user:hunter2@/run/redis.sock", "unix://user:***@/run/redis.sock"),
+    ],
+)
+def test_a_password_in_a_url_is_not_shown(url: str, seen: str) -> None:
+    (setting,) = [each for each in fields(Storage) if each.name == "url"]
+
+    assert shown(setting, url) == seen

@@ -1,0 +1,53 @@
+"""Mode `directly` keeps marks and dead letters, and no messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.message import Message
+from kctl_agent.storage import open_storage
+from kctl_agent.storage.base import Mark, Storage, StorageError
+
+
+def opened(path: Path, mode: str) -> Storage:
+    settings = {"mode": mode, "path": str(path), "block_messages": 3, "compression": "none", "limit": 0}
+    storage = open_storage(settings)
+    storage.prepare()
+    return storage
+
+
+def test_it_takes_no_messages_but_marks_and_dead_letters(tmp_path: Path) -> None:
+    storage = opened(tmp_path / "s.sqlite", "directly")
+    storage.place_marks([Mark("t", 0, "A", 5, None)])
+    storage.advance_marks({("t", 0): 9})
+    storage.bury([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
+
+    with pytest.raises(StorageError, match="the handler gets the messages"):
+        storage.writer()
+
+    assert storage.identity == f"directly:{tmp_path}/s.sqlite"
+    assert storage.marks([("t", 0)])[("t", 0)].next == 9
+    assert storage.claim("a", 10, 60.0) == []
+    assert [letter.offset for letter in storage.dead()] == [7]
+    storage.close()
+
+
+def test_its_dead_letters_are_requeued_in_a_storage_with_a_queue(tmp_path: Path) -> None:
+    directly = opened(tmp_path / "s.sqlite", "directly")
+    directly.bury([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
+    with pytest.raises(StorageError, match="no queue"):
+        directly.requeue_dead()
+    directly.close()
+
+    file = opened(tmp_path / "s.sqlite", "file")
+
+    assert file.requeue_dead() == 1
+    assert [message.offset for claim in file.claim("a", 10, 60.0) for message in claim.messages] == [7]
+    file.close()
+
+
+def test_a_mode_that_is_not_known_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="known are: file, redis, directly, memory"):
+        opened(tmp_path / "s.sqlite", "tape")
