@@ -1,4 +1,4 @@
-"""The immutable picture of a worker that its owning thread publishes and its agent answers from.
+"""The immutable picture of a worker or sinker that its owning thread publishes and its agent answers from.
 
 Plain values only: an answer is a matter of microseconds, whatever Spark or Kafka are doing. Unknown is None, never 0 or
 -1.
@@ -14,6 +14,7 @@ __all__ = [
     "Event",
     "MemberFigures",
     "PartitionFigures",
+    "SinkerFigures",
     "Snapshot",
     "StorageFigures",
     "TopicPartitionFigures",
@@ -115,6 +116,25 @@ class WorkFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkerFigures:
+    """What became of messages since this sinker process started, and how its handler does.
+
+    `handled`, `retried`, `dead` and `lost` count settled messages: gone for good, to come again, dead letters, and
+    those whose lease was lost in the meantime.
+    """
+
+    handled: int = 0
+    retried: int = 0
+    dead: int = 0
+    lost: int = 0
+    in_flight: int = 0
+    handler_errors: int = 0
+    """Calls that raised, took too long, or returned something else than a bool for each message."""
+    handler_p50_seconds: float | None = None
+    handler_p99_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything an agent can say at one moment."""
 
@@ -132,3 +152,5 @@ class Snapshot:
     work: WorkFigures = field(default_factory=WorkFigures)
     rss_bytes: int | None = None
     events: tuple[Event, ...] = ()
+    sinker: SinkerFigures | None = None
+    """Of a sinker only; its `work` counts handled messages and calls of the handler."""

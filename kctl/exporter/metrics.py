@@ -33,6 +33,7 @@ class Metric:
 
 _PARTITION = ("cluster", "group", "topic", "partition")
 _GROUP = ("cluster", "group")
+_OUTCOMES = ("handled", "retried", "dead", "lost")
 
 
 def _per_partition(figure: Callable[[PartitionRow], int | None]) -> Callable[[FleetSnapshot], Iterator[Sample]]:
@@ -81,6 +82,14 @@ def _storage_messages(snapshot: FleetSnapshot) -> Iterator[Sample]:
         for state in ("pending", "processing", "dead"):
             if reduced.result[state] is not None:
                 yield (snapshot.cluster, snapshot.group, state), reduced.result[state]
+
+
+def _sinker_messages(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    reduced = snapshot.commands.get("workers")
+    for row in reduced.result["rows"] if reduced is not None else ():
+        for outcome, count in (row.get("sinker") or {}).items():
+            if outcome in _OUTCOMES:
+                yield (snapshot.cluster, snapshot.group, row["name"], outcome), count
 
 
 def _collect_duration(snapshot: FleetSnapshot) -> Iterator[Sample]:
@@ -172,6 +181,14 @@ METRICS: tuple[Metric, ...] = (
         (*_GROUP, "state"),
         "Messages in the storage: `pending`, `processing`, `dead`. A storage that workers share is counted once.",
         _storage_messages,
+    ),
+    Metric(
+        "kctl_sinker_messages_total",
+        "counter",
+        (*_GROUP, "worker", "outcome"),
+        "Messages that a sinker has settled since it started: `handled` (gone for good), `retried` (to come again), "
+        "`dead` (dead letters), `lost` (its lease was lost meanwhile, so they are handled again).",
+        _sinker_messages,
     ),
     Metric(
         "kctl_collect_duration_seconds",

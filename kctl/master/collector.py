@@ -73,7 +73,7 @@ class Collector:
         asked = sorted(set(_COMMANDS.values()))
         brokers = asyncio.ensure_future(self._cluster.refresh(timeout))
         outcomes = await asyncio.gather(
-            *(self._members.ask(sockets, rpc, {}, started + timeout) for rpc in asked),
+            *(self._members.ask(self._members.concerned(sockets, rpc), rpc, {}, started + timeout) for rpc in asked),
         )
         await brokers
         by_rpc = dict(zip(asked, outcomes, strict=True))

@@ -34,7 +34,7 @@ _SPAWN_FAILED = 127
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start and stop one worker."""
+    """How to start and stop one worker or sinker."""
 
     name: str
     command: Sequence[str]
@@ -43,6 +43,7 @@ class Launch:
     socket_path: Path
     start_timeout_seconds: float
     stop_timeout_seconds: float
+    kind: str = "worker"
 
 
 class Keeper:
@@ -86,7 +87,7 @@ class Keeper:
         now, status = time.monotonic(), self._status
         return WorkerStatus(
             name=self.name,
-            kind="worker",
+            kind=self._launch.kind,
             desired=status.desired.value,
             state=status.state.value,
             pid=self.pid,

@@ -26,7 +26,7 @@ from kctl.kafka.cluster import Cluster
 from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make_folders, own_run_dir
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
-from kctl.master.launch import WORKER_COMMAND, launches, policy, worker_names
+from kctl.master.launch import WORKER_COMMAND, launches, names, policy, sinker_launches
 from kctl.master.members import Members
 from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
@@ -56,8 +56,8 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str])
     # kafka-python logs each lost connection many times over; what an operator needs of it, `cluster` says once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    names = worker_names(config)
-    with _Signals() as signals, own_run_dir(config.fleet.run_dir, names):
+    supervised = names(config)
+    with _Signals() as signals, own_run_dir(config.fleet.run_dir, supervised):
         jars = await find_jars(config)
         cluster = Cluster.of(config.kafka, config.collect.timeout_seconds)
         try:
@@ -65,7 +65,7 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str])
             with contextlib.closing(bind(config.http.host, config.http.port)) as http_socket:
                 make_folders(config)
                 await await_former_workers(
-                    config.fleet.run_dir, names, config.workers.stop_timeout_seconds, signals.stop
+                    config.fleet.run_dir, supervised, config.workers.stop_timeout_seconds, signals.stop
                 )
                 if signals.stop.is_set():
                     return 0
@@ -112,7 +112,7 @@ class _Master:
         self._pool = AgentPool()
         self._members = Members(config.fleet.run_dir, lambda: self._supervisor.status(), self._pool)
         self._supervisor = Supervisor(
-            launches(config, jars, worker_command),
+            [*launches(config, jars, worker_command), *sinker_launches(config)],
             policy(config),
             lambda name: self._members.ping(name, _PROBE_TIMEOUT_SECONDS),
         )
@@ -137,9 +137,8 @@ class _Master:
             ]
             stack.push_async_callback(_end, tasks)
             fleet = self._config.fleet
-            log.info(
-                "action=running fleet=%s workers=%d http=%s", fleet.name, self._config.workers.count, self._http.url
-            )
+            counts = (self._config.workers.count, self._config.sinkers.count)
+            log.info("action=running fleet=%s workers=%d sinkers=%d http=%s", fleet.name, *counts, self._http.url)
             failed = await self._until_stopped(tasks, signals.stop)
             await self._stop_workers(tasks[0], signals.now)
             self._http.stop()

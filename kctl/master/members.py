@@ -14,6 +14,10 @@ from kctl_agent.wire import JsonObject
 
 __all__ = ["Members"]
 
+_ASKED_OF_SINKERS = frozenset({"ping", "describe", "workers", "block_size"})
+"""A sinker belongs to no consumer group and talks to no broker: it serves these only (`kctl_agent.sinker.main.SERVED`),
+and its silence about the others is no gap in an answer."""
+
 
 class Members:
     """The supervised workers, and the attached: any other socket in `run_dir` whose agent has answered.
@@ -38,6 +42,13 @@ class Members:
         found = await asyncio.to_thread(list_agents, self._run_dir)
         self._attached &= set(found)
         return {name: socket_path(self._run_dir, name) for name in sorted(supervised.union(found))}
+
+    def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
+        """Those of `sockets` that have something to say to a command."""
+        if rpc in _ASKED_OF_SINKERS:
+            return dict(sockets)
+        sinkers = {status.name for status in self._statuses() if status.kind == "sinker"}
+        return {name: path for name, path in sockets.items() if name not in sinkers}
 
     async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut:
         """Asks all of `sockets` at once until `deadline`, a time of the running loop; failures are explained."""

@@ -92,6 +92,8 @@ class Service:
             if only not in sockets:
                 raise BadParams(f"there is no worker of that name; there are {', '.join(sockets) or 'none'}")
             sockets = {only: sockets[only]}
+        else:
+            sockets = self._members.concerned(sockets, request.rpc)
         outcome = await self._members.ask(sockets, request.rpc, {}, deadline)
         # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
         figures = self._cluster.figures() if only is None else None

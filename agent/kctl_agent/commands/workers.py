@@ -1,7 +1,8 @@
-"""`workers`: what this worker is doing, since when, how fast, and what went wrong last."""
+"""`workers`: what this worker or sinker is doing, since when, how fast, and what went wrong last."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 from kctl_agent.commands.base import Command
@@ -12,7 +13,8 @@ __all__ = ["WORKERS", "answer"]
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
-    """State and pace. `batch_running_seconds` is null between batches; seconds and bytes everywhere."""
+    """State and pace. `batch_running_seconds` is null between batches; seconds and bytes everywhere. Of a sinker
+    there is `sinker` as well, and a batch is a call of its handler."""
     work = snapshot.work
     return {
         "name": snapshot.name,
@@ -32,6 +34,7 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         "batches_total": work.batches_total,
         "last_error": work.last_error,
         "events": [_event(event) for event in snapshot.events],
+        **({} if snapshot.sinker is None else {"sinker": dataclasses.asdict(snapshot.sinker)}),
     }
 
 

@@ -1,0 +1,108 @@
+"""The thread that watches over what is in the hand: renews leases, and ends a call that does not return.
+
+A handler that hangs in Python cannot be killed within its process. So when a call has had its time, its messages are
+settled as failed from here, and the process ends; the master starts it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from kctl_agent.errors import StorageError
+from kctl_agent.sinker.held import Held, Part
+from kctl_agent.storage.base import Storage
+
+__all__ = ["Guard"]
+
+log = logging.getLogger(__name__)
+
+
+class Guard:
+    """`lost` is told of a claim whose lease is lost, `timed_out` of the parts of a call that had its time; both on the
+    guard's thread. `timed_out` must not return."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        lease_seconds: float,
+        timeout_seconds: float,
+        lost: Callable[[Held], None],
+        timed_out: Callable[[Sequence[Part]], None],
+    ) -> None:
+        self._storage = storage
+        self._lease_seconds = lease_seconds
+        self._timeout_seconds = timeout_seconds
+        self._lost = lost
+        self._timed_out = timed_out
+        self._lock = threading.Lock()
+        self._held: set[Held] = set()
+        self._call: Sequence[Part] = ()
+        self._deadline = float("inf")
+        self._is_over = False
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kctl-guard", daemon=True)
+
+    @property
+    def renew_seconds(self) -> float:
+        return self._lease_seconds / 3
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def hold(self, held: Held) -> None:
+        """Renew this claim from now on."""
+        with self._lock:
+            self._held.add(held)
+
+    def drop(self, held: Held) -> None:
+        """It is about to be settled."""
+        with self._lock:
+            self._held.discard(held)
+
+    @contextmanager
+    def calling(self, call: Sequence[Part]) -> Iterator[None]:
+        """For as long as the handler has these parts. If it comes back too late, this never returns."""
+        with self._lock:
+            self._call, self._deadline = call, time.monotonic() + self._timeout_seconds
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._deadline = float("inf")
+                is_over = self._is_over
+            if is_over:
+                self._closed.wait()  # the guard is ending the process
+
+    def _run(self) -> None:
+        tick = min(max(min(self.renew_seconds, self._timeout_seconds) / 10, 0.01), 0.5)
+        while not self._closed.wait(tick):
+            with self._lock:
+                now = time.monotonic()
+                self._is_over = now >= self._deadline
+                if not self._is_over:
+                    for held in [each for each in self._held if each.renew_at <= now]:
+                        self._renew(held, now)
+            if self._is_over:
+                self._timed_out(self._call)
+                return
+
+    def _renew(self, held: Held, now: float) -> None:
+        held.renew_at = now + self.renew_seconds
+        try:
+            is_ours = self._storage.renew(held.claim, self._lease_seconds)
+        except StorageError as error:
+            log.warning("a lease could not be renewed: %s", error)
+            return
+        if not is_ours:
+            held.is_lost = True
+            self._held.discard(held)
+            self._lost(held)

@@ -1,0 +1,149 @@
+"""The user's handler: loaded by name, called with messages, and what it returns judged.
+
+A handler is a function, an `async` function, or a class with `handle` and, if it likes, `open` and `close`, each
+`async` or not. How a call that never returns is ended is the `guard`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kctl_agent.errors import AgentError
+from kctl_agent.message import Message
+from kctl_agent.worker.settings import BootError
+
+__all__ = ["Handler", "HandlerError", "load", "told"]
+
+MAX_TOLD_RUNS = 5
+MAX_TOLD_CHARACTERS = 200
+
+
+class HandlerError(AgentError):
+    """The handler raised, took too long, or returned something else than a bool for each message. All of the call's
+    messages count as not handled."""
+
+    code = "handler_failed"
+
+
+def told(messages: Sequence[Message]) -> str:
+    """`orders-0 offsets 5..9, payments-1 offset 7 (6 messages)`."""
+    runs: dict[tuple[str, int], tuple[int, int]] = {}
+    for message in messages:
+        where = (message.topic, message.partition)
+        first, last = runs.get(where, (message.offset, message.offset))
+        runs[where] = (min(first, message.offset), max(last, message.offset))
+    named = [
+        f"{topic}-{partition} " + (f"offset {first}" if first == last else f"offsets {first}..{last}")
+        for (topic, partition), (first, last) in list(runs.items())[:MAX_TOLD_RUNS]
+    ]
+    more = [f"{len(runs) - MAX_TOLD_RUNS} more partitions"] if len(runs) > MAX_TOLD_RUNS else []
+    return f"{', '.join(named + more)} ({len(messages)} message{'s' if len(messages) != 1 else ''})"
+
+
+class Handler:
+    """One handler, for the thread that made it: an event loop for `async` ones lives as long as it does."""
+
+    def __init__(self, name: str, target: Any, timeout_seconds: float) -> None:
+        self.name = name
+        self._target = target
+        self._handle: Callable[[list[Message]], Any] = target.handle if hasattr(target, "handle") else target
+        self._timeout_seconds = timeout_seconds
+        self._runner = asyncio.Runner()
+
+    def open(self) -> None:
+        """Raises whatever the handler's `open` raises."""
+        self._lifecycle("open")
+
+    def close(self) -> None:
+        """Raises whatever the handler's `close` raises."""
+        try:
+            self._lifecycle("close")
+        finally:
+            self._runner.close()
+
+    def __call__(self, messages: list[Message]) -> list[bool]:
+        """One bool per message.
+
+        Raises:
+            HandlerError: names handler, messages and what happened; an `async` handler also after its time-out.
+        """
+        try:
+            returned = self._handle(messages)
+            if inspect.isawaitable(returned):
+                returned = self._runner.run(self._within_time(returned, messages))
+        except HandlerError:
+            raise
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise self.failed(f"raised {_short(text)}", messages) from error
+        return self._judged(returned, messages)
+
+    def failed(self, what: str, messages: Sequence[Message]) -> HandlerError:
+        return HandlerError(f"the handler {self.name} {what} on {told(messages)}")
+
+    def timed_out(self, messages: Sequence[Message]) -> HandlerError:
+        return self.failed(f"did not return within {self._timeout_seconds:g} s", messages)
+
+    async def _within_time(self, returned: Awaitable[Any], messages: list[Message]) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout_seconds) as scope:
+                return await returned
+        except TimeoutError as error:
+            if scope.expired():
+                raise self.timed_out(messages) from error
+            raise
+
+    def _judged(self, returned: Any, messages: list[Message]) -> list[bool]:
+        if not isinstance(returned, list | tuple):
+            raise self.failed(f"returned {_short(repr(returned))} instead of a list of bools", messages)
+        if len(returned) != len(messages):
+            raise self.failed(f"returned {len(returned)} values for {len(messages)} messages", messages)
+        for ack, message in zip(returned, messages, strict=True):
+            if ack is not True and ack is not False:
+                what = f"returned {_short(repr(ack))}, not a bool, for {message.topic}-{message.partition}"
+                raise self.failed(f"{what} offset {message.offset}", messages)
+        return list(returned)
+
+    def _lifecycle(self, name: str) -> None:
+        step = getattr(self._target, name, None)
+        if step is not None:
+            done = step()
+            if inspect.isawaitable(done):
+                self._runner.run(_finished(done))
+
+
+def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> Handler:
+    """The handler `package.module:function` (or `:Class`, which is instantiated); `import_dir` is searched first.
+
+    Raises:
+        BootError: it cannot be imported, found, made or called.
+    """
+    if import_dir is not None and str(import_dir) not in sys.path:
+        sys.path.insert(0, str(import_dir))
+    module, _, attribute = name.partition(":")
+    try:
+        target: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            target = getattr(target, part)
+        if inspect.isclass(target):
+            target = target()
+    except Exception as error:  # the user's module may raise anything at its import
+        raise BootError(f"sinkers.handler {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not callable(getattr(target, "handle", target)):
+        raise BootError(f"sinkers.handler {name!r} is neither a function nor a class with a method `handle`")
+    return Handler(name, target, timeout_seconds)
+
+
+async def _finished(awaitable: Awaitable[Any]) -> None:
+    await awaitable
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_TOLD_CHARACTERS else f"{line[: MAX_TOLD_CHARACTERS - 1]}…"

@@ -1,0 +1,132 @@
+"""A sinker's process: `python -m kctl_agent.sinker`, settings on the first line of stdin.
+
+When the rest of stdin ends, the master is gone: the sinker finishes the call in hand, gives back the rest and exits, as
+it does after SIGTERM.
+
+Exit codes: 0 stopped as asked; 78 (EX_CONFIG) the handler or the storage cannot be had as configured; 1 anything else,
+a call of the handler that did not return among it. The reason is the last line of the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from kctl_agent.commands import COMMANDS
+from kctl_agent.errors import AgentError
+from kctl_agent.paths import prepare_run_dir
+from kctl_agent.server import AgentServer
+from kctl_agent.sinker.figures import Figures
+from kctl_agent.sinker.guard import Guard
+from kctl_agent.sinker.handler import Handler, load
+from kctl_agent.sinker.held import Held, Part
+from kctl_agent.sinker.settings import BootError, SinkerSettings, parse
+from kctl_agent.sinker.sinker import Sinker
+from kctl_agent.sinker.stop import Stop
+from kctl_agent.storage import open_storage
+from kctl_agent.storage.base import Storage
+
+__all__ = ["SERVED", "main"]
+
+log = logging.getLogger("kctl_agent.sinker")
+
+EX_CONFIG = 78
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter while the agent waits for it."""
+SERVED = ("ping", "describe", "workers", "block_size")
+"""The commands that a sinker has something to say to; `kctl.master.members` asks it no other."""
+
+
+def main() -> int:
+    """The process: settings from stdin, agent socket first, exit code as above."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the master's business
+    line = sys.stdin.readline()
+    try:
+        settings = parse(line)
+    except BootError as error:
+        sys.stderr.write(f"kctl sinker: {error}\n")
+        return EX_CONFIG
+    logging.basicConfig(
+        level=settings.log_level, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
+    )
+    try:
+        settings.scratch_dir.mkdir(parents=True, exist_ok=True)
+        prepare_run_dir(settings.run_dir)
+        commands = {name: COMMANDS[name] for name in SERVED}
+        with AgentServer(settings.run_dir, settings.name, commands) as server:
+            return _serve(settings, server)
+    except (BootError, OSError) as error:
+        log.error("cannot start: %s", error)
+        return EX_CONFIG
+    except AgentError as error:
+        log.error("%s", error)
+        return 1
+
+
+def _serve(settings: SinkerSettings, server: AgentServer) -> int:
+    storage = open_storage(settings.storage)
+    figures, stop = Figures(settings.name, server, storage), Stop()
+    signal.signal(signal.SIGTERM, lambda *_: stop.ask())
+    threading.Thread(target=_stop_with_master, args=(stop,), name="kctl-lifeline", daemon=True).start()
+    code, why = 0, ""
+    try:
+        storage.prepare()
+        figures.start()
+        handler = load(settings.handler, settings.handler_timeout_seconds, settings.import_dir)
+        _run(settings, storage, handler, figures, stop)
+    except BootError as error:
+        code, why = EX_CONFIG, f"cannot start: {error}"
+    except Exception as error:  # the boundary of the process: told in one line, with the trace at DEBUG
+        code, why = 1, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
+        log.debug("trace", exc_info=True)
+    if why:
+        figures.enter("failed")
+        figures.failed(why)
+    figures.close()
+    storage.close()
+    if why:
+        log.error("%s", why)  # the last line of the log is what `kctl status` shows
+    else:
+        log.info("left")
+    return code
+
+
+def _run(settings: SinkerSettings, storage: Storage, handler: Handler, figures: Figures, stop: Stop) -> None:
+    """The handler's `open`, the work, the handler's `close`."""
+
+    def lost(held: Held) -> None:
+        sinker.tell_lost(held)
+
+    def timed_out(call: Sequence[Part]) -> None:
+        why = ""
+        try:
+            why = sinker.settle_in_hand(call)
+            figures.enter("failed")
+            figures.close()
+        finally:
+            log.error("%s", why or "a call of the handler did not return")
+            sys.stdout.flush()
+            os._exit(1)
+
+    guard = Guard(storage, settings.lease_seconds, settings.handler_timeout_seconds, lost, timed_out)
+    sinker = Sinker(settings, storage, handler, figures, stop, guard)
+    handler.open()
+    guard.start()
+    try:
+        sinker.run()
+    finally:
+        guard.close()
+        handler.close()
+
+
+def _stop_with_master(stop: Stop) -> None:
+    """Wait for the end of stdin: the master's end of the pipe closes when the master does, however it ends."""
+    while sys.stdin.readline():
+        pass
+    log.warning("the master is gone; stopping")
+    stop.ask()

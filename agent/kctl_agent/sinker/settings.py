@@ -1,0 +1,57 @@
+"""What a sinker is told at its start: one JSON object on the first line of its stdin.
+
+The control plane has checked ranges and names already; here only the shape is made certain.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kctl_agent.worker.settings import BootError
+
+__all__ = ["BootError", "SinkerSettings", "parse"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkerSettings:
+    """`storage` stays a mapping: `kctl_agent.storage.open_storage` knows its keys."""
+
+    name: str
+    run_dir: Path
+    scratch_dir: Path
+    import_dir: Path
+    """Where the handler's module is looked for first: the folder of kctl.toml."""
+    log_level: str
+    handler: str
+    batch_size: int
+    batch_wait_seconds: float
+    lease_seconds: float
+    max_tries: int
+    retry_backoff_seconds: float
+    handler_timeout_seconds: float
+    ordered: bool
+    storage: dict[str, Any]
+
+    @property
+    def owner(self) -> str:
+        """Who this sinker is in the storage. Of one owner never two processes live: run_dir has one master, and one
+        socket of each name; fleets that share a storage differ in host or run_dir."""
+        return f"{socket.gethostname()}:{self.run_dir}/{self.name}"
+
+
+def parse(line: str) -> SinkerSettings:
+    """Settings from the first line of stdin. Raises BootError that names what is missing or unknown."""
+    try:
+        given = json.loads(line)
+        paths = {key: Path(given[key]) for key in ("run_dir", "scratch_dir", "import_dir")}
+        return SinkerSettings(**{**given, **paths})
+    except json.JSONDecodeError as error:
+        raise BootError(f"the settings on stdin are not JSON: {error}") from error
+    except KeyError as error:
+        raise BootError(f"the settings on stdin lack {error}") from error
+    except TypeError as error:
+        raise BootError(f"the settings on stdin do not fit this sinker: {error}") from error

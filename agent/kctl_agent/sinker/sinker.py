@@ -1,0 +1,257 @@
+"""A sinker's work: claim, call the handler, settle.
+
+The main thread claims and calls; the `guard` renews leases meanwhile. Nothing is lost by any ending: what was not
+settled comes again, by the lease that runs out or, sooner, by the sinker of this name that starts next.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kctl_agent.errors import StorageError
+from kctl_agent.sinker.figures import Call, Figures
+from kctl_agent.sinker.guard import Guard
+from kctl_agent.sinker.handler import Handler, HandlerError, told
+from kctl_agent.sinker.held import Decision, Held, Part, cut, decide
+from kctl_agent.sinker.journal import Journal
+from kctl_agent.sinker.settings import SinkerSettings
+from kctl_agent.sinker.stop import Stop
+from kctl_agent.storage.base import Storage
+
+__all__ = ["Sinker"]
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Between looks at a storage that has nothing to hand out."""
+RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
+"""Between tries of a storage that cannot be used."""
+MAX_RETRY_SECONDS = 3600.0
+"""The back-off of a message doubles with each try, up to this."""
+GIVE_UP_AFTER = 10
+"""So many messages in a row that fail alone: the trouble is not in them. The rest of the block waits for its next try,
+unless this is the last."""
+
+
+class Sinker:
+    """Everything but the process around it. `run` is the main thread's."""
+
+    def __init__(
+        self, settings: SinkerSettings, storage: Storage, handler: Handler, figures: Figures, stop: Stop, guard: Guard
+    ) -> None:
+        self._settings = settings
+        self._storage = storage
+        self._handler = handler
+        self._figures = figures
+        self._stop = stop
+        self._guard = guard
+        self._journal = Journal(settings.scratch_dir / "in-hand")
+        self._hands: list[Held] = []
+
+    def run(self) -> None:
+        """Until a stop is asked for; then the call in hand is finished and the rest given back."""
+        self._tidy_up()
+        looks = 0
+        while not self._stop.is_asked:
+            self._claim()
+            if self._hands:
+                looks = 0
+                self._figures.enter("running")
+                self._work()
+            else:
+                if looks:
+                    self._figures.enter("idle")
+                self._stop.wait(IDLE_SECONDS[min(looks, len(IDLE_SECONDS) - 1)])
+                looks += 1
+        self._figures.enter("stopping")
+        self._give_back()
+
+    def settle_in_hand(self, call: Sequence[Part]) -> str:
+        """The handler has not returned from `call`: settle all that is in hand, on the guard's thread, while the main
+        thread hangs. Returns what has happened."""
+        messages = [message for part in call for message in part.held.claim.messages[part.begin : part.end]]
+        error = str(self._handler.timed_out(messages))
+        for part in call:
+            part.failed(error, is_alone=len(messages) == 1)
+        self._figures.called(Call(time.monotonic(), self._settings.handler_timeout_seconds, len(messages)), error)
+        for held in list(self._hands):
+            if not held.is_untouched:
+                self._settle(held)
+        self._give_back()
+        self._journal.clear()
+        return error
+
+    def _tidy_up(self) -> None:
+        """Settle what the sinker of this name before us died over, and release what it held."""
+        left = self._journal.left_behind()
+        if left is not None:
+            self._hands = [left]
+            self._settle(left)
+        self._journal.clear()
+        count = self._storage.release(self._settings.owner, count_try=True)
+        if count:
+            log.warning("%d messages were in the hand of a sinker of this name that died; they come again", count)
+
+    def _claim(self) -> None:
+        """Fill the hand: up to `batch_size` messages, for which it waits `batch_wait_seconds` after the first."""
+        wanted = self._settings.batch_size
+        deadline = float("inf")
+        while wanted > 0 and not self._stop.is_asked:
+            found = self._claimed(wanted)
+            wanted -= sum(len(held.acks) for held in found)
+            if self._hands and deadline == float("inf"):
+                deadline = time.monotonic() + self._settings.batch_wait_seconds
+            if not self._hands or time.monotonic() >= deadline:
+                break
+            if not found:
+                self._stop.wait(min(IDLE_SECONDS[1], deadline - time.monotonic()))
+        self._figures.in_flight(sum(len(held.acks) for held in self._hands))
+
+    def _claimed(self, limit: int) -> list[Held]:
+        settings, failures = self._settings, 0
+        while not self._stop.is_asked:
+            try:
+                claims = self._storage.claim(settings.owner, limit, settings.lease_seconds, ordered=settings.ordered)
+            except StorageError as error:
+                failures = self._wait_for_storage(error, failures)
+                continue
+            renew_at = time.monotonic() + self._guard.renew_seconds
+            found = [Held.of(claim, renew_at) for claim in claims]
+            for held in found:
+                self._hands.append(held)
+                self._guard.hold(held)
+            return found
+        return []
+
+    def _work(self) -> None:
+        """Handle and settle what is in hand. What a stop leaves untouched stays there."""
+        for parts in cut([held for held in self._hands if not held.comes_again], self._settings.batch_size):
+            if self._stop.is_asked:
+                break
+            call = [part for part in parts if self._is_due(part.held)]
+            if call:
+                self._call(call)
+            for part in parts:
+                if part.end == len(part.held.acks):
+                    self._settle(part.held)
+        for held in [held for held in self._hands if held.comes_again]:
+            if self._stop.is_asked:
+                break
+            self._handle_alone(held)
+            self._settle(held)
+            self._journal.clear()
+        for held in [held for held in self._hands if not held.is_untouched]:
+            self._settle(held)  # a stop came between two calls for its messages
+
+    def _is_due(self, held: Held) -> bool:
+        """Not lost in the meantime; and in order nothing of it goes on when an earlier call for it failed."""
+        return not held.is_lost and not (self._settings.ordered and held.has_failed)
+
+    def _handle_alone(self, held: Held) -> None:
+        """Message by message; what is left out comes again."""
+        self._journal.open(held.claim)
+        is_last = held.claim.tries + 1 >= self._settings.max_tries
+        in_a_row = 0
+        for i in range(len(held.acks)):
+            self._journal.begin()
+            self._call([Part(held, i, i + 1)])
+            ack = held.acks[i] is True
+            self._journal.end(ack)
+            in_a_row = 0 if ack else in_a_row + 1
+            gives_up = in_a_row >= GIVE_UP_AFTER or (self._settings.ordered and not ack)
+            if self._stop.is_asked or held.is_lost or (gives_up and not is_last):
+                return
+
+    def _call(self, call: Sequence[Part]) -> None:
+        messages = [message for part in call for message in part.held.claim.messages[part.begin : part.end]]
+        count, started, error = len(messages), time.monotonic(), None
+        self._figures.calling()
+        with self._guard.calling(call):
+            try:
+                acks = self._handler(messages)
+            except HandlerError as failure:
+                error = str(failure)
+        if error is None:
+            for part in call:
+                part.acknowledged(acks[: part.count])
+                acks = acks[part.count :]
+        else:
+            log.error("%s", error)
+            for part in call:
+                part.failed(error, is_alone=count == 1)
+        self._figures.called(Call(time.monotonic(), time.monotonic() - started, count), error)
+
+    def _settle(self, held: Held) -> None:
+        self._guard.drop(held)
+        decision = decide(held, self._settings.max_tries, self._settings.ordered)
+        failures = 0
+        while True:
+            try:
+                is_lost = not self._written(held, decision)
+                break
+            except StorageError as error:
+                if self._stop.is_asked and failures:
+                    log.error("not settled, so handled again: %s", told(held.claim.messages))
+                    is_lost = True
+                    break
+                failures = self._wait_for_storage(error, failures)
+        self._hands.remove(held)
+        self._figures.in_flight(sum(len(each.acks) for each in self._hands))
+        if is_lost:
+            self._figures.settled(lost=len(held.acks))
+            if not held.is_lost:
+                self.tell_lost(held)
+        else:
+            self._figures.settled(handled=decision.handled, again=decision.again, dead=decision.dead)
+
+    def _written(self, held: Held, decision: Decision) -> bool:
+        """False: the lease is lost, nothing was changed."""
+        claim, settings = held.claim, self._settings
+        if decision.buried:
+            if not self._storage.renew(claim, settings.lease_seconds):
+                return False
+            for reason, indexes in decision.buried.items():
+                dying = [replace(claim.messages[i], tries=claim.tries + 1) for i in indexes]
+                self._storage.bury(dying, reason, claim.block.topic_id)
+            decision.buried.clear()
+        wait = min(settings.retry_backoff_seconds * 2.0 ** min(claim.tries, 30), MAX_RETRY_SECONDS)
+        settled = self._storage.settle(
+            claim,
+            decision.acks,
+            reason=decision.reason,
+            max_tries=decision.max_tries,
+            retry_seconds=wait if decision.is_failure else 0.0,
+        )
+        return not settled.is_lost
+
+    def tell_lost(self, held: Held) -> None:
+        """Somebody else has the claim now, or will have. From the guard's thread too."""
+        messages = held.claim.messages
+        text = f"the lease of {told(messages)} was lost while it was in hand; it is handled again"
+        self._figures.happened(
+            "lease_lost", text, held.claim.topic, held.claim.partition, messages[0].offset, messages[-1].offset
+        )
+
+    def _give_back(self) -> None:
+        """Release what was claimed and not begun; it costs nobody a try."""
+        for held in self._hands:
+            self._guard.drop(held)
+        try:
+            count = self._storage.release(self._settings.owner)
+        except StorageError as error:
+            log.error("not given back, so leased until its time is over: %s", error)
+        else:
+            if count:
+                log.info("gave back %d messages", count)
+        self._hands = []
+        self._figures.in_flight(0)
+
+    def _wait_for_storage(self, error: StorageError, failures: int) -> int:
+        seconds = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]
+        log.error("%s; next try in %g s", error, seconds)
+        self._figures.failed(str(error))
+        self._stop.wait(seconds)
+        return failures + 1

@@ -1,0 +1,93 @@
+"""Handlers for sinkers under test. `KCTL_TEST_LEDGER` names a file: 16 bytes for each message that was handled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+from pathlib import Path
+
+from kctl_agent.message import Message
+
+RECORD = struct.Struct("<qii")
+"""Offset, partition, pid."""
+POISON = 7
+"""An offset."""
+
+
+def note(messages: list[Message]) -> None:
+    """One append for all, so that a kill leaves all or nothing of a call."""
+    body = b"".join(RECORD.pack(message.offset, message.partition, os.getpid()) for message in messages)
+    with open(os.environ["KCTL_TEST_LEDGER"], "ab", buffering=0) as ledger:
+        ledger.write(body)
+
+
+def ledger() -> list[tuple[int, int]]:
+    """Offset and partition of each message, as often and in the order in which they were handled."""
+    path = Path(os.environ["KCTL_TEST_LEDGER"])
+    return [record[:2] for record in RECORD.iter_unpack(path.read_bytes())] if path.exists() else []
+
+
+def counts(messages: list[Message]) -> list[bool]:
+    note(messages)
+    return [True] * len(messages)
+
+
+async def counts_later(messages: list[Message]) -> list[bool]:
+    return counts(messages)
+
+
+class Opened:
+    """Says in its ledger when it is opened and closed: offsets -1 and -2."""
+
+    async def open(self) -> None:
+        note([Message("", 0, -1, None, None, 0)])
+
+    def handle(self, messages: list[Message]) -> list[bool]:
+        return counts(messages)
+
+    def close(self) -> None:
+        note([Message("", 0, -2, None, None, 0)])
+
+
+def refuses_everything(messages: list[Message]) -> list[bool]:
+    note(messages)
+    return [False] * len(messages)
+
+
+def chokes(messages: list[Message]) -> list[bool]:
+    """Raises for the whole of a batch that holds the poison."""
+    note(messages)
+    if any(message.offset == POISON for message in messages):
+        raise ValueError(f"offset {POISON} cannot be read")
+    return [True] * len(messages)
+
+
+def dies(messages: list[Message]) -> list[bool]:
+    note(messages)
+    if any(message.offset == POISON for message in messages):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [True] * len(messages)
+
+
+def hangs(messages: list[Message]) -> list[bool]:
+    note(messages)
+    if any(message.offset == POISON for message in messages):
+        signal.pause()
+    return [True] * len(messages)
+
+
+def waits_for_gate(messages: list[Message]) -> list[bool]:
+    """Notes the call, then returns when somebody opens the gate for it: a named pipe that is written to."""
+    note(messages)
+    with open(os.environ["KCTL_TEST_GATE"], "rb", buffering=0) as gate:
+        gate.read(1)
+    return [True] * len(messages)
+
+
+def fails_on_poison(messages: list[Message]) -> list[bool]:
+    """Its first two tries: in order, so what stands behind it is not handled either."""
+    note(messages)
+    acks = [message.offset != POISON or message.tries >= 2 for message in messages]
+    first = acks.index(False) if False in acks else len(acks)
+    return [i < first for i in range(len(messages))]
