@@ -41,7 +41,7 @@ def test_nothing_is_lost_or_stored_twice_while_workers_join_die_and_come_back(
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the first worker runs")
     load = fleet.load(rate=1000)
     eventually(lambda: fleet.owners() == {"worker-0"}, START_SECONDS, "the first worker has everything")
-    assert agree_on_a_leader(fleet, 1)
+    eventually(lambda: agree_on_a_leader(fleet, 1), SETTLE_SECONDS, "one member, its own leader")
 
     fleet.attach("worker-1")
     eventually(lambda: fleet.owners() == {"worker-0", "worker-1"}, START_SECONDS, "a second one joined")
