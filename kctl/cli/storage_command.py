@@ -1,0 +1,229 @@
+"""`kctl storage`: look into a fleet's storage, put back, remove and export, whether the fleet runs or not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.cli.options import ConfigOption, Output, OutputOption, config_option
+from kctl.cli.output import as_json, as_yaml
+from kctl.cli.storage_tables import letter_document, letter_lines, letter_table, status_document, status_lines
+from kctl.errors import UsageError
+from kctl.fleets import find
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.base import Selection, Storage
+
+__all__ = ["register"]
+
+
+class Format(StrEnum):
+    """How dead letters are exported."""
+
+    JSONL = "jsonl"
+
+
+TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Only of this topic.")]
+PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, metavar="N", help="Only of this partition.")]
+FromOption = Annotated[int | None, typer.Option("--offset-from", min=0, metavar="N", help="Only from this offset on.")]
+ToOption = Annotated[
+    int | None, typer.Option("--offset-to", min=0, metavar="N", help="Only up to this offset, inclusive.")
+]
+OlderOption = Annotated[
+    float | None, typer.Option("--older-than", min=0, metavar="SECONDS", help="Only what is so old at least.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    storage = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Messages that wait, failed or died.")
+    storage.command("status")(_status)
+    storage.command("requeue")(_requeue)
+    storage.command("clear")(_clear)
+    storage.command("export")(_export)
+    dead = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Messages that were tried too often.")
+    dead.command("list")(_list)
+    dead.command("show")(_show)
+    storage.add_typer(dead, name="dead")
+    app.add_typer(storage, name="storage")
+
+
+def _status(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
+    """How many messages wait, are handled, are delayed or dead; per topic and partition."""
+    with _opened(context, config) as storage:
+        stats = storage.stats()
+        identity = storage.identity
+    if output is Output.TABLE:
+        typer.echo("\n".join(status_lines(identity, stats)))
+    else:
+        document = status_document(identity, stats)
+        typer.echo(as_json(document) if output is Output.JSON else as_yaml(document))
+
+
+def _requeue(
+    context: typer.Context,
+    config: ConfigOption = None,
+    dead: Annotated[bool, typer.Option("--dead", help="Dead letters, which then begin anew.")] = False,
+    stuck: Annotated[
+        bool,
+        typer.Option("--stuck", help="What waits for its next try, and leases that ran out; with --older-than any."),
+    ] = False,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    offset_from: FromOption = None,
+    offset_to: ToOption = None,
+    older_than: OlderOption = None,
+) -> None:
+    """Put messages back, to be handed out at once.
+
+    \b
+    kctl storage requeue --dead --topic orders --partition 3
+    kctl storage requeue --stuck --older-than 600
+    """
+    if dead == stuck:
+        raise UsageError("say what to put back: --dead or --stuck")
+    selection = _selection(topic, partition, offset_from, offset_to, older_than)
+    with _opened(context, config) as storage:
+        count = storage.requeue_dead(selection) if dead else storage.requeue_stuck(selection)
+    typer.echo(f"{_messages(count)} put back")
+
+
+def _clear(
+    context: typer.Context,
+    config: ConfigOption = None,
+    pending: Annotated[bool, typer.Option("--pending", help="What waits or is delayed; never what is leased.")] = False,
+    dead: Annotated[bool, typer.Option("--dead", help="Dead letters.")] = False,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove messages for good. Asks first, and says what it would remove.
+
+    They are not read from Kafka again: the marks stay where they are.
+    """
+    if dead == pending:
+        raise UsageError("say what to remove: --pending or --dead")
+    selection = _selection(topic, partition)
+    with _opened(context, config) as storage:
+        if not yes:
+            chosen = [p for p in storage.stats().partitions if selection.takes_partition(p.topic, p.partition)]
+            count = sum(p.dead if dead else p.pending + p.delayed for p in chosen)
+            _ask(f"Remove {_messages(count)} ({'dead' if dead else 'waiting'}) of {storage.identity} for good?")
+        removed = storage.clear("dead" if dead else "pending", selection)
+    typer.echo(f"{_messages(removed)} removed")
+
+
+def _export(
+    context: typer.Context,
+    config: ConfigOption = None,
+    dead: Annotated[bool, typer.Option("--dead", help="Dead letters.")] = False,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    offset_from: FromOption = None,
+    offset_to: ToOption = None,
+    older_than: OlderOption = None,
+    _output: Annotated[Format, typer.Option("--output", "-o", help="One JSON object per line.")] = Format.JSONL,
+) -> None:
+    """Write dead letters to stdout, one JSON object per line; bytes that are not UTF-8 as `…_base64`."""
+    if not dead:
+        raise UsageError("say what to export: --dead")
+    with _opened(context, config) as storage:
+        for letter in storage.dead(_selection(topic, partition, offset_from, offset_to, older_than)):
+            sys.stdout.write(as_json(letter_document(letter), in_one_line=True) + "\n")
+
+
+def _list(
+    context: typer.Context,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    offset_from: FromOption = None,
+    offset_to: ToOption = None,
+    older_than: OlderOption = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="The most that are listed.")] = 50,
+) -> None:
+    """List dead letters, the oldest first, with the error of their last try."""
+    selection = _selection(topic, partition, offset_from, offset_to, older_than)
+    with _opened(context, config) as storage:
+        letters = list(storage.dead(selection, limit + 1))
+    shown = letters[:limit]
+    if output is Output.TABLE:
+        typer.echo("\n".join(letter_table(shown)))
+        if len(letters) > limit:
+            sys.stderr.write(f"there are more than {limit}: --limit\n")
+        return
+    document = {"rows": [letter_document(letter) for letter in shown], "more": len(letters) > limit}
+    typer.echo(as_json(document) if output is Output.JSON else as_yaml(document))
+
+
+def _show(
+    context: typer.Context,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="As `kctl storage dead list` tells it.")],
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show one dead letter: coordinates, error, key, value, headers."""
+    with _opened(context, config) as storage:
+        letter = storage.find_dead(id_)
+    if letter is None:
+        raise UsageError(f"there is no dead letter {id_}; `kctl storage dead list` tells those there are")
+    if output is Output.TABLE:
+        typer.echo("\n".join(letter_lines(letter)))
+    else:
+        document = letter_document(letter)
+        typer.echo(as_json(document) if output is Output.JSON else as_yaml(document))
+
+
+@contextmanager
+def _opened(context: typer.Context, config: ConfigOption) -> Iterator[Storage]:
+    """The storage of the fleet that is meant. A file that does not exist is not made by looking at it.
+
+    Raises:
+        StorageUnusable: it cannot be opened; nothing was put yet.
+    """
+    from kctl.config import load
+    from kctl.config.storage import storage_settings
+    from kctl_agent.storage import open_storage  # numpy and pyarrow: 200 ms
+    from kctl_agent.storage.base import StorageUnusable
+
+    loaded = load(find(config_option(context, config), os.environ).config, os.environ)
+    if loaded.storage.mode != "redis" and not loaded.storage.path.exists():
+        raise StorageUnusable(f"{loaded.storage.path} does not exist: no worker has put anything yet")
+    storage = open_storage(storage_settings(loaded))
+    try:
+        storage.prepare()
+        yield storage
+    finally:
+        storage.close()
+
+
+def _selection(
+    topic: str | None,
+    partition: int | None,
+    offset_from: int | None = None,
+    offset_to: int | None = None,
+    older_than: float | None = None,
+) -> Selection:
+    from kctl_agent.storage.base import Selection
+
+    return Selection(topic, partition, offset_from, offset_to, older_than)
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} Nobody can answer here: say --yes")
+    try:
+        if not typer.confirm(question, err=True):
+            raise typer.Exit(1)
+    except typer.Abort:  # Ctrl-C
+        raise KeyboardInterrupt from None
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'' if count == 1 else 's'}"

@@ -1,0 +1,132 @@
+"""What `kctl storage` prints: lines and documents of figures and dead letters."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.table import Column, cell, clean, clip, render
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.base import DeadLetter, StorageStats
+
+__all__ = ["letter_document", "letter_lines", "letter_table", "status_document", "status_lines"]
+
+_STATES = ("pending", "processing", "delayed", "dead", "bytes")
+_ERROR_COLUMNS = 80
+_VALUE_COLUMNS = 2000
+
+
+def status_document(identity: str, stats: StorageStats) -> dict[str, Any]:
+    return {
+        "storage": identity,
+        **{state: getattr(stats, state) for state in _STATES},
+        "limit": stats.limit,
+        "oldest_seconds": stats.oldest_seconds,
+        "partitions": [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                **{state: getattr(partition, state) for state in _STATES},
+                "oldest_seconds": partition.oldest_seconds,
+            }
+            for partition in stats.partitions
+        ],
+    }
+
+
+def status_lines(identity: str, stats: StorageStats) -> list[str]:
+    columns = (
+        Column("topic"),
+        Column("partition", is_number=True),
+        *(Column(state, is_number=True) for state in _STATES),
+        Column("oldest", is_number=True),
+    )
+    rows: list[tuple[object, ...]] = [
+        (p.topic, p.partition, *(getattr(p, state) for state in _STATES), _age(p.oldest_seconds))
+        for p in stats.partitions
+    ]
+    rows.append(("(all)", None, *(getattr(stats, state) for state in _STATES), _age(stats.oldest_seconds)))
+    limit = "no limit" if stats.limit is None else f"limit {stats.limit}"
+    return [f"{clean(identity)}, {limit}", "", *render(columns, rows)]
+
+
+def letter_document(letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter as JSON; bytes as text where they are UTF-8, else as base64 under another name."""
+    from kctl_agent.storage.block import BadBlock  # numpy and pyarrow, which are there when there are dead letters
+
+    block = letter.block
+    document: dict[str, Any] = {
+        "id": letter.id,
+        "topic": block.topic,
+        "partition": block.partition,
+        "offset": letter.offset,
+        "tries": letter.tries,
+        "died": _time(letter.at),
+        "error": letter.error,
+        "damaged": letter.is_damaged,
+    }
+    try:
+        messages = letter.messages()
+    except BadBlock:
+        messages = []
+    if not messages:
+        document["damaged"] = True
+        return document | {"messages": block.count, "block_base64": base64.b64encode(block.body).decode()}
+    for message in messages:
+        document |= {"timestamp": message.timestamp, **_bytes("key", message.key), **_bytes("value", message.value)}
+        document["headers"] = [{"key": name, **_bytes("value", value)} for name, value in message.headers]
+    return document
+
+
+def letter_table(letters: list[DeadLetter]) -> list[str]:
+    columns = (
+        Column("id"),
+        Column("topic"),
+        Column("partition", is_number=True),
+        Column("offset", is_number=True),
+        Column("tries", is_number=True),
+        Column("died"),
+        Column("error"),
+    )
+    return render(
+        columns,
+        [
+            (x.id, x.block.topic, x.block.partition, x.offset, x.tries, _time(x.at), _first_line(x.error))
+            for x in letters
+        ],
+    )
+
+
+def letter_lines(letter: DeadLetter) -> list[str]:
+    document = letter_document(letter)
+    headers = document.pop("headers", [])
+    error = document.pop("error")
+    wide = max(map(len, document))
+    lines = [f"{name:<{wide}}  {clip(cell(value), _VALUE_COLUMNS)}" for name, value in document.items()]
+    lines += [f"header {clean(header['key'])}: {cell(list(header.values())[1])}" for header in headers]
+    return [*lines, "", *(clean(line) for line in error.splitlines())]
+
+
+def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def _first_line(error: str) -> str:
+    """Of a traceback the last line says what it was."""
+    lines = [line for line in error.splitlines() if line.strip()] or [""]
+    return clip(clean(lines[-1] if lines[0].startswith("Traceback") else lines[0]), _ERROR_COLUMNS)
+
+
+def _time(unix_seconds: float) -> str:
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _age(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:.0f} s"

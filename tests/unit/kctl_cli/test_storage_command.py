@@ -1,0 +1,183 @@
+"""`kctl storage` over a storage that no fleet runs on."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from kctl_agent.message import Message
+from kctl_agent.storage.base import Mark, Selection
+from kctl_agent.storage.conformance.given import chunk, put
+from kctl_agent.storage.file import FileStorage
+
+if TYPE_CHECKING:
+    from tests.unit.kctl_cli.conftest import Kctl
+
+ODD = Message("t", 1, 5, b"\xff\x00", "käse".encode(), 1_700_000_000_000, (("h", b"1"), ("n", None)), 3)
+
+
+@pytest.fixture
+def config(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = short_dir / "kctl.toml"
+    path.write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n[storage]\nlimit = 1000\n')
+    monkeypatch.setenv("KCTL_CONFIG", str(path))
+    return path
+
+
+@pytest.fixture
+def storage(config: Path) -> Iterator[FileStorage]:
+    """Partition 0: 1 pending, 3 leased, 1 delayed, 1 dead; partition 1: one dead with odd bytes."""
+    storage = FileStorage(config.parent / "data" / "storage.sqlite", block_messages=3)
+    storage.prepare()
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    put(storage, chunk(0, 10))
+    (first,) = storage.claim("a", 3, 600.0)
+    reason = "Traceback (most recent call last):\n  …\nKeyError: 1"
+    storage.settle(first, [True, False, False], max_tries=1, reason=reason)
+    storage.clear("dead", Selection(offset_from=2, offset_to=2))
+    (second,) = storage.claim("a", 3, 600.0)
+    storage.settle(second, [True, True, False], max_tries=5, retry_seconds=600.0)
+    storage.claim("a", 3, 600.0)
+    storage.bury([ODD], "no such customer\nsecond line", "A")
+    yield storage
+    storage.close()
+
+
+def test_status_is_told_by_topic_and_partition(kctl: Kctl, storage: FileStorage) -> None:
+    ran = kctl("storage", "status")
+
+    assert ran.code == 0
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert lines[0] == [f"{storage.identity},", "limit", "1000"]
+    assert lines[2] == ["topic", "partition", "pending", "processing", "delayed", "dead", "bytes", "oldest"]
+    assert lines[3][:6] == ["t", "0", "1", "3", "1", "1"]
+    assert lines[4][:6] == ["t", "1", "0", "0", "0", "1"]
+    assert lines[5][:6] == ["(all)", "-", "1", "3", "1", "2"]
+
+
+@pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_status_for_programs(kctl: Kctl, storage: FileStorage, output: str, read: object) -> None:
+    assert callable(read)
+
+    told = read(kctl("storage", "status", "-o", output).out)
+
+    assert {name: told[name] for name in ("pending", "processing", "delayed", "dead", "limit")} == {
+        "pending": 1, "processing": 3, "delayed": 1, "dead": 2, "limit": 1000,
+    }  # fmt: skip
+    assert told["storage"] == storage.identity
+    assert [row["dead"] for row in told["partitions"]] == [1, 1]
+    assert told["partitions"][1]["oldest_seconds"] is None
+
+
+def test_a_storage_that_nothing_was_put_into_is_told_and_not_made(kctl: Kctl, config: Path) -> None:
+    ran = kctl("storage", "status")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert "does not exist: no worker has put anything yet" in ran.err
+    assert not (config.parent / "data").exists()
+
+
+def test_dead_letters_are_listed_with_the_line_that_says_what_it_was(kctl: Kctl, storage: FileStorage) -> None:
+    ran = kctl("storage", "dead", "list")
+
+    rows = [line.split(maxsplit=6) for line in ran.out.splitlines()[1:]]
+    assert [(row[1], row[2], row[3], row[4], row[6]) for row in rows] == [
+        ("t", "0", "1", "1", "KeyError: 1"),
+        ("t", "1", "5", "3", "no such customer"),
+    ]
+
+
+def test_a_list_that_is_cut_says_so(kctl: Kctl, storage: FileStorage) -> None:
+    ran = kctl("storage", "dead", "list", "--limit", "1")
+
+    assert len(ran.out.splitlines()) == 2
+    assert "more than 1" in ran.err
+    assert json.loads(kctl("storage", "dead", "list", "--limit", "1", "-o", "json").out)["more"] is True
+
+
+def test_a_dead_letter_is_shown_with_its_payload(kctl: Kctl, storage: FileStorage) -> None:
+    (letter,) = [x for x in storage.dead() if x.offset == 5]
+
+    ran = kctl("storage", "dead", "show", letter.id)
+
+    assert ran.code == 0
+    assert "käse" in ran.out
+    assert "key_base64" in ran.out
+    assert "header h: 1" in ran.out
+    assert ran.out.endswith("no such customer\nsecond line\n")
+    missing = kctl("storage", "dead", "show", "4711")
+    assert (missing.code, "there is no dead letter 4711" in missing.err) == (2, True)
+
+
+def test_an_export_is_one_object_per_line_and_keeps_every_byte(kctl: Kctl, storage: FileStorage) -> None:
+    ran = kctl("storage", "export", "--dead", "-o", "jsonl", "--partition", "1")
+
+    (line,) = map(json.loads, ran.out.splitlines())
+    assert (line["topic"], line["partition"], line["offset"], line["tries"]) == ("t", 1, 5, 3)
+    assert (line["key_base64"], line["value"], line["timestamp"]) == ("/wA=", "käse", 1_700_000_000_000)
+    assert line["headers"] == [{"key": "h", "value": "1"}, {"key": "n", "value": None}]
+    assert line["damaged"] is False
+
+
+def test_a_damaged_block_is_exported_with_its_bytes(kctl: Kctl, config: Path) -> None:
+    storage = FileStorage(config.parent / "data" / "storage.sqlite")
+    storage.prepare()
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    put(storage, chunk(0, 4))
+    with sqlite3.connect(storage.path) as db:
+        db.execute("update block set body=x'00ff'")
+    db.close()
+    assert storage.claim("a", 10, 60.0) == []
+    storage.close()
+
+    (line,) = map(json.loads, kctl("storage", "export", "--dead").out.splitlines())
+
+    assert (line["damaged"], line["offset"], line["messages"], line["block_base64"]) == (True, 0, 4, "AP8=")
+    (row,) = json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]
+    assert row["damaged"] is True
+
+
+def test_dead_letters_are_put_back(kctl: Kctl, storage: FileStorage) -> None:
+    ran = kctl("storage", "requeue", "--dead", "--topic", "t", "--partition", "1", "--offset-from", "5")
+
+    assert (ran.code, ran.out) == (0, "1 message put back\n")
+    assert (storage.stats().dead, storage.stats().pending) == (1, 2)
+
+
+def test_what_is_stuck_is_put_back_and_living_leases_only_by_age(kctl: Kctl, storage: FileStorage) -> None:
+    assert kctl("storage", "requeue", "--stuck").out == "1 message put back\n"
+    assert kctl("storage", "requeue", "--stuck", "--older-than", "3600").out == "0 messages put back\n"
+    assert kctl("storage", "requeue", "--stuck", "--older-than", "0").out == "3 messages put back\n"
+
+    assert (storage.stats().pending, storage.stats().processing) == (5, 0)
+
+
+def test_clearing_without_a_person_to_ask_wants_yes_and_removes_nothing(kctl: Kctl, storage: FileStorage) -> None:
+    ran = kctl("storage", "clear", "--pending")
+
+    assert ran.code == 2
+    assert f"Remove 2 messages (waiting) of {storage.identity} for good?" in ran.err
+    assert "--yes" in ran.err
+    assert storage.stats().pending == 1
+
+
+def test_clearing_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStorage) -> None:
+    assert kctl("storage", "clear", "--pending", "--yes").out == "2 messages removed\n"
+    assert kctl("storage", "clear", "--dead", "--partition", "1", "-y").out == "1 message removed\n"
+
+    stats = storage.stats()
+    assert (stats.pending, stats.processing, stats.delayed, stats.dead) == (0, 3, 0, 1)
+
+
+@pytest.mark.parametrize("command", ["requeue", "clear", "export"])
+def test_an_order_without_its_object_is_refused(kctl: Kctl, storage: FileStorage, command: str) -> None:
+    ran = kctl("storage", command)
+
+    assert ran.code == 2
+    assert "--dead" in ran.err
