@@ -107,13 +107,13 @@ class AgentServer:
     def close(self) -> None:
         """Stop serving, remove the socket if it is ours, wait for the thread. Any thread but that; idempotent."""
         with _FORK_LOCK:
-            if self._thread is None or self not in _SERVERS:  # never started, closed before, or inherited by a fork
+            thread = self._thread
+            if thread is None:  # never started, or inherited by a fork
                 return
-            _SERVERS.discard(self)
-            self._is_closing = True
-            os.eventfd_write(self._wake_fd, 1)
-        self._thread.join()
-        os.close(self._wake_fd)
+            if self in _SERVERS and not self._is_closing:
+                self._is_closing = True
+                os.eventfd_write(self._wake_fd, 1)
+        thread.join()
 
     def __enter__(self) -> Self:
         self.start()
@@ -223,6 +223,8 @@ class AgentServer:
         for connection in list(self._connections.values()):
             self._drop(connection)
         self._epoll.close()
+        os.close(self._wake_fd)
+        _SERVERS.discard(self)  # last: until here a fork has something to forget
 
     def _forget(self) -> None:
         """In a forked child: close the inherited descriptors; the files and the epoll set stay the parent's."""
@@ -232,6 +234,7 @@ class AgentServer:
         self._connections.clear()
         self._epoll.close()
         os.close(self._wake_fd)
+        self._thread = None
 
 
 # Held around every fork and wherever a descriptor is opened and put on record: one accepted but not yet on record would
