@@ -1,14 +1,16 @@
 """What one question to an agent costs, against a raw AF_UNIX echo with the same framing in plain Python.
 
 Both servers run in processes of their own and are asked by this one over a connection that stays open, in turns of
-`TURN_CALLS` calls, so that whatever else the machine does falls on both. The client is the same code for both: send a
-prepared frame, receive until the length is reached; so the ratio is the agent against the echo and nothing else. Beside
-it stands the whole of a caller's view, who also encodes the question and decodes the reply (`caller_…`).
+`TURN_CALLS` calls, so that whatever else the machine does falls on both. All three are kept on one processor: waking
+a process on another costs more than the whole echo, and left to the scheduler that falls on one side or the other (a
+run without it gave 0.78). The client is the same code for both: send a prepared frame, receive until the length is
+reached; so the ratio is the agent against the echo and nothing else. Beside it stands the whole of a caller's view,
+who also encodes the question and decodes the reply (`caller_…`).
 
     python benchmarks/round_trip.py [--calls 20000]
 
 Prints two JSON lines: `agent_round_trip` (p50 at most 2.0 x the echo's; microseconds) and `agent_idle_p99` (1000 calls
-with a pause before each, below 1 ms).
+with a pause before each, on any processor, below 1 ms).
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from time import monotonic, perf_counter_ns
@@ -55,16 +58,13 @@ def main() -> None:
         kind, folder = options.serve
         (_serve_agent if kind == "agent" else _serve_echo)(Path(folder))
         return
-    run_dir = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
-    servers = [_start("agent", run_dir), _start("echo", run_dir)]
-    try:
-        with _connect(run_dir / "agent.sock") as agent, _connect(run_dir / "echo.sock") as echo:
-            _measure_round_trip(agent, echo, options.calls)
-            _measure_idle(agent)
-    finally:
-        for server in servers:
-            server.communicate()
-        shutil.rmtree(run_dir)
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(processors)})  # the servers inherit it
+    with _serving("agent") as agent, _serving("echo") as echo:
+        _measure_round_trip(agent, echo, options.calls)
+    os.sched_setaffinity(0, processors)
+    with _serving("agent") as agent:
+        _measure_idle(agent)
 
 
 def _measure_round_trip(agent: socket.socket, echo: socket.socket, calls: int) -> None:
@@ -119,12 +119,6 @@ def _percentile(values: list[int], share: float) -> float:
 # ---- clients
 
 
-def _connect(path: Path) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(os.fsencode(path))
-    return connection
-
-
 def _same_client(connection: socket.socket, frame: bytes) -> Ask:
     def ask() -> int:
         begin = perf_counter_ns()
@@ -165,13 +159,21 @@ def _answered(agent: socket.socket) -> bytes:
 # ---- servers
 
 
-def _start(kind: str, run_dir: Path) -> subprocess.Popen[bytes]:
-    server = subprocess.Popen(
-        [sys.executable, __file__, "--serve", kind, str(run_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
-    return server
+@contextmanager
+def _serving(kind: str) -> Iterator[socket.socket]:
+    """A connection to a server in a process of its own."""
+    run_dir = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
+    command = [sys.executable, __file__, "--serve", kind, str(run_dir)]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(os.fsencode(run_dir / f"{kind}.sock"))
+            yield connection
+    finally:
+        server.communicate()
+        shutil.rmtree(run_dir)
 
 
 def _serve_agent(run_dir: Path) -> None:
