@@ -38,7 +38,7 @@ class Screen:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        self._console.print(text, markup=False, soft_wrap=True)  # a command must stay one line to be copied
 
     def show(self, head: str, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
         """`offsets` are the rows of `offset_checker`, `workers` those of `workers`."""
@@ -46,7 +46,7 @@ class Screen:
             self._live.update(Group(Text(head), _offsets(offsets), _workers(workers)), refresh=True)
         elif time.monotonic() - self._line_at >= LINE_EVERY_SECONDS:
             self._line_at = time.monotonic()
-            self._console.print(f"{head} · {_in_words(workers)}", markup=False)
+            self._console.print(f"{head} · {_in_words(workers)}", markup=False, soft_wrap=True)
 
 
 def _offsets(rows: list[dict[str, Any]]) -> Table:
