@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from kctl_agent.storage.conformance.given import fill
 from kctl_agent.storage.file import FileStorage
-from tests.integration.sinker_handlers import ledger
+from tests.integration.sinker_handlers import DEATHS, POISON, ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker
 
 __all__ = ["place", "sinker"]
@@ -49,3 +50,177 @@ def test_each_kind_of_handler_is_given_every_message_once(
     assert [offset for offset, _ in ledger() if offset >= 0] == list(range(1200))
     if handler == "Opened":
         assert [ledger()[0][0], ledger()[-1][0]] == [-1, -2]
+
+
+def test_a_message_that_makes_the_whole_batch_fail_costs_the_others_one_delivery_more(
+    sinker: Start, storage: FileStorage, eventually: Eventually
+) -> None:
+    fill(storage, 500)
+    one = sinker("chokes")
+    eventually(lambda: is_empty(storage), 20)
+
+    (letter,) = storage.dead()
+    assert (letter.offset, letter.tries) == (POISON, 3)
+    assert letter.error == (
+        "the handler sinker_handlers:chokes raised ValueError: offset 7 cannot be read on t-0 offset 7 (1 message)"
+    )
+    deliveries = handled()
+    assert deliveries.pop(POISON) == 3
+    assert set(deliveries.values()) == {2}
+    figures = eventually(lambda: one.figures if one.figures["dead"] else None)
+    assert (figures["handled"], figures["dead"], figures["in_flight"]) == (499, 1, 0)
+    assert "t-0 offsets 0..499 (500 messages)" in one.log.read_text()
+
+
+@pytest.mark.parametrize(("handler", "code"), [("dies", -signal.SIGKILL), ("hangs", 1)])
+def test_a_message_that_kills_or_blocks_the_process_costs_the_others_one_delivery_more(
+    handler: str, code: int, sinker: Start, storage: FileStorage, eventually: Eventually
+) -> None:
+    fill(storage, 500)
+    codes: list[int] = []
+    while not is_empty(storage):
+        one = sinker(handler, handler_timeout_seconds=0.3)
+        if len(codes) == 3:
+            eventually(lambda: is_empty(storage), 20)
+        codes.append(one.leave() if len(codes) == 3 else one.process.wait(20))
+
+    assert codes == [code, code, code, 0]
+    (letter,) = storage.dead()
+    assert letter.offset == POISON
+    reason = "the sinker died while it handled this message alone" if handler == "dies" else "not return within 0.3 s"
+    assert reason in letter.error
+    deliveries = handled()
+    assert deliveries.pop(POISON) == 3
+    assert set(deliveries.values()) == {2}
+
+
+def test_a_call_that_does_not_return_is_told_in_the_last_line_of_the_log(sinker: Start, storage: FileStorage) -> None:
+    fill(storage, 10)
+    one = sinker("hangs", handler_timeout_seconds=0.2)
+
+    assert one.process.wait(20) == 1
+    assert one.last_line.endswith(
+        "the handler sinker_handlers:hangs did not return within 0.2 s on t-0 offsets 0..9 (10 messages)"
+    )
+    assert storage.stats().processing == 0
+
+
+def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_only_what_they_held(
+    sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
+) -> None:
+    small = FileStorage(place / "s.sqlite", block_messages=50)
+    for partition in range(4):
+        fill(small, 2500, partition)
+    names = ("sinker-0", "sinker-1")
+    running = {name: sinker("dies_now_and_then", name, batch_size=50, max_tries=5) for name in names}
+    deaths = 0
+
+    def is_done() -> bool:
+        nonlocal deaths
+        for name, one in running.items():
+            if one.process.poll() is not None:
+                assert one.process.returncode == -signal.SIGKILL, one.last_line
+                deaths += 1
+                running[name] = sinker("dies_now_and_then", name, batch_size=50, max_tries=5)
+        return is_empty(storage)
+
+    eventually(is_done, 120)
+    assert [one.leave() for one in running.values()] == [0, 0]
+    times = Counter(ledger())
+    assert set(times) == {(offset, partition) for partition in range(4) for offset in range(2500)}
+    twice = sum(times.values()) - len(times)
+    print(f"\n{deaths} kills, {len(times)} of 10000 messages handled, {twice} of them once more")
+    assert deaths == DEATHS
+    assert twice <= deaths * 50
+    assert not list(storage.dead())
+
+
+def test_a_late_settle_after_a_lost_lease_changes_nothing_and_is_reported(
+    sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
+) -> None:
+    fill(storage, 10)
+    slow = sinker("waits_for_gate", lease_seconds=0.5)
+    eventually(lambda: len(ledger()) == 10)
+
+    slow.process.send_signal(signal.SIGSTOP)
+    quick = sinker("counts", "sinker-1")
+    eventually(lambda: is_empty(storage), 20)
+    slow.process.send_signal(signal.SIGCONT)
+    (place / "gate").write_bytes(b"x")
+
+    figures = eventually(lambda: slow.figures if slow.figures.get("lost") else None)
+    assert (figures["handled"], figures["lost"]) == (0, 10)
+    assert [event["kind"] for event in figures["events"]] == ["lease_lost"]
+    assert set(handled().values()) == {2}
+    assert (slow.leave(), quick.leave()) == (0, 0)
+    assert storage.stats().dead == 0
+
+
+def test_the_lease_of_a_handler_that_takes_long_is_renewed(
+    sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
+) -> None:
+    fill(storage, 10)
+    one = sinker("waits_for_gate", lease_seconds=0.3)
+    eventually(lambda: len(ledger()) == 10)
+    began = storage.clock.now()
+
+    eventually(lambda: storage.clock.now() > began + 1.0)
+    assert storage.claim("somebody else", 10, 30) == []
+    (place / "gate").write_bytes(b"x")
+
+    eventually(lambda: one.figures.get("handled") == 10)
+    assert one.leave() == 0
+
+
+def test_a_sinker_that_is_stopped_finishes_its_batch_and_gives_back_the_rest(
+    sinker: Start, place: Path, eventually: Eventually
+) -> None:
+    storage = FileStorage(place / "s.sqlite", block_messages=10)
+    storage.prepare()
+    fill(storage, 50)
+    one = sinker("waits_for_gate", batch_size=10)
+    eventually(lambda: len(ledger()) == 10)
+
+    one.process.send_signal(signal.SIGTERM)
+    (place / "gate").write_bytes(b"x")
+
+    assert one.process.wait(20) == 0
+    assert one.last_line.endswith("left")
+    assert [offset for offset, _ in ledger()] == list(range(10))
+    assert (storage.stats().pending, storage.stats().processing) == (40, 0)
+    assert [claim.tries for claim in storage.claim("a", 40, 30)] == [0] * 4
+
+
+def test_in_order_nothing_of_a_partition_is_handled_before_its_failed_message(
+    sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
+) -> None:
+    small = FileStorage(place / "s.sqlite", block_messages=4)
+    fill(small, 40)
+    fill(small, 40, 1)
+    one = sinker("fails_on_poison", ordered=True)
+    two = sinker("fails_on_poison", "sinker-1", ordered=True)
+    eventually(lambda: is_empty(storage), 20)
+
+    assert (one.leave(), two.leave()) == (0, 0)
+    for partition in (0, 1):
+        last = {offset: i for i, (offset, where) in enumerate(ledger()) if where == partition}
+        assert [offset for offset, _ in sorted(last.items(), key=lambda item: item[1])] == list(range(40))
+    assert not list(storage.dead())
+
+
+@pytest.mark.parametrize(
+    ("handler", "reason"),
+    [
+        ("no_such_module:handle", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("sinker_handlers:no_such_function", "has no attribute 'no_such_function'"),
+        ("sinker_handlers:POISON", "neither a function nor a class"),
+    ],
+)
+def test_a_handler_that_cannot_be_had_is_a_boot_failure_with_a_sentence(
+    handler: str, reason: str, sinker: Start, storage: FileStorage
+) -> None:
+    one = sinker(handler)
+
+    assert one.process.wait(20) == 78
+    assert reason in one.last_line
+    assert f"sinkers.handler '{handler}'" in one.last_line

@@ -129,26 +129,27 @@ class Sinker:
     def _work(self) -> None:
         """Handle and settle what is in hand. What a stop leaves untouched stays there."""
         for parts in cut([held for held in self._hands if not held.comes_again], self._settings.batch_size):
-            if self._stop.is_asked:
-                break
             call = [part for part in parts if self._is_due(part.held)]
             if call:
                 self._call(call)
             for part in parts:
-                if part.end == len(part.held.acks):
-                    self._settle(part.held)
+                held = part.held
+                if part.end == len(held.acks) and (held.is_lost or not held.is_untouched):
+                    self._settle(held)
         for held in [held for held in self._hands if held.comes_again]:
             if self._stop.is_asked:
                 break
-            self._handle_alone(held)
+            if not held.is_lost:
+                self._handle_alone(held)
             self._settle(held)
             self._journal.clear()
-        for held in [held for held in self._hands if not held.is_untouched]:
-            self._settle(held)  # a stop came between two calls for its messages
 
     def _is_due(self, held: Held) -> bool:
-        """Not lost in the meantime; and in order nothing of it goes on when an earlier call for it failed."""
-        return not held.is_lost and not (self._settings.ordered and held.has_failed)
+        """Not lost in the meantime; in order, not when an earlier call for it failed; after a stop only what was begun,
+        for the rest of that would have to come again alone."""
+        if held.is_lost or (self._settings.ordered and held.has_failed):
+            return False
+        return not (self._stop.is_asked and held.is_untouched)
 
     def _handle_alone(self, held: Held) -> None:
         """Message by message; what is left out comes again."""
