@@ -46,7 +46,7 @@ class RedisServer:
             self._process = subprocess.Popen(
                 [
                     "redis-server", "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._directory),
-                    "--save", "", "--appendonly", "yes", "--appendfsync", "everysec", *self._options,
+                    "--save", "", "--appendonly", "yes", "--appendfsync", "always", *self._options,
                 ],
                 stdout=log,
                 stderr=log,
@@ -65,7 +65,7 @@ class RedisServer:
                 return False
 
     def kill(self) -> None:
-        """SIGKILL: what it has acknowledged is in its append-only file."""
+        """SIGKILL. With `appendfsync always` what it has acknowledged is in its append-only file."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

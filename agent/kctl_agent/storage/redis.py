@@ -7,7 +7,8 @@ Sorted sets and hashes instead of streams: an entry of a stream cannot be given 
 behind another one, and its idle time stands still for an hour when the server's clock is set back by one. What streams
 are chosen for stays true: no step costs more with 10,000 blocks in flight (benchmarks/storage_drain.py measures both).
 
-How durable a put is, is the server's matter: `appendfsync always` survives a power cut, `everysec` a kill of Redis.
+How durable a put is, is the server's matter: with `appendfsync always` it survives a kill of Redis and a power cut,
+with `everysec` neither, because Redis may answer two seconds before it writes.
 """
 
 from __future__ import annotations

@@ -129,3 +129,17 @@ def check_server(client: Any, place: str) -> None:
         )
     if not info.get("aof_enabled"):
         log.warning("%s keeps no append-only file: messages are lost when it is restarted (appendonly yes)", place)
+    elif (sync := _appendfsync(client)) not in (None, "always"):
+        # While a background fsync runs, Redis answers up to two seconds before it writes (aof.c, flushAppendOnlyFile).
+        log.warning("%s may forget the last seconds when it is killed (appendfsync %s): set always", place, sync)
+
+
+def _appendfsync(client: Any) -> str | None:
+    """None when this user may not ask, as on a hosted Redis."""
+    import redis
+
+    try:
+        found = client.config_get("appendfsync")
+    except redis.ResponseError:
+        return None
+    return next(iter(found.values()), None)

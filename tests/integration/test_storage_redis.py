@@ -1,0 +1,343 @@
+"""What is true of the Redis storage alone: connections, rights, restarts, and the server's clock."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from kctl_agent.storage import redis_client
+from kctl_agent.storage.base import Mark, StorageUnusable
+from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, total
+from kctl_agent.storage.redis import RedisStorage
+from tests.redis_server import RedisServer, require_redis
+
+DOCS = Path(__file__).parents[2] / "docs" / "storage.md"
+Eventually = Callable[..., Any]
+
+
+@pytest.fixture
+def start(short_dir: Path, eventually: Eventually) -> Iterator[Callable[..., RedisServer]]:
+    require_redis()
+    servers: list[RedisServer] = []
+
+    def started(*options: str) -> RedisServer:
+        directory = short_dir / str(len(servers))
+        directory.mkdir()
+        servers.append(RedisServer(directory, eventually, *options))
+        servers[-1].start()
+        return servers[-1]
+
+    yield started
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture
+def server(start: Callable[..., RedisServer]) -> RedisServer:
+    return start()
+
+
+@pytest.fixture
+def storage(server: RedisServer) -> Iterator[RedisStorage]:
+    with closing(opened(server.url)) as storage:
+        yield storage
+
+
+def opened(url: str, **given: Any) -> RedisStorage:
+    storage = RedisStorage(url, "readers", block_messages=3, **given)
+    storage.prepare()
+    return storage
+
+
+def client_of(server: RedisServer) -> Any:
+    return redis.Redis(unix_socket_path=str(server.socket))
+
+
+def test_nothing_is_lost_when_redis_is_killed_and_started_again(server: RedisServer, storage: RedisStorage) -> None:
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    told, done = threading.Event(), threading.Event()
+    stop = threading.Event()
+
+    def work() -> None:
+        start = 0
+        while not stop.is_set() or start < 300:
+            put(storage, chunk(start, start + 10))
+            start += 10
+            told.set()
+        done.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    for _ in range(5):
+        told.clear()
+        assert told.wait(30)
+        server.kill()
+        server.start()
+    stop.set()
+    worker.join(60)
+
+    assert done.is_set()
+    end = storage.marks([("t", 0)])[("t", 0)].next
+    assert end >= 300
+    assert [message.offset for message in everything(storage)] == list(range(end))
+
+
+def test_leases_survive_a_restart_of_redis(server: RedisServer, storage: RedisStorage) -> None:
+    fill(storage, 6)
+    (claim,) = storage.claim("a", 3, 600.0)
+
+    server.kill()
+    server.start()
+
+    assert offsets(storage.claim("b", 100, 600.0)) == [3, 4, 5]
+    assert storage.settle(claim, [True] * 3).gone == 3
+    assert total(storage) == (0, 3, 0, 0)
+
+
+def test_a_redis_that_stays_away_is_unusable_and_then_used_again(
+    server: RedisServer, storage: RedisStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_client, "RETRIES", 1)
+    storage.close()
+    fill(storage, 3)
+    server.kill()
+
+    for use in (storage.stats, lambda: put(storage, chunk(3, 6)), lambda: storage.claim("a", 1, 60.0)):
+        with pytest.raises(StorageUnusable, match="cannot be used"):
+            use()
+    server.start()
+
+    put(storage, chunk(3, 6))
+    assert len(everything(storage)) == 6
+
+
+def test_a_settle_whose_reply_was_lost_can_be_repeated_and_does_nothing_more(storage: RedisStorage) -> None:
+    fill(storage, 6)
+    first, second = storage.claim("a", 6, 600.0)
+
+    answers = [storage.settle(first, [True, False, False], max_tries=1, reason="no") for _ in range(2)]
+    answers += [storage.settle(second, [True, False, True], max_tries=5) for _ in range(2)]
+
+    assert [(answer.gone, answer.again, answer.dead, answer.is_lost) for answer in answers] == [
+        (1, 0, 2, False),
+        (1, 0, 2, False),
+        (2, 1, 0, False),
+        (2, 1, 0, False),
+    ]
+    assert total(storage) == (0, 0, 1, 2)
+
+
+@pytest.mark.parametrize("hours", [-1, 1], ids=["back", "forward"])
+def test_a_clock_that_is_set_by_an_hour_leaves_nothing_stuck_and_nothing_twice(
+    server: RedisServer, storage: RedisStorage, hours: int
+) -> None:
+    fill(storage, 9)
+    (delayed,) = storage.claim("a", 3, 60.0)
+    storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=60.0)
+    (leased,) = storage.claim("alive", 3, 60.0)
+    clock = storage.prefix + "clock"
+    with client_of(server) as client:
+        # that the server's clock was set back is, for the storage, that it saw a later time before
+        client.hincrby(clock, "machine", -hours * 3_600_000)
+
+        assert storage.renew(leased, 60.0)
+        assert offsets(storage.claim("b", 100, 60.0)) == [6, 7, 8]
+        assert storage.claim("c", 100, 60.0) == []
+
+        client.hincrby(clock, "now", 61_000)
+
+    assert sorted(offsets(storage.claim("c", 100, 60.0))) == list(range(9))
+
+
+def test_a_server_that_forgot_the_scripts_is_told_them_again(server: RedisServer, storage: RedisStorage) -> None:
+    fill(storage, 3)
+    with client_of(server) as client:
+        client.script_flush()
+
+    assert len(everything(storage)) == 3
+
+
+def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServer, storage: RedisStorage) -> None:
+    fill(storage, 6)
+    (claim,) = storage.claim("a", 3, 60.0)
+    storage.settle(claim, [False] * 3, reason="no")
+    everything(storage)
+    storage.requeue_dead()
+    storage.stats()
+    storage.clear("pending")
+
+    with client_of(server) as client:
+        used = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
+    assert "evalsha" in used
+    assert not used & {"keys", "scan", "hscan", "zscan", "sort", "lrem", "xtrim", "flushdb", "flushall"}
+
+
+def test_storages_in_one_database_are_kept_apart_by_their_namespace(server: RedisServer, storage: RedisStorage) -> None:
+    fill(storage, 3)
+
+    with closing(RedisStorage(server.url, "others")) as other:
+        other.prepare()
+        assert total(other) == (0, 0, 0, 0)
+        assert other.marks([("t", 0)]) == {}
+        assert other.identity != storage.identity
+    with client_of(server) as client:
+        assert all(key.startswith(b"{kctl:") for key in client.scan_iter())
+
+
+def test_a_database_is_named_by_the_url(server: RedisServer) -> None:
+    with closing(opened(f"{server.url}?db=3")) as storage:
+        fill(storage, 3)
+
+        with client_of(server) as client:
+            assert client.dbsize() == 0
+            assert "db3" in client.info("keyspace")
+        assert storage.identity == f"redis:unix:{server.socket}?db=3/readers"
+
+
+def test_a_password_may_be_in_the_url_or_in_a_file_and_is_never_told(
+    start: Callable[..., RedisServer], tmp_path: Path
+) -> None:
+    server = start("--requirepass", "hunter2")
+    (tmp_path / "secret").write_text("hunter2\n")
+
+    with closing(opened(f"unix://:hunter2@{server.socket}")) as storage:
+        fill(storage, 3)
+        assert "hunter2" not in storage.identity
+    with closing(opened(server.url, password_file=tmp_path / "secret")) as storage:
+        assert total(storage) == (3, 0, 0, 0)
+    with pytest.raises(StorageUnusable) as refused:
+        opened(f"unix://:hunter3@{server.socket}")
+    assert "hunter3" not in str(refused.value)
+    with pytest.raises(StorageUnusable, match=r"cannot read storage.password_file .*: No such file"):
+        opened(server.url, password_file=tmp_path / "nothing")
+
+
+def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer) -> None:
+    (rule,) = re.findall(r"ACL SETUSER kctl on >… (.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    with client_of(server) as client:
+        client.execute_command("ACL", "SETUSER", "kctl", "on", ">hunter2", *rule.split())
+
+    with closing(opened(f"unix://kctl:hunter2@{server.socket}")) as storage:
+        fill(storage, 9)
+        claims = storage.claim("a", 6, 60.0)
+        storage.renew(claims[0], 60.0)
+        storage.settle(claims[0], [True, False, True], max_tries=5)
+        storage.settle(claims[1], [False] * 3, reason="no")
+        storage.release("a")
+        storage.advance_marks({("t", 0): 10})
+        storage.bury(claims[0].messages, "no")
+        assert len(list(storage.dead())) == 6
+        assert storage.find_dead("4711") is None
+        assert storage.requeue_dead() == 6
+        storage.requeue_stuck()
+        list(storage.blocks())
+        storage.claim("b", 1, 60.0, ordered=True)
+        assert storage.clear("pending") + storage.clear("dead") + storage.stats().processing == 10
+    with client_of(server) as client:
+        client.execute_command("ACL", "SETUSER", "kctl", "-hset")
+    with pytest.raises(StorageUnusable, match=r"ACL|permission|cannot be used"):
+        opened(f"unix://kctl:hunter2@{server.socket}").place_marks([Mark("t", 0, "A", 0, None)])
+
+
+def test_it_speaks_tls(short_dir: Path, start: Callable[..., RedisServer], eventually: Eventually) -> None:
+    key, certificate = short_dir / "key.pem", short_dir / "cert.pem"
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
+        capture_output=True,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    port = free_port()
+    start(
+        "--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key),
+        "--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no",
+    )  # fmt: skip
+
+    with closing(opened(f"rediss://localhost:{port}/0?ssl_ca_certs={certificate}")) as storage:
+        fill(storage, 3)
+        assert storage.identity == f"redis:rediss://localhost:{port}/0/readers"
+        assert len(everything(storage)) == 3
+    with pytest.raises(StorageUnusable, match=r"(?i)certificate"):
+        opened(f"rediss://localhost:{port}/0")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def test_a_redis_that_evicts_keys_is_refused(start: Callable[..., RedisServer]) -> None:
+    server = start("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+
+    with pytest.raises(StorageUnusable, match="maxmemory-policy allkeys-lru"):
+        opened(server.url)
+
+
+def test_a_full_redis_refuses_a_put_and_goes_on_when_there_is_room(start: Callable[..., RedisServer]) -> None:
+    server = start("--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
+    with closing(RedisStorage(server.url, "readers")) as storage, client_of(server) as client:
+        storage.prepare()
+        storage.place_marks([Mark("t", 0, "A", 0, None)])
+        start_at = 0
+        with pytest.raises(StorageUnusable, match="maxmemory"):  # noqa: PT012 - until it is full
+            while True:
+                put(storage, chunk(start_at, start_at + 5000))
+                start_at += 5000
+        assert storage.marks([("t", 0)])[("t", 0)].next == start_at
+
+        client.config_set("maxmemory", "100mb")
+
+        put(storage, chunk(start_at, start_at + 5000))
+        assert [message.offset for message in everything(storage)] == list(range(start_at + 5000))
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (("--appendonly", "no"), "keeps no append-only file"),
+        (("--appendfsync", "everysec"), "may forget the last seconds when it is killed (appendfsync everysec)"),
+        ((), ""),
+    ],
+)
+def test_a_redis_that_forgets_when_it_is_killed_is_warned_of(
+    start: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture, options: tuple[str, ...], warning: str
+) -> None:
+    server = start(*options)
+
+    with caplog.at_level(logging.WARNING, "kctl_agent"):
+        opened(server.url).close()
+
+    assert warning in caplog.text
+    assert bool(caplog.text) == bool(warning)
+
+
+def test_a_replica_is_refused(start: Callable[..., RedisServer]) -> None:
+    server = start("--replicaof", "127.0.0.1", "1")
+
+    with pytest.raises(StorageUnusable, match="replica"):
+        opened(server.url)
+
+
+def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -> None:
+    with client_of(server) as client:
+        client.set(storage.prefix + "layout", "9")
+
+    with pytest.raises(StorageUnusable, match="layout 9; this release reads 1"):
+        storage.prepare()
+
+
+@pytest.mark.parametrize("url", ["http://localhost", "localhost:6379", "redis://localhost:port"])
+def test_a_url_that_is_none_is_told(url: str) -> None:
+    with pytest.raises(StorageUnusable, match=r"storage\.url"):
+        RedisStorage(url, "readers")
