@@ -10,12 +10,9 @@ gives them before the progress event does, and tells the put which range each pa
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
-import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -28,8 +25,10 @@ from typing import TYPE_CHECKING, Any
 from kafka import TopicPartition
 
 from kctl_agent.storage.base import Storage
-from kctl_agent.worker.put import COLUMNS, RESULT_SCHEMA, SELECTED, PartitionPlan, PutJob, put_partition
-from kctl_agent.worker.settings import BootError, WorkerSettings
+from kctl_agent.worker.put import RESULT_SCHEMA, SELECTED, PartitionPlan, PutJob, put_partition
+from kctl_agent.worker.session import session
+from kctl_agent.worker.settings import WorkerSettings
+from kctl_agent.worker.transform import check_transform, load_transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,13 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Pipeline", "Source"]
 
 log = logging.getLogger(__name__)
-
-STOP_SECONDS = 10
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-LOG4J = Path(__file__).parent / "log4j2.properties"
-POLLING_MS = 50
-"""How long Spark waits before it asks the brokers again for new data. Its own default of 10 ms keeps a core busy at
-rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +135,13 @@ class Pipeline:
         self._storage = storage
         self._run: _Run | None = None
         self._spark: SparkSession | None = None
-        self._transform: Callable[[DataFrame], DataFrame] = _load_transform(settings.pipeline.transform)
+        self._transform: Callable[[DataFrame], DataFrame] = load_transform(settings.pipeline.transform)
 
     def open(self) -> None:
         """Start the JVM and the session, and check the user's transform. Raises BootError."""
-        self._spark = _session(self._settings)
-        self._check_transform()
+        self._spark = session(self._settings)
+        topic = TopicPartition(self._settings.kafka.topics[0], 0)
+        check_transform(self._settings.pipeline.transform, self._transform(self._source({topic: Source(0, None)})))
 
     @property
     def sources(self) -> dict[TopicPartition, Source] | None:
@@ -251,64 +244,6 @@ class Pipeline:
             .option("includeHeaders", True)
             .load()
         )
-
-    def _check_transform(self) -> None:
-        name = self._settings.pipeline.transform
-        if not name:
-            return
-        topics = self._settings.kafka.topics
-        frame = self._transform(self._source({TopicPartition(topics[0], 0): Source(0, None)}))
-        missing = [column for column in COLUMNS if column not in frame.columns]
-        if missing:
-            raise BootError(f"the transform {name} drops {', '.join(missing)}; it must keep {', '.join(COLUMNS)}")
-        plan = frame._jdf.queryExecution().analyzed().toString()  # noqa: SLF001 - explain() only prints
-        moved = [word for word in ("Repartition", "Sort", "Aggregate", "Join", "Window", "Deduplicate") if word in plan]
-        if moved:
-            raise BootError(
-                f"the transform {name} moves records ({', '.join(moved)}); it must be stateless and leave each record "
-                "in its partition and order"
-            )
-
-
-def _session(settings: WorkerSettings) -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    local = settings.pipeline.spark_master.startswith("local")
-    if local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.appName(f"kctl {settings.name}").master(settings.pipeline.spark_master)
-    conf = {
-        "spark.jars": ",".join(settings.pipeline.jars),
-        "spark.driver.memory": settings.pipeline.driver_memory,
-        "spark.local.dir": str(settings.scratch_dir),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.speculation": "false",
-        "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS}s",
-        "spark.sql.streaming.pollingDelay": f"{POLLING_MS}ms",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-        "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
-        **settings.pipeline.conf,
-    }
-    options = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} {conf.get(JAVA_OPTIONS, '')}"
-    for key, value in {**conf, JAVA_OPTIONS: options}.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
-
-
-def _load_transform(name: str) -> Callable[[DataFrame], DataFrame]:
-    if not name:
-        return lambda frame: frame
-    module, _, function = name.partition(":")
-    try:
-        transform: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BootError(f"workers.transform {name!r} cannot be loaded: {error}") from error
-    if not callable(transform):
-        raise BootError(f"workers.transform {name!r} is not a function")
-    return transform
 
 
 def _cause(error: BaseException) -> str:

@@ -1,0 +1,242 @@
+"""A worker at work: keeps its membership, makes the query read what is assigned, commits what is stored.
+
+One thread owns all of it and never waits long: it polls the group, looks after the query, commits. A revocation runs in
+a thread of its own (see `membership`), batches run on Spark's (see `pipeline`), figures are published by another
+(`figures`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from kctl_agent.storage.base import Storage, StorageError
+from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
+from kctl_agent.worker.commits import Commits
+from kctl_agent.worker.figures import Figures, Sources
+from kctl_agent.worker.membership import Lost, Membership
+from kctl_agent.worker.pipeline import Batch, Pipeline, Source
+from kctl_agent.worker.positions import Found, decide
+from kctl_agent.worker.settings import BootError, WorkerSettings
+
+__all__ = ["Worker"]
+
+log = logging.getLogger("kctl_agent.worker")
+
+POLL_SECONDS = 0.1
+RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Back-off between starts of a query that ended by itself, or that could not be started."""
+RESUME_FRACTION = 0.8
+"""A throttled worker goes on when the storage holds less than this part of its limit, so that it does not flap."""
+
+
+class Worker:
+    """Everything but the session, the socket and the exit code. `run` is the main thread's."""
+
+    def __init__(self, settings: WorkerSettings, figures: Figures, storage: Storage) -> None:
+        self._settings = settings
+        self._figures = figures
+        self._storage = storage
+        self._stop_asked = threading.Event()
+        self._query_lock = threading.Lock()
+        """Held to start or stop the query: by the main thread and by the thread that a revocation runs in."""
+        self._commits = Commits(storage)
+        self._failures = 0
+        self._retry_at = 0.0
+        self._reported: dict[TopicPartition, int] = {}
+        self._pipeline = Pipeline(settings, self._storage, lambda: self._commits.known, self._batch_done)
+        self._brokers: Brokers | None = None
+        self._watcher: BrokerWatcher | None = None
+        self._membership: Membership | None = None
+
+    def stop(self) -> None:
+        """May be called from a signal handler and from any thread."""
+        self._stop_asked.set()
+
+    def run(self) -> None:
+        """Until `stop`. Raises BootError, or what cannot be healed from inside."""
+        self._storage.prepare()
+        self._pipeline.open()
+        kafka = self._settings.kafka
+        self._brokers = Brokers(kafka, self._settings.name)
+        self._figures.enter("joining")
+        self._membership = Membership(kafka, self._settings.name, self._revoked, self._lost, self._commits.done)
+        self._watcher = BrokerWatcher(self._brokers, lambda: self._membership.partitions if self._membership else ())
+        self._figures.draw_from(
+            Sources(
+                member=lambda: self._membership.figures if self._membership else None,
+                brokers=lambda: self._watcher.view if self._watcher else BrokerView(),
+                positions=lambda: self._pipeline.positions,
+                committed=lambda: self._commits.known,
+                query_id=lambda: self._pipeline.query_id,
+                batch_started_at=lambda: self._pipeline.batch_started_at,
+            )
+        )
+        self._watcher.start()
+        while not self._stop_asked.is_set():
+            self._turn(self._membership)
+
+    def close(self) -> None:
+        """Leave in order: the batch ends, its offsets are committed, the group is left, the JVM ends."""
+        self._figures.enter("stopping")
+        if self._watcher:
+            self._watcher.stop()
+        steps: list[Callable[[], None]] = [self._commits.record, self._pipeline.close]
+        if self._brokers:
+            steps.insert(1, self._brokers.close)
+        if self._membership:
+            steps.insert(0, self._membership.close)  # calls _revoked, commits, leaves
+        for step in steps:
+            try:
+                step()
+            except Exception as error:  # a broker or a JVM that is gone must not keep the others from being left
+                log.warning("while stopping: %s: %s", type(error).__name__, str(error).split("\n")[0])
+
+    def _turn(self, membership: Membership) -> None:
+        try:
+            membership.poll(POLL_SECONDS)
+        except KafkaError as error:
+            self._complain(f"the group cannot be reached: {type(error).__name__}")
+        if membership.is_rebalancing:
+            self._figures.enter("rebalancing")
+        self._commit(membership)
+        self._look_after_query(membership)
+        self._commits.record(if_quiet=True)
+
+    def _look_after_query(self, membership: Membership) -> None:
+        """Make the query read what is assigned, as long as the storage has room."""
+        wanted = membership.partitions
+        running = self._pipeline.sources
+        if running is not None and self._is_outdated(running, wanted):
+            if self._pipeline.hold():
+                self._stop_query(0.0)
+            return
+        if running is not None:
+            self._check_query(running)
+        elif wanted and time.monotonic() >= self._retry_at and not self._is_full():
+            self._start_query(membership, wanted)
+
+    def _is_outdated(self, running: Mapping[TopicPartition, Source], wanted: frozenset[TopicPartition]) -> bool:
+        """The query reads other partitions than are assigned, a topic that was made again, or has to wait for room."""
+        ids = self._watcher.view.topic_ids if self._watcher else {}
+        recreated = any(
+            source.topic_id is not None and ids.get(tp.topic, source.topic_id) != source.topic_id
+            for tp, source in running.items()
+        )
+        return running.keys() != wanted or recreated or self._is_full()
+
+    def _is_full(self) -> bool:
+        limit, pending = self._settings.storage["limit"], self._figures.pending
+        if not limit or pending is None:
+            return False
+        throttled = self._figures.state == "throttled"
+        full = bool(pending >= limit * (RESUME_FRACTION if throttled else 1.0))
+        if full:
+            self._figures.enter("throttled")
+        return full
+
+    def _start_query(self, membership: Membership, wanted: frozenset[TopicPartition]) -> None:
+        self._figures.enter("assigned")
+        assert self._brokers is not None
+        try:
+            found = self._brokers.found(wanted)
+            with self._query_lock:
+                if membership.partitions != wanted:
+                    return  # a rebalance came between
+                sources = self._place(found)
+                self._pipeline.start(sources)
+        except (KafkaError, StorageError) as error:
+            self._retry_later(f"cannot begin to read: {error or type(error).__name__}")
+            return
+        log.info("reads %s", {f"{tp.topic}-{tp.partition}": source.start for tp, source in sorted(sources.items())})
+        self._commit(membership)
+        self._figures.enter("running")
+
+    def _place(self, found: Mapping[TopicPartition, Found]) -> dict[TopicPartition, Source]:
+        """Decide where to start, place the marks that move, and tell what happened."""
+        marks = self._storage.marks([tuple(tp) for tp in found])
+        starts = {
+            tp: decide(at, marks.get(tuple(tp)), self._settings.kafka.auto_offset_reset) for tp, at in found.items()
+        }
+        lost = [tp for tp, start in starts.items() if any(moved.kind == "records_lost" for moved in start.moved)]
+        if lost and self._settings.pipeline.on_data_loss == "stop":
+            texts = [m.sentence(f"{tp.topic}-{tp.partition}") for tp in sorted(lost) for m in starts[tp].moved]
+            raise BootError(f"{'; '.join(texts)}; workers.on_data_loss is stop")
+        self._storage.place_marks([start.mark for start in starts.values() if start.mark is not None])
+        for tp, start in sorted(starts.items()):
+            for moved in start.moved:
+                text = moved.sentence(f"{tp.topic}-{tp.partition}")
+                self._figures.happened(moved.kind, text, tp, (moved.from_offset, moved.to_offset))
+        self._commits.found({tp: at.committed for tp, at in found.items() if at.committed is not None})
+        return {tp: Source(start.offset, found[tp].topic_id) for tp, start in starts.items()}
+
+    def _check_query(self, running: Mapping[TopicPartition, Source]) -> None:
+        if failure := self._pipeline.failure():
+            self._stop_query(0.0)
+            self._figures.enter("assigned")
+            self._retry_later(failure)
+            return
+        view = self._watcher.view if self._watcher else BrokerView()
+        positions = self._pipeline.positions
+        for tp in running:
+            start, position = view.starts.get(tp), positions.get(tp)
+            if start is not None and position is not None and start > max(position, self._reported.get(tp, 0)):
+                begin = max(position, self._reported.get(tp, 0))
+                self._reported[tp] = start
+                text = (
+                    f"{tp.topic}-{tp.partition}: {start - begin} offsets from {begin} on were removed by retention "
+                    "before they were read"
+                )
+                self._figures.happened("records_lost", text, tp, (begin, start))
+
+    def _retry_later(self, error: str) -> None:
+        seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
+        self._failures += 1
+        self._retry_at = time.monotonic() + seconds
+        self._complain(f"{error}; next try in {seconds:.0f} s")
+
+    def _complain(self, error: str) -> None:
+        log.error("%s", error)
+        self._figures.failed(error)
+
+    def _stop_query(self, wait_seconds: float) -> dict[TopicPartition, int]:
+        with self._query_lock:
+            return self._pipeline.stop(wait_seconds)
+
+    def _batch_done(self, batch: Batch) -> None:
+        """On Spark's callback thread."""
+        self._failures = 0
+        self._figures.batch(batch)
+
+    def _commit(self, membership: Membership) -> None:
+        """Commit what is stored; what fails is tried again with the next turn, or at the revocation."""
+        ends = self._commits.due(self._pipeline.positions)
+        if not ends or membership.is_rebalancing:
+            return
+        try:
+            membership.commit(ends)
+        except Lost:
+            self._figures.happened("lost", "the group went on without this worker; it joins again")
+            self._stop_query(0.0)
+        except KafkaError as error:
+            self._complain(f"offsets are stored but not yet committed: {type(error).__name__}")
+        else:
+            self._commits.done(ends)
+
+    def _revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """In a thread of its own, while the I/O loop goes on with the heartbeats."""
+        if not partitions:
+            return {}
+        log.info("revoked: %s", sorted(f"{tp.topic}-{tp.partition}" for tp in partitions))
+        if self._figures.state != "stopping":
+            self._figures.enter("rebalancing")
+        return self._commits.due(self._stop_query(self._settings.pipeline.revoke_timeout_seconds))
+
+    def _lost(self) -> None:
+        self._figures.happened("lost", "the group went on without this worker; it joins again")
+        self._stop_query(0.0)
