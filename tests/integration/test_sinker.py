@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -10,12 +11,20 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.storage.conformance.given import fill
+from kctl.config import load
+from kctl.master.launch import sinker_settings
+from kctl_agent.message import Message
+from kctl_agent.sinker.settings import parse
+from kctl_agent.storage.base import Chunk, Mark
+from kctl_agent.storage.block import pack
+from kctl_agent.storage.conformance.given import fill, put
 from kctl_agent.storage.file import FileStorage
 from tests.integration.sinker_handlers import DEATHS, POISON, ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker
 
 __all__ = ["place", "sinker"]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 Start = Callable[..., SinkerProcess]
 Eventually = Callable[..., Any]
@@ -224,3 +233,31 @@ def test_a_handler_that_cannot_be_had_is_a_boot_failure_with_a_sentence(
     assert one.process.wait(20) == 78
     assert reason in one.last_line
     assert f"sinkers.handler '{handler}'" in one.last_line
+
+
+def test_the_example_is_a_configuration_and_a_handler_that_run(
+    sinker: Start, storage: FileStorage, eventually: Eventually
+) -> None:
+    config = load(EXAMPLES / "kctl.toml", {})
+    told = sinker_settings(config, "sinker-0")
+    values = [b'{"amount": 12.5}', b"no order", b'{"amount": 1}']
+    messages = [Message("orders", 0, offset, None, value, 0) for offset, value in enumerate(values)]
+    storage.place_marks([Mark("orders", 0, None, 0, None)])
+    put(storage, Chunk("orders", 0, None, 0, 3, None, pack(messages)))
+
+    names = ("handler", "import_dir", "batch_size", "batch_wait_seconds", "ordered")
+    one = sinker(**{name: told[name] for name in names}, max_tries=2)
+    eventually(lambda: is_empty(storage), 20)
+
+    assert one.leave() == 0
+    assert "orders-0 offset 0: 12.50" in one.log.read_text()
+    (letter,) = storage.dead()
+    assert (letter.offset, letter.error) == (1, "the handler returned False")
+
+
+def test_what_a_sinker_is_told_is_all_that_its_own_parser_wants() -> None:
+    parsed = parse(json.dumps(sinker_settings(load(EXAMPLES / "kctl.toml", {}), "sinker-1")))
+
+    assert (parsed.name, parsed.handler, parsed.batch_size) == ("sinker-1", "handler:handle", 200)
+    assert parsed.import_dir == EXAMPLES
+    assert parsed.owner.endswith("/run/sinker-1")

@@ -1,0 +1,52 @@
+"""A handler: what a sinker calls with messages. `kctl.toml` beside this file names it.
+
+Each message is acknowledged on its own. True: it is done, for good. False: try it again later; after
+`sinkers.max_tries` it becomes a dead letter, to be looked at with `kctl storage dead list`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from kctl_agent.message import Message
+
+log = logging.getLogger(__name__)
+
+
+def handle(messages: list[Message]) -> list[bool]:
+    """Print the amount of each order. What is no order is refused, and does not hold up the others."""
+    return [_handle_one(message) for message in messages]
+
+
+def _handle_one(message: Message) -> bool:
+    try:
+        order = json.loads(message.value or b"")
+        amount = float(order["amount"])
+    except (ValueError, KeyError, TypeError) as error:
+        log.warning("%s-%d offset %d is no order: %r", message.topic, message.partition, message.offset, error)
+        return False
+    print(f"{message.topic}-{message.partition} offset {message.offset}: {amount:.2f}", flush=True)  # noqa: T201
+    return True
+
+
+class Ledger:
+    """The same as a class, for a handler that keeps something open: `handler = "handler:Ledger"`.
+
+    One process makes one of it, and calls it from one thread.
+    """
+
+    def open(self) -> None:
+        """Before the first batch. What it raises ends the sinker, which is started again after a back-off."""
+        self._total = 0.0
+
+    def handle(self, messages: list[Message]) -> list[bool]:
+        acks = [_handle_one(message) for message in messages]
+        self._total += sum(
+            json.loads(message.value or b"")["amount"] for message, ack in zip(messages, acks, strict=True) if ack
+        )
+        return acks
+
+    def close(self) -> None:
+        """After the last batch, when the sinker is stopped in order."""
+        log.info("total of this process: %.2f", self._total)

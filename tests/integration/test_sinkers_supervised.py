@@ -1,0 +1,82 @@
+"""A master that keeps sinkers: they are in every list, are started again, and their leases do not wait."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl_agent.storage.conformance.given import fill
+from kctl_agent.storage.file import FileStorage
+from tests.integration.conftest import Master
+from tests.integration.sinkers import place
+
+__all__ = ["place"]
+
+HANDLER = "tests.integration.sinker_handlers"
+
+
+def sinkers(handler: str, **more: object) -> dict[str, object]:
+    return {"count": 2, "handler": f"{HANDLER}:{handler}", "lease_seconds": 3600, "retry_backoff_seconds": 0.0, **more}
+
+
+@pytest.fixture
+def storage(place: Path) -> FileStorage:
+    storage = FileStorage(place / "data" / "storage.sqlite", block_messages=10)
+    storage.prepare()
+    return storage
+
+
+def test_sinkers_are_in_every_list_and_in_no_question_about_kafka(
+    place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
+) -> None:
+    fill(storage, 100)
+    one = master(sinkers=sinkers("counts"), workers={"count": 1})
+
+    assert {name: row["kind"] for name, row in one.status().items()} == {
+        "sinker-0": "sinker",
+        "sinker-1": "sinker",
+        "worker-0": "worker",
+    }
+
+    def handled() -> int:
+        rows = one.ask("workers").result["rows"]
+        return sum(row["sinker"]["handled"] for row in rows if row["kind"] == "sinker")
+
+    eventually(lambda: handled() == 100)
+    for question in ("kafka_lag", "offset_checker", "member_leader", "metadata_brokers", "metadata_topics"):
+        asked = one.ask(question)
+        assert asked.asked == ("worker-0",)
+    for question in ("ping", "describe", "workers", "block_size"):
+        reply = one.ask(question)
+        assert (reply.asked, reply.complete) == (("sinker-0", "sinker-1", "worker-0"), True)
+
+    def scraped() -> str:
+        with urllib.request.urlopen(one.about["http_url"] + "/metrics", timeout=5) as page:
+            return str(page.read(), "utf-8")
+
+    eventually(lambda: sum(float(n) for n in re.findall(r'outcome="handled".* (\S+)', scraped())) == 100)
+    assert one.stop() == 0
+
+
+def test_a_sinker_that_dies_is_started_again_and_its_messages_do_not_wait_for_the_lease(
+    place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
+) -> None:
+    fill(storage, 500)
+    one = master(
+        sinkers=sinkers("dies_now_and_then", batch_size=10, max_tries=9),
+        workers={"count": 0, "max_failures": 100, "backoff_min_seconds": 0.05, "backoff_max_seconds": 0.1},
+    )
+
+    eventually(lambda: storage.stats().pending + storage.stats().processing + storage.stats().delayed == 0, 60)
+    restarts = sum(row["restarts"] for row in one.status().values())
+    assert restarts >= 2
+    os.kill(one.process.pid, signal.SIGKILL)
+    one.process.wait()
+    eventually(lambda: not list((place / "run").glob("sinker-*.sock")), 20)

@@ -1,0 +1,151 @@
+"""What a handler may be, what it may return, and what is said about it if it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl_agent.message import Message
+from kctl_agent.sinker.handler import Handler, HandlerError, load, told
+from kctl_agent.worker.settings import BootError
+
+MESSAGES = [Message("t", 0, offset, None, b"", 0) for offset in (5, 6, 8)]
+
+
+def called(returned: Any) -> list[bool]:
+    handler = Handler("shop:handle", lambda _messages: returned, 1.0)
+    try:
+        return handler(MESSAGES)
+    finally:
+        handler.close()
+
+
+@pytest.mark.parametrize(
+    ("returned", "complaint"),
+    [
+        (None, "returned None instead of a list of bools"),
+        (True, "returned True instead of a list of bools"),
+        ({5: True}, "returned {5: True} instead of a list of bools"),
+        ([], "returned 0 values for 3 messages"),
+        ([True] * 4, "returned 4 values for 3 messages"),
+        ([True, "yes", True], "returned 'yes', not a bool, for t-0 offset 6"),
+        ([True, True, 1], "returned 1, not a bool, for t-0 offset 8"),
+        (["x" * 1000] * 3, "…, not a bool"),
+    ],
+)
+def test_an_answer_that_is_not_a_bool_for_each_message_is_an_error_that_says_what_was_returned(
+    returned: Any, complaint: str
+) -> None:
+    with pytest.raises(HandlerError) as failure:
+        called(returned)
+
+    text = str(failure.value)
+    assert text.startswith("the handler shop:handle returned ")
+    assert complaint in text
+    assert text.endswith(" on t-0 offsets 5..8 (3 messages)")
+    assert len(text) < 400
+
+
+def test_a_tuple_of_bools_is_as_good_as_a_list() -> None:
+    assert called((True, False, True)) == [True, False, True]
+
+
+@pytest.mark.parametrize("error", [ValueError("no\nsuch order"), SystemExit(3), asyncio.CancelledError()])
+def test_whatever_a_handler_raises_is_one_line_about_the_batch(error: BaseException) -> None:
+    def handle(_messages: list[Message]) -> list[bool]:
+        raise error
+
+    handler = Handler("shop:handle", handle, 1.0)
+    with pytest.raises(HandlerError) as failure:
+        handler(MESSAGES)
+
+    handler.close()
+    assert str(failure.value).startswith(f"the handler shop:handle raised {type(error).__name__}")
+    assert "\n" not in str(failure.value)
+
+
+def test_an_async_handler_that_takes_too_long_is_cancelled_and_the_next_call_goes_on() -> None:
+    cancelled: list[bool] = []
+
+    async def handle(messages: list[Message]) -> list[bool]:
+        if not cancelled:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(True)
+                raise
+        return [True] * len(messages)
+
+    handler = Handler("shop:handle", handle, 0.05)
+    with pytest.raises(HandlerError, match=r"did not return within 0\.05 s on t-0 offsets 5\.\.8 \(3 messages\)"):
+        handler(MESSAGES)
+
+    assert cancelled == [True]
+    assert handler(MESSAGES) == [True, True, True]
+    handler.close()
+
+
+def test_a_timeout_error_of_the_handlers_own_is_not_taken_for_ours() -> None:
+    async def handle(_messages: list[Message]) -> list[bool]:
+        raise TimeoutError("the shop does not answer")
+
+    handler = Handler("shop:handle", handle, 10.0)
+    with pytest.raises(HandlerError, match="raised TimeoutError: the shop does not answer"):
+        handler(MESSAGES)
+    handler.close()
+
+
+def test_async_calls_share_one_event_loop_with_open_and_close() -> None:
+    loops = set()
+
+    class Shop:
+        async def open(self) -> None:
+            loops.add(asyncio.get_running_loop())
+
+        async def handle(self, messages: list[Message]) -> list[bool]:
+            loops.add(asyncio.get_running_loop())
+            return [True] * len(messages)
+
+        async def close(self) -> None:
+            loops.add(asyncio.get_running_loop())
+
+    handler = Handler("shop:Shop", Shop(), 1.0)
+    handler.open()
+    handler(MESSAGES)
+    handler(MESSAGES)
+    handler.close()
+
+    assert len(loops) == 1
+
+
+def test_messages_of_many_partitions_are_named_shortly() -> None:
+    assert told(MESSAGES[:1]) == "t-0 offset 5 (1 message)"
+    many = [Message("t", partition, 1, None, None, 0) for partition in range(8)]
+    assert told(many).endswith("t-4 offset 1, 3 more partitions (8 messages)")
+
+
+@pytest.mark.parametrize(
+    ("code", "complaint"),
+    [
+        ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'"),
+        ("def handle(", "SyntaxError"),
+        ("other = 1", "has no attribute 'handle'"),
+        ("handle = 1", "neither a function nor a class with a method `handle`"),
+        ("class handle:\n    def __init__(self): raise ValueError('no key')", "ValueError: no key"),
+    ],
+)
+def test_a_handler_that_cannot_be_had_is_a_boot_error(
+    code: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", ["", *__import__("sys").path])
+    name = f"shop_{abs(hash(code))}"
+    (tmp_path / f"{name}.py").write_text(code)
+
+    with pytest.raises(BootError) as failure:
+        load(f"{name}:handle", 1.0, tmp_path)
+
+    assert f"sinkers.handler '{name}:handle'" in str(failure.value)
+    assert complaint in str(failure.value)
