@@ -217,6 +217,13 @@ class Fleet(DemoFleet):
         texts = [path.read_text(errors="replace").splitlines()[-15:] for path in sorted(self.directory.glob("logs/*"))]
         return "\n".join(line[:300] for lines in texts for line in lines)
 
+    def kill(self) -> None:
+        """SIGKILL to the master, and to nobody else."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
     def close(self) -> None:
         for producer in self._loads:
             producer.stop(5)

@@ -1,0 +1,77 @@
+"""A JVM or a master that is killed under load: no process stays behind, nothing is lost or stored twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from kctl.demo import kafka_tools
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+
+def jvm_of(pid: int) -> psutil.Process:
+    [jvm] = [child for child in psutil.Process(pid).children() if child.name() == "java"]
+    return jvm
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """A zombie that its reaper has not looked at yet has ended."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_killed_jvm_and_a_killed_master_leave_nothing_behind(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=2)
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    load = fleet.load(rate=500)
+    first = fleet.workers()["worker-0"]["pid"]
+
+    jvm_of(first).send_signal(signal.SIGKILL)
+    eventually(lambda: fleet.workers().get("worker-0", {}).get("pid") not in (None, first), SETTLE_SECONDS)
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "a new worker runs")
+    [status] = json.loads(fleet.kctl("status", "-o", "json").stdout)["rows"]
+    assert status["restarts"] == 1
+
+    worker = psutil.Process(fleet.workers()["worker-0"]["pid"])
+    everybody = [worker, *worker.children(recursive=True)]
+    assert any(process.name() == "java" for process in everybody)
+    fleet.kill()
+    eventually(lambda: not any(is_alive(process) for process in everybody), SETTLE_SECONDS, "all of them ended")
+    state = kafka_tools.describe_state(fleet.broker.bootstrap_servers, fleet.group)
+    assert (state.state, state.members) == ("Empty", 0), "the worker left its group"
+
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "a new master on the same run_dir runs it again")
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated) == (0, 0)
+    assert found.stored == found.produced
+
+
+def test_sigterm_stops_workers_jvms_and_sockets_in_order(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=1)
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    worker = psutil.Process(fleet.workers()["worker-0"]["pid"])
+    everybody = [worker, *worker.children(recursive=True)]
+
+    assert fleet.stop() == 0
+
+    assert not [process for process in everybody if is_alive(process)]
+    assert [name for name in os.listdir(fleet.directory / "run") if name.endswith((".sock", ".json"))] == []
+    assert "left" in (fleet.directory / "logs" / "worker-0.log").read_text().splitlines()[-1]
