@@ -1,0 +1,61 @@
+"""Runs the benchmarks, one after another, each in a process of its own: `python -m benchmarks [--long] [NAME ...]`.
+
+Every file here that does not begin with an underscore is one. Their JSON lines go to stdout as they come, progress to
+stderr. Exit code 1 when one of them failed or missed its target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+LONG = {
+    "agent_under_load": ("--records", "10000000"),
+    "cli_start": ("--runs", "200"),
+    "fan_out": ("--rounds", "500"),
+    "kafka_tool": ("--runs", "40"),
+    "pipeline": ("--rounds", "15"),
+    "round_trip": ("--calls", "200000"),
+}
+"""What `--long` hands to each: more rounds, for figures that go into the README. The others are as long as they are."""
+
+
+def main() -> int:
+    known = sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--long", action="store_true", help="more rounds")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all without")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(known)
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    missed: list[str] = []
+    for name in options.names or known:
+        missed += _run(name, LONG.get(name, ()) if options.long else ())
+    if missed:
+        print(f"missed or failed: {', '.join(missed)}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def _run(name: str, arguments: tuple[str, ...]) -> list[str]:
+    """Passes the lines on. Returns what was missed."""
+    print(f"{name} (load {os.getloadavg()[0]:.1f})", file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]
+    with subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        missed = []
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            figures = json.loads(line)
+            if not figures["met"]:
+                missed.append(figures["benchmark"])
+    return missed if process.returncode == 0 else [*missed, f"{name} (exit code {process.returncode})"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""One real broker and one real fleet (`kctl start`, one Spark worker) for the benchmarks that need them.
+
+The worker has the settings that a user gets without asking, but for what a benchmark names.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from kctl.demo.broker import KafkaBroker
+from kctl.demo.fleet import DemoFleet
+from kctl.demo.jvm import kafka_command
+
+__all__ = ["GROUP", "TOPIC", "WORKER", "Fleet", "produce", "running_broker", "say", "until", "write_config"]
+
+TOPIC = "bench"
+GROUP = "bench"
+WORKER = "worker-0"
+START_SECONDS = 90.0
+
+TOML = """\
+[fleet]
+name = "bench"
+
+[kafka]
+bootstrap_servers = "{bootstrap_servers}"
+group = "{group}"
+topics = ["{topic}"]
+
+[workers]
+count = 1
+{workers}
+
+[http]
+port = 0
+"""
+
+
+class Fleet(DemoFleet):
+    """A fleet in a folder of its own; its topic must exist."""
+
+    def __init__(self, directory: Path, bootstrap_servers: str, workers: str = "") -> None:
+        """`workers` is more TOML for the section of that name."""
+        super().__init__(directory)
+        (directory / "logs").mkdir(parents=True)
+        write_config(directory, bootstrap_servers, workers)
+
+    def __enter__(self) -> Fleet:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def worker(self) -> dict[str, Any]:
+        """The worker's own word; empty while it cannot answer. Raises KctlError when the master has ended."""
+        self.check()
+        answer = self.ask("workers")
+        rows = {row["name"]: row for row in answer["rows"]} if answer else {}
+        found: dict[str, Any] = rows.get(WORKER, {})
+        return found
+
+    def rows_stored(self) -> int:
+        return int(self.worker().get("rows_total") or 0)
+
+    def is_caught_up(self) -> bool:
+        """The group has committed everything that the brokers have."""
+        self.check()
+        answer = self.ask("kafka_lag")
+        return answer is not None and answer["total"] == 0 and not answer["unknown"]
+
+
+def write_config(directory: Path, bootstrap_servers: str, workers: str = "") -> Path:
+    path = directory / "kctl.toml"
+    path.write_text(TOML.format(bootstrap_servers=bootstrap_servers, group=GROUP, topic=TOPIC, workers=workers))
+    return path
+
+
+@contextmanager
+def running_broker(properties: dict[str, str] | None = None) -> Iterator[tuple[KafkaBroker, Path]]:
+    """A broker, and an empty folder that goes away with it."""
+    place = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
+    try:
+        with KafkaBroker(place / "broker", properties) as broker:
+            yield broker, place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def produce(broker: KafkaBroker, count: int, record_bytes: int) -> None:
+    """Fill `TOPIC` by Kafka's own ProducerPerformance, as fast as it can."""
+    say(f"producing {count:,} records of {record_bytes} bytes")
+    command = kafka_command(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", TOPIC, "--num-records", str(count), "--record-size", str(record_bytes), "--throughput", "-1"),
+        *("--producer-props", f"bootstrap.servers={broker.bootstrap_servers}", "batch.size=100000"),
+    )
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
+
+def until(is_done: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
+    """Look ten times a second. Raises TimeoutError."""
+    deadline = time.monotonic() + seconds
+    while not is_done():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds:.0f} s: {what}")
+        Event().wait(0.1)
+
+
+def say(text: str) -> None:
+    """Progress goes to stderr: stdout is for the figures."""
+    print(f"  {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,142 @@
+"""Rows per second from Kafka into the file storage, against two sinks that store nothing, in one streaming query.
+
+Session, source, selected columns and put are the worker's own code (`kctl_agent.worker.pipeline`), with its default
+settings but for the size of a batch. The batches of the one query go to the sinks in turns, so that whatever else the
+machine does falls on each:
+
+- `noop`: Spark's own sink that drops rows inside the JVM;
+- `drop`: a `mapInArrow` that drops what it gets: the limit of any sink in Python;
+- `put`: what a worker does with a batch.
+
+Timed is the inside of the `foreachBatch` callback. What Spark does around it (planning, two log writes) costs each of
+them the same and would only bring them closer together.
+
+    python -m benchmarks.pipeline [--rounds 7] [--records 400000]
+
+Prints two JSON lines from one run, ratios of the median seconds: `put_to_drop` is to be at least 0.85, `put_to_noop` at
+least 0.5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from kafka import TopicPartition
+
+from benchmarks._fleet import TOPIC, WORKER, produce, running_broker, say, write_config
+from kctl.config import load
+from kctl.demo.topics import create_topic
+from kctl.jars import jar_paths
+from kctl.master.launch import worker_settings
+from kctl_agent.storage import open_storage
+from kctl_agent.storage.base import Mark
+from kctl_agent.worker import pipeline as worker
+from kctl_agent.worker.put import SELECTED
+from kctl_agent.worker.settings import WorkerSettings, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PARTITIONS = 2
+RECORD_BYTES = 200
+WARM_UP_ROUNDS = 5
+"""The JVM compiles what it runs often: the third round is still half as slow again as the sixth."""
+TARGETS = {"drop": 0.85, "noop": 0.5}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="the cost of storing what comes from Kafka")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--records", type=int, default=400_000, help="of one batch")
+    options = parser.parse_args()
+    batches = (WARM_UP_ROUNDS + options.rounds) * 3
+    with running_broker() as (broker, place):
+        create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
+        # one batch more than is measured: Spark shares a batch among the partitions and may round it down
+        produce(broker, (batches + 1) * options.records, RECORD_BYTES)
+        config = write_config(place, broker.bootstrap_servers, f"max_records_per_batch = {options.records}")
+        jars = [str(jar) for jar in jar_paths("spark")]
+        settings = parse(json.dumps(worker_settings(load(config, {}), WORKER, jars)))
+        seconds = _measure(settings, batches)
+    _report(seconds, options.records)
+
+
+def _measure(settings: WorkerSettings, batches: int) -> dict[str, list[float]]:
+    settings.scratch_dir.mkdir(parents=True)
+    storage = open_storage(settings.storage)
+    storage.prepare()
+    storage.place_marks([Mark(TOPIC, number, None, 0, None) for number in range(PARTITIONS)])
+    sources = {TopicPartition(TOPIC, number): worker.Source(0, None) for number in range(PARTITIONS)}
+    checkpoint = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
+    pipeline = worker.Pipeline(settings, storage, dict, lambda _: None)
+    pipeline.open()
+    turns = Turns(worker._Run(storage, sources, checkpoint, pipeline), storage.advance_marks, batches)
+    try:
+        query = (
+            pipeline._source(sources)
+            .writeStream.foreachBatch(turns)
+            .option("checkpointLocation", checkpoint.as_uri())
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    finally:
+        pipeline.close()
+    return turns.seconds
+
+
+class Turns:
+    """A `foreachBatch` callback that hands batch 0 to the first sink, batch 1 to the second, and so on."""
+
+    def __init__(self, run: worker._Run, advance_marks: Callable[[dict[tuple[str, int], int]], None], batches: int):
+        self.seconds: dict[str, list[float]] = {"noop": [], "drop": [], "put": []}
+        self._run = run
+        self._advance_marks = advance_marks
+        self._batches = batches
+        self._ends = run.positions
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        if batch_id >= self._batches:
+            return
+        starts, self._ends = self._ends, self._run._ends(batch_id)
+        sink = list(self.seconds)[batch_id % 3]
+        if sink == "put":  # the marks and the worker's positions have not seen the two batches before
+            self._advance_marks({(tp.topic, tp.partition): start for tp, start in starts.items()})
+            self._run.positions = starts
+        began = perf_counter()
+        if sink == "noop":
+            frame.selectExpr(*SELECTED).write.format("noop").mode("overwrite").save()
+        elif sink == "drop":
+            frame.selectExpr(*SELECTED).mapInArrow(drop, "rows long").collect()
+        else:
+            self._run.put_batch(frame, batch_id)
+        took = perf_counter() - began
+        say(f"batch {batch_id}: {sink} {took:.2f} s, {[self._ends[tp] - starts[tp] for tp in starts]} records")
+        if batch_id >= WARM_UP_ROUNDS * 3:
+            self.seconds[sink].append(took)
+
+
+def drop(batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
+
+
+def _report(seconds: dict[str, list[float]], records: int) -> None:
+    median = {sink: statistics.median(taken) for sink, taken in seconds.items()}
+    rows_per_second = {f"{sink}_rows_per_second": round(records / taken) for sink, taken in median.items()}
+    for other, target in TARGETS.items():
+        ratio = median[other] / median["put"]
+        line = {"benchmark": f"put_to_{other}", **rows_per_second, "records": records, "rounds": len(seconds["put"])}
+        print(json.dumps(line | {"ratio": round(ratio, 2), "target": target, "met": ratio >= target}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
