@@ -14,6 +14,8 @@ from typing import TypeVar
 import psutil
 import pytest
 
+pytest.register_assert_rewrite("kctl_agent.storage.conformance")  # a suite that ships with the agent
+
 T = TypeVar("T")
 
 

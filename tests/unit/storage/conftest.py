@@ -21,8 +21,6 @@ from kctl_agent.storage.redis import RedisStorage
 from tests.conftest import eventually
 from tests.redis_server import RedisServer, is_installed, require_redis
 
-pytest.register_assert_rewrite("kctl_agent.storage.conformance")
-
 BLOCK_MESSAGES = 3
 KINDS = ("memory", "file", "redis")
 
