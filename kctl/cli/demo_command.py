@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,11 @@ from kctl.cli.options import Output, OutputOption
 from kctl.errors import UsageError
 
 __all__ = ["register"]
+
+
+class StorageKind(StrEnum):
+    FILE = "file"
+    REDIS = "redis"
 
 
 def register(app: typer.Typer) -> None:
@@ -24,6 +30,10 @@ def _demo(
     seconds: Annotated[
         float | None, typer.Option("--for", min=0, metavar="SECONDS", show_default=False, help="Default: until Ctrl-C.")
     ] = None,
+    storage: Annotated[
+        StorageKind, typer.Option(case_sensitive=False, help="Where messages wait for the handler.")
+    ] = StorageKind.FILE,
+    sinkers: Annotated[int, typer.Option(min=0, help="How many sinkers handle what is stored.")] = 0,
     output: OutputOption = Output.TABLE,
     directory: Annotated[
         Path | None,
@@ -39,11 +49,19 @@ def _demo(
     \b
     kctl demo                              until Ctrl-C; ask it from another terminal: kctl rpc offset_checker
     kctl demo --for 60 -o json             exit 0 only if nothing was lost and nothing stored twice
+    kctl demo --sinkers 2 --for 60         and everything was handled; --storage redis: by way of a real Redis
     """
     if output is Output.YAML:
         raise UsageError("kctl demo prints a table or json")
     from kctl.demo.run import main
 
     return main(
-        workers=workers, partitions=partitions, rate=rate, seconds=seconds, output=output.value, directory=directory
+        workers=workers,
+        partitions=partitions,
+        rate=rate,
+        seconds=seconds,
+        output=output.value,
+        directory=directory,
+        storage=storage.value,
+        sinkers=sinkers,
     )

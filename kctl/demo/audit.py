@@ -1,39 +1,83 @@
-"""Counts what the storage holds against what was produced: every offset once, none missing."""
+"""Counts what became of what was produced: every offset once, none missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kctl_agent.storage.block import Block
+from kctl_agent.storage.claim import DeadLetter
 
-__all__ = ["Audit", "audit"]
+__all__ = ["Audit", "Place", "audit"]
+
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """`lost` were produced and are not stored; `duplicated` are stored more than once."""
+    """Messages. `stored` ones wait in the storage, were handled, or are dead letters; `lost` were produced and are
+    nowhere; `duplicated` are twice in the storage, or there although they were handled. `handled` counts each once,
+    `handled_again` the further times, which only the death of a sinker excuses."""
 
     produced: int
     stored: int
     lost: int
     duplicated: int
+    handled: int = 0
+    handled_again: int = 0
+    dead: int = 0
 
 
-def audit(blocks: Iterable[Block], produced: Mapping[tuple[str, int], int]) -> Audit:
+def audit(
+    blocks: Iterable[Block],
+    produced: Mapping[tuple[str, int], int],
+    handled: Iterable[Place] = (),
+    dead: Iterable[DeadLetter] = (),
+) -> Audit:
     """Compare offset by offset. `produced` is the number of messages of each partition, whose offsets begin at 0.
 
     Every record is decoded, so a damaged block raises BadBlock.
     """
-    seen: dict[tuple[str, int], bytearray] = {key: bytearray(count) for key, count in produced.items()}
-    stored = duplicated = 0
+    seen = _Seen(produced)
+    times_handled = [seen.add(place) for place in handled]
+    waiting = [seen.add(place) for place in _places(blocks)]
+    letters = [seen.add(place) for place in _places(letter.block for letter in dead)]
+    once = times_handled.count(True)
+    duplicated = waiting.count(False) + letters.count(False)
+    return Audit(
+        produced=sum(produced.values()),
+        stored=once + len(waiting) + len(letters),
+        lost=seen.missing(),
+        duplicated=duplicated,
+        handled=once,
+        handled_again=len(times_handled) - once,
+        dead=len(letters),
+    )
+
+
+def _places(blocks: Iterable[Block]) -> Iterator[Place]:
     for block in blocks:
-        offsets = seen.setdefault((block.topic, block.partition), bytearray())
         for record in block.records():
-            if record.offset >= len(offsets):
-                offsets.extend(bytes(record.offset + 1 - len(offsets)))
-            duplicated += offsets[record.offset]
-            offsets[record.offset] = 1
-            stored += 1
-    lost = sum(seen[key][:count].count(0) for key, count in produced.items())
-    return Audit(sum(produced.values()), stored, lost, duplicated)
+            yield block.topic, block.partition, record.offset
+
+
+class _Seen:
+    """A mark for every offset."""
+
+    def __init__(self, produced: Mapping[tuple[str, int], int]) -> None:
+        self._produced = produced
+        self._seen = {key: bytearray(count) for key, count in produced.items()}
+
+    def add(self, place: Place) -> bool:
+        """False if it was there before."""
+        topic, partition, offset = place
+        offsets = self._seen.setdefault((topic, partition), bytearray())
+        if offset >= len(offsets):
+            offsets.extend(bytes(offset + 1 - len(offsets)))
+        is_new = not offsets[offset]
+        offsets[offset] = 1
+        return is_new
+
+    def missing(self) -> int:
+        return sum(self._seen[key][:count].count(0) for key, count in self._produced.items())

@@ -12,10 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kctl.config import load
+from kctl.config.storage import storage_settings
+from kctl.demo.ledger import FOLDER_VARIABLE, HANDLER
 from kctl.errors import KctlError, UsageError
 from kctl.rpc.client import call
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import Request, Role, reducer_method
+from kctl_agent.storage import open_storage
+from kctl_agent.storage.base import Storage
 
 __all__ = ["DemoFleet", "lay_out"]
 
@@ -44,8 +49,12 @@ max_records_per_batch = 50000
 master = "local[2]"
 
 [storage]
-mode = "file"
+mode = "{storage}"
 path = "data/storage.sqlite"
+{redis}
+[sinkers]
+count = {sinkers}
+handler = "{handler}"
 
 [http]
 port = 0
@@ -59,7 +68,7 @@ def lay_out(directory: Path) -> None:
         raise UsageError(
             f"{directory} is not empty and not the folder of an earlier demo; name a new folder with --dir"
         )
-    for name in ("run", "data", "logs", "broker"):
+    for name in ("run", "data", "logs", "broker", "redis"):
         shutil.rmtree(directory / name, ignore_errors=True)
     directory.mkdir(parents=True, exist_ok=True)
     marker.touch()
@@ -75,16 +84,45 @@ class DemoFleet:
         self.log = directory / "logs" / "master.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def configure(self, *, bootstrap_servers: str, topic: str, workers: int) -> None:
-        self.config.write_text(TOML.format(bootstrap_servers=bootstrap_servers, topic=topic, workers=workers))
+    @property
+    def ledger(self) -> Path:
+        """Where the demo's handler writes down what it was given."""
+        return self.directory / "data" / "ledger"
+
+    def configure(
+        self,
+        *,
+        bootstrap_servers: str,
+        topic: str,
+        workers: int,
+        storage: str = "file",
+        redis_url: str | None = None,
+        sinkers: int = 0,
+    ) -> None:
+        settings = {
+            "bootstrap_servers": bootstrap_servers,
+            "topic": topic,
+            "workers": workers,
+            "storage": storage,
+            "redis": f'url = "{redis_url}"\n' if redis_url else "",
+            "sinkers": sinkers,
+            "handler": HANDLER,
+        }
+        self.config.write_text(TOML.format(**settings))
+
+    def open_storage(self) -> Storage:
+        """The fleet's storage, to be counted."""
+        return open_storage(storage_settings(load(self.config, {})))
 
     def start(self) -> None:
+        self.ledger.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "kctl", "start", "-c", str(self.config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, FOLDER_VARIABLE: str(self.ledger)},
                 start_new_session=True,  # a terminal's Ctrl-C is the demo's, which stops the fleet in order
             )
 

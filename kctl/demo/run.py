@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -11,20 +10,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from kctl.demo.audit import Audit, audit
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet, lay_out
+from kctl.demo.ledger import handled
 from kctl.demo.producer import Producer
+from kctl.demo.redis_server import RedisServer
 from kctl.demo.screen import Screen
+from kctl.demo.summary import Progress, Wanted, has_passed, show, summary
 from kctl.demo.topics import create_topic
 from kctl.errors import KctlError
-from kctl_agent.storage.file import FileStorage
 
 __all__ = ["main"]
 
@@ -32,24 +31,6 @@ TOPIC = "demo"
 REFRESH_SECONDS = 0.5
 DRAIN_SECONDS = 120.0
 START_SECONDS = 300.0
-
-
-@dataclass
-class Progress:
-    """What was seen while the demo ran."""
-
-    started_at: float = field(default_factory=time.monotonic)
-    largest_lag: int | None = None
-    seconds_to_first_batch: float | None = None
-    committed: int = 0
-
-    def take(self, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
-        lag = _sum_known(row["remaining_count"] for row in offsets)
-        if lag is not None:
-            self.largest_lag = max(self.largest_lag or 0, lag)
-        self.committed = sum(row["current_offset"] or 0 for row in offsets)
-        if self.seconds_to_first_batch is None and any(row["batches_total"] for row in workers):
-            self.seconds_to_first_batch = time.monotonic() - self.started_at
 
 
 class Interrupts:
@@ -79,56 +60,80 @@ class Interrupts:
 
 
 def main(
-    *, workers: int, partitions: int, rate: float, seconds: float | None, output: str, directory: Path | None
+    *,
+    workers: int,
+    partitions: int,
+    rate: float,
+    seconds: float | None,
+    output: str,
+    directory: Path | None,
+    storage: str,
+    sinkers: int,
 ) -> int:
-    """Run the demo until `seconds` are over or Ctrl-C; print the summary; 0 only when all is stored once.
+    """Run the demo until `seconds` are over or Ctrl-C; print the summary; 0 only when all is stored once and, with
+    sinkers, handled.
 
     Raises:
         KctlError: a part cannot be started; what ran until then is stopped.
     """
+    wanted = Wanted(
+        workers=workers, partitions=partitions, rate=rate, seconds=seconds, storage=storage, sinkers=sinkers
+    )
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
     lay_out(place)
-    with Interrupts().taken() as interrupts, Screen(to_stderr=output == "json") as screen:
-        summary = _demo(place, workers, partitions, rate, seconds, interrupts, screen)
-    passed = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]
-    _print(summary, output, passed, place)
+    with Interrupts().taken() as interrupts, Screen(to_stderr=output == "json") as screen, ExitStack() as stack:
+        found, progress, producer = _demo(place, wanted, interrupts, screen, stack)
+    told = summary(found, progress, producer.failed, wanted)
+    passed = has_passed(told)
+    show(told, output, passed, place)
     if passed and directory is None:
         shutil.rmtree(place, ignore_errors=True)
     return 0 if passed else 1
 
 
 def _demo(
-    place: Path,
-    workers: int,
-    partitions: int,
-    rate: float,
-    seconds: float | None,
-    interrupts: Interrupts,
-    screen: Screen,
-) -> dict[str, Any]:
+    place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, stack: ExitStack
+) -> tuple[Audit, Progress, Producer]:
     screen.say(f"demo in {place}")
     fleet, progress = DemoFleet(place), Progress()
-    with KafkaBroker(place / "broker") as broker:
-        screen.say(f"Kafka broker answers on {broker.bootstrap_servers} ({_since(progress)})")
-        create_topic(broker.bootstrap_servers, TOPIC, partitions)
-        fleet.configure(bootstrap_servers=broker.bootstrap_servers, topic=TOPIC, workers=workers)
-        producer = Producer(broker.bootstrap_servers, TOPIC, partitions, rate)
-        try:
-            fleet.start()
-            producer.start()
-            screen.say(
-                f"{workers} workers start; ask them from another terminal: {_command()} -c {fleet.config} rpc kafka_lag"
-            )
-            _watch(fleet, producer, progress, seconds, interrupts, screen)
-            screen.say("the producer stops; what it has produced is still being stored")
-            producer.stop()
-            _drain(fleet, producer, progress, interrupts, screen)
-        finally:
-            producer.stop()
-            fleet.stop()
+    redis_url = stack.enter_context(RedisServer(place / "redis")).url if wanted.storage == "redis" else None
+    broker = stack.enter_context(KafkaBroker(place / "broker"))
+    screen.say(f"Kafka broker answers on {broker.bootstrap_servers} ({_since(progress)})")
+    create_topic(broker.bootstrap_servers, TOPIC, wanted.partitions)
+    fleet.configure(
+        bootstrap_servers=broker.bootstrap_servers,
+        topic=TOPIC,
+        workers=wanted.workers,
+        storage=wanted.storage,
+        redis_url=redis_url,
+        sinkers=wanted.sinkers,
+    )
+    producer = Producer(broker.bootstrap_servers, TOPIC, wanted.partitions, wanted.rate)
+    try:
+        fleet.start()
+        producer.start()
+        started = f"{wanted.workers} workers" + (f" and {wanted.sinkers} sinkers" if wanted.sinkers else "")
+        screen.say(f"{started} start; ask them from another terminal: {_command()} -c {fleet.config} rpc kafka_lag")
+        _watch(fleet, producer, progress, wanted.seconds, interrupts, screen)
+        screen.say("the producer stops; what it has produced is still being stored" + _and_handled(wanted))
+        producer.stop()
+        _drain(fleet, producer, progress, interrupts, screen)
+        if wanted.sinkers:
+            _empty(fleet, producer, progress, interrupts, screen)
+    finally:
+        producer.stop()
+        fleet.stop()
+    return _audit(fleet, producer), progress, producer
+
+
+def _and_handled(wanted: Wanted) -> str:
+    return " and handled" if wanted.sinkers else ""
+
+
+def _audit(fleet: DemoFleet, producer: Producer) -> Audit:
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
-    found = audit(FileStorage(place / "data" / "storage.sqlite").blocks(), produced)
-    return _summary(found, progress, producer, workers, partitions)
+    with closing(fleet.open_storage()) as storage:
+        return audit(storage.blocks(), produced, handled(fleet.ledger, TOPIC), storage.dead())
 
 
 def _watch(
@@ -159,6 +164,19 @@ def _drain(fleet: DemoFleet, producer: Producer, progress: Progress, interrupts:
         _refresh(fleet, producer, progress, interrupts, screen)
 
 
+def _empty(fleet: DemoFleet, producer: Producer, progress: Progress, interrupts: Interrupts, screen: Screen) -> None:
+    """Until the sinkers have settled everything, a further Ctrl-C, or the deadline; and they have told so."""
+    deadline, already = time.monotonic() + DRAIN_SECONDS, interrupts.count
+    with closing(fleet.open_storage()) as storage:
+        while interrupts.count <= already and time.monotonic() < deadline:
+            stats = storage.stats()
+            if stats.pending + stats.processing + stats.delayed == 0:
+                break
+            _refresh(fleet, producer, progress, interrupts, screen)
+    interrupts.pause(REFRESH_SECONDS)  # they publish twice a second
+    _refresh(fleet, producer, progress, interrupts, screen)
+
+
 def _refresh(fleet: DemoFleet, producer: Producer, progress: Progress, interrupts: Interrupts, screen: Screen) -> None:
     fleet.check()
     offsets, workers = fleet.ask("offset_checker"), fleet.ask("workers")
@@ -166,36 +184,10 @@ def _refresh(fleet: DemoFleet, producer: Producer, progress: Progress, interrupt
         progress.take(offsets["rows"], workers["rows"])
         lag = _sum_known(row["remaining_count"] for row in offsets["rows"])
         told = "-" if lag is None else f"{lag:,}"
+        told += f" · handled {progress.settled('handled'):,}" if progress.sinkers else ""
         head = f"produced {producer.total:,} · committed {progress.committed:,} · lag {told} · {_since(progress)}"
         screen.show(head, offsets["rows"], workers["rows"])
     interrupts.pause(REFRESH_SECONDS)
-
-
-def _summary(found: Audit, progress: Progress, producer: Producer, workers: int, partitions: int) -> dict[str, Any]:
-    first = progress.seconds_to_first_batch
-    return {
-        "produced": found.produced,
-        "stored": found.stored,
-        "lost": found.lost,
-        "duplicated": found.duplicated,
-        "largest_lag": progress.largest_lag,
-        "seconds_to_first_batch": None if first is None else round(first, 2),
-        "seconds": round(time.monotonic() - progress.started_at, 1),
-        "workers": workers,
-        "partitions": partitions,
-        "not_acknowledged": producer.failed,
-    }
-
-
-def _print(summary: dict[str, Any], output: str, passed: bool, place: Path) -> None:
-    if output == "json":
-        print(json.dumps(summary), flush=True)  # noqa: T201
-        return
-    for name in ("produced", "stored", "lost", "duplicated", "largest_lag", "seconds_to_first_batch"):
-        value = summary[name]
-        print(f"{name.replace('_', '-'):<24}{'-' if value is None else f'{value:,}':>12}")  # noqa: T201
-    if not passed:
-        print(f"not everything that was produced is stored exactly once; all of the demo is kept in {place}")  # noqa: T201
 
 
 def _sum_known(figures: Iterable[int | None]) -> int | None:

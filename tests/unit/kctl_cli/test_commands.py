@@ -153,7 +153,24 @@ def test_demo_hands_its_options_on(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("kctl.demo.run.main", main)
 
-    assert kctl("demo", "--for", "60", "-o", "json", "--dir", "/tmp/demo", "--rate", "500").code == 1
+    assert (
+        kctl(
+            "demo",
+            "--for",
+            "60",
+            "-o",
+            "json",
+            "--dir",
+            "/tmp/demo",
+            "--rate",
+            "500",
+            "--sinkers",
+            "3",
+            "--storage",
+            "redis",
+        ).code
+        == 1
+    )
     assert kctl("demo").code == 1
 
     assert called == [
@@ -164,8 +181,19 @@ def test_demo_hands_its_options_on(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) 
             "seconds": 60.0,
             "output": "json",
             "directory": Path("/tmp/demo"),
+            "storage": "redis",
+            "sinkers": 3,
         },
-        {"workers": 2, "partitions": 8, "rate": 2000.0, "seconds": None, "output": "table", "directory": None},
+        {
+            "workers": 2,
+            "partitions": 8,
+            "rate": 2000.0,
+            "seconds": None,
+            "output": "table",
+            "directory": None,
+            "storage": "file",
+            "sinkers": 0,
+        },
     ]
 
 

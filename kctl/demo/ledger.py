@@ -1,0 +1,49 @@
+"""The demo's handler: it writes down each message that it is given, and acknowledges it.
+
+One file per process, one write per call, so that what a killed process had handled is told all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from kctl.demo.audit import Place
+    from kctl_agent.message import Message
+
+__all__ = ["FOLDER_VARIABLE", "HANDLER", "Ledger", "handled"]
+
+HANDLER = "kctl.demo.ledger:Ledger"
+FOLDER_VARIABLE = "KCTL_DEMO_LEDGER"
+"""The folder, from the environment: a handler is given messages and nothing else."""
+_RECORD = struct.Struct("<qi")
+
+
+class Ledger:
+    """The handler; see docs/handlers.md."""
+
+    def __init__(self) -> None:
+        self._file: BinaryIO | None = None
+
+    def handle(self, messages: list[Message]) -> list[bool]:
+        if self._file is None:
+            path = Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.ledger")
+            self._file = path.open("ab", buffering=0)
+        self._file.write(b"".join(_RECORD.pack(message.offset, message.partition) for message in messages))
+        return [True] * len(messages)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def handled(folder: Path, topic: str) -> Iterator[Place]:
+    """Every message as often as it was handled."""
+    for path in sorted(folder.glob("*.ledger")):
+        body = path.read_bytes()
+        for offset, partition in _RECORD.iter_unpack(body[: len(body) // _RECORD.size * _RECORD.size]):
+            yield topic, partition, offset

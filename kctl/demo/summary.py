@@ -1,0 +1,104 @@
+"""What the demo has seen and counted, what of that makes it a success, and how it is told."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kctl.demo.audit import Audit
+
+__all__ = ["Progress", "Wanted", "has_passed", "is_worker", "show", "summary"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the demo is to show; `seconds` None: until Ctrl-C."""
+
+    workers: int
+    partitions: int
+    rate: float
+    seconds: float | None
+    storage: str
+    sinkers: int
+
+
+@dataclass
+class Progress:
+    """What was seen while the demo ran."""
+
+    started_at: float = field(default_factory=time.monotonic)
+    largest_lag: int | None = None
+    seconds_to_first_batch: float | None = None
+    committed: int = 0
+    sinkers: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    """What each process of a sinker said last, by name and pid."""
+
+    def take(self, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
+        known = [row["remaining_count"] for row in offsets if row["remaining_count"] is not None]
+        if known:
+            self.largest_lag = max(self.largest_lag or 0, sum(known))
+        self.committed = sum(row["current_offset"] or 0 for row in offsets)
+        if self.seconds_to_first_batch is None and any(row["batches_total"] for row in workers if is_worker(row)):
+            self.seconds_to_first_batch = time.monotonic() - self.started_at
+        self.sinkers.update({(row["name"], row["pid"]): row["sinker"] for row in workers if not is_worker(row)})
+
+    def settled(self, outcome: str) -> int:
+        """How many messages all sinkers have settled so, those that died included."""
+        return sum(figures[outcome] for figures in self.sinkers.values())
+
+
+def is_worker(row: dict[str, Any]) -> bool:
+    return bool(row["kind"] == "worker")
+
+
+def summary(found: Audit, progress: Progress, not_acknowledged: int, wanted: Wanted) -> dict[str, Any]:
+    """What `-o json` prints."""
+    first = progress.seconds_to_first_batch
+    return {
+        "produced": found.produced,
+        "stored": found.stored,
+        "lost": found.lost,
+        "duplicated": found.duplicated,
+        "handled": found.handled,
+        "handled_again": found.handled_again,
+        "retried": progress.settled("retried"),
+        "dead": found.dead,
+        "sinkers_restarted": max(len(progress.sinkers) - wanted.sinkers, 0),
+        "largest_lag": progress.largest_lag,
+        "seconds_to_first_batch": None if first is None else round(first, 2),
+        "seconds": round(time.monotonic() - progress.started_at, 1),
+        "workers": wanted.workers,
+        "sinkers": wanted.sinkers,
+        "partitions": wanted.partitions,
+        "storage": wanted.storage,
+        "not_acknowledged": not_acknowledged,
+    }
+
+
+def has_passed(summary: Mapping[str, Any]) -> bool:
+    """Stored once, all of it. With sinkers also handled, all of it, and only the death of one excuses a second time:
+    the demo's handler refuses nothing."""
+    is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]
+    if not summary["sinkers"]:
+        return bool(is_stored)
+    is_handled = summary["handled"] == summary["produced"] and summary["dead"] == 0
+    return bool(is_stored and is_handled and (summary["handled_again"] == 0 or summary["sinkers_restarted"] > 0))
+
+
+def show(summary: Mapping[str, Any], output: str, passed: bool, place: Path) -> None:
+    if output == "json":
+        print(json.dumps(summary), flush=True)  # noqa: T201
+        return
+    names = ["produced", "stored", "lost", "duplicated"]
+    if summary["sinkers"]:
+        names += ["handled", "handled_again", "retried", "dead"]
+    for name in (*names, "largest_lag", "seconds_to_first_batch"):
+        value = summary[name]
+        print(f"{name.replace('_', '-'):<24}{'-' if value is None else f'{value:,}':>12}")  # noqa: T201
+    if not passed:
+        what = "stored exactly once" + (" and handled" if summary["sinkers"] else "")
+        print(f"not everything that was produced is {what}; all of the demo is kept in {place}")  # noqa: T201

@@ -1,0 +1,34 @@
+"""Kafka -> Spark -> storage -> sinkers -> handler, all of it real: `kctl demo` counts what the handler was given."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("storage", ["file", "redis"])
+def test_everything_that_is_produced_is_handled_once(storage: str, short_dir: Path) -> None:
+    if storage == "redis" and shutil.which("redis-server") is None:
+        pytest.skip("there is no redis-server on the PATH")
+    options = ("--storage", storage, "--sinkers", "2", "--workers", "1", "--partitions", "3", "--rate", "1000")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "kctl", "demo", "--for", "5", "-o", "json", "--dir", str(short_dir / "d"), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary["handled"] == summary["stored"] == summary["produced"] > 0
+    nothing = ("lost", "duplicated", "handled_again", "retried", "dead", "sinkers_restarted")
+    assert {name: summary[name] for name in nothing} == dict.fromkeys(nothing, 0)
