@@ -56,6 +56,8 @@ def test_a_killed_jvm_and_a_killed_master_leave_nothing_behind(
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "a new master on the same run_dir runs it again")
     fleet.finish(load)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    checkpoints = list((fleet.directory / "data" / "scratch" / "worker-0").glob("query-*"))
+    assert len(checkpoints) == 1, "the checkpoints of killed workers are gone"
     found = fleet.audit()
     assert (found.lost, found.duplicated) == (0, 0)
     assert found.stored == found.produced

@@ -10,9 +10,11 @@ Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as configured, with 
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
 import sys
 import threading
+from pathlib import Path
 
 from kctl_agent.errors import AgentError
 from kctl_agent.paths import prepare_run_dir
@@ -50,6 +52,7 @@ def main() -> int:
         settings.scratch_dir.mkdir(parents=True, exist_ok=True)
         prepare_run_dir(settings.run_dir)
         with AgentServer(settings.run_dir, settings.name) as server:
+            _sweep(settings.scratch_dir)
             return _serve(settings, server)
     except (BootError, OSError) as error:
         log.error("cannot start: %s", error)
@@ -57,6 +60,13 @@ def main() -> int:
     except AgentError as error:
         log.error("%s", error)
         return 1
+
+
+def _sweep(scratch_dir: Path) -> None:
+    """Remove what a killed predecessor of this name left; having its socket proves that it is gone."""
+    for pattern in ("query-*", "blockmgr-*", "spark-*"):
+        for left in scratch_dir.glob(pattern):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _serve(settings: WorkerSettings, server: AgentServer) -> int:
