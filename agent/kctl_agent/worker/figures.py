@@ -37,7 +37,7 @@ class Sources:
 
     member: Callable[[], MemberFigures | None]
     brokers: Callable[[], BrokerView]
-    positions: Callable[[], Mapping[TopicPartition, int]]
+    positions: Callable[[], Mapping[TopicPartition, int | None]]
     committed: Callable[[], Mapping[TopicPartition, int]]
     query_id: Callable[[], str | None]
     batch_started_at: Callable[[], float | None]
@@ -69,9 +69,12 @@ class Figures:
         return self._state
 
     @property
-    def pending(self) -> int | None:
-        """Messages that wait in the storage, as last counted; None before the first count."""
-        return self._stored.pending if self._stored else None
+    def held(self) -> int | None:
+        """Messages that the storage still holds for the handler, as last counted; None before the first count."""
+        stored = self._stored
+        if stored is None or stored.pending is None or stored.processing is None:
+            return None
+        return stored.pending + stored.processing
 
     def start(self) -> None:
         self._publish()
@@ -190,7 +193,12 @@ class Figures:
             return StorageFigures(self._storage.identity)
         self._storage_failed = False
         return StorageFigures(
-            self._storage.identity, stats.pending, stats.processing, stats.dead, stats.bytes, stats.limit
+            self._storage.identity,
+            stats.pending + stats.delayed,
+            stats.processing,
+            stats.dead,
+            stats.bytes,
+            stats.limit,
         )
 
 

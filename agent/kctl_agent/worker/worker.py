@@ -46,6 +46,8 @@ class Worker:
         self._query_lock = threading.Lock()
         """Held to start or stop the query: by the main thread and by the thread that a revocation runs in."""
         self._commits = Commits(storage)
+        self._reached: dict[TopicPartition, int] = {}
+        """Positions at the end of earlier queries; what a throttled or waiting worker still knows."""
         self._failures = 0
         self._retry_at = 0.0
         self._reported: dict[TopicPartition, int] = {}
@@ -71,7 +73,7 @@ class Worker:
             Sources(
                 member=lambda: self._membership.figures if self._membership else None,
                 brokers=lambda: self._watcher.view if self._watcher else BrokerView(),
-                positions=lambda: self._pipeline.positions,
+                positions=self._positions_by_partition,
                 committed=lambda: self._commits.known,
                 query_id=lambda: self._pipeline.query_id,
                 batch_started_at=lambda: self._pipeline.batch_started_at,
@@ -131,11 +133,11 @@ class Worker:
         return running.keys() != wanted or recreated or self._is_full()
 
     def _is_full(self) -> bool:
-        limit, pending = self._settings.storage["limit"], self._figures.pending
-        if not limit or pending is None:
+        limit, held = self._settings.storage["limit"], self._figures.held
+        if not limit or held is None:
             return False
         throttled = self._figures.state == "throttled"
-        full = bool(pending >= limit * (RESUME_FRACTION if throttled else 1.0))
+        full = bool(held >= limit * (RESUME_FRACTION if throttled else 1.0))
         if full:
             self._figures.enter("throttled")
         return full
@@ -206,7 +208,14 @@ class Worker:
 
     def _stop_query(self, wait_seconds: float) -> dict[TopicPartition, int]:
         with self._query_lock:
-            return self._pipeline.stop(wait_seconds)
+            ends = self._pipeline.stop(wait_seconds)
+        self._reached = {**self._reached, **ends}
+        return ends
+
+    def _positions_by_partition(self) -> dict[TopicPartition, int | None]:
+        """Of everything that is assigned, whether a query reads it just now or not; on the figures' thread."""
+        reached = {**self._reached, **self._pipeline.positions}
+        return {tp: reached.get(tp) for tp in (self._membership.partitions if self._membership else ())}
 
     def _batch_done(self, batch: Batch) -> None:
         """On Spark's callback thread."""

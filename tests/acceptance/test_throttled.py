@@ -1,0 +1,45 @@
+"""A full storage: workers take no new batch, stay in their group, say so, and go on when there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kctl.demo import kafka_tools
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+
+def test_a_full_storage_throttles_its_workers_until_there_is_room(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(
+        workers=1,
+        partitions=1,
+        storage="limit = 300",
+        workers_more="max_records_per_batch = 100\ntrigger_seconds = 1.0",
+    )
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+
+    fleet.send(1000)
+    eventually(lambda: fleet.workers()["worker-0"]["state"] == "throttled", SETTLE_SECONDS, "the worker is throttled")
+    held = fleet.rpc("block_size")
+    assert 300 <= held["pending"] < 1000
+    assert held["limit"] == 300
+    state = kafka_tools.describe_state(fleet.broker.bootstrap_servers, fleet.group)
+    assert (state.state, state.members) == ("Stable", 1)
+    [row] = fleet.offsets().values()
+    assert row["worker"] == "worker-0", "it keeps its partitions"
+    assert row["remaining_count"] == 1000 - held["pending"], (
+        "what waits in Kafka is still counted while nothing is read"
+    )
+
+    def make_room() -> bool:
+        if fleet.workers()["worker-0"]["state"] == "throttled":
+            fleet.kctl("storage", "clear", "--pending", "--yes")
+        return fleet.is_caught_up()
+
+    eventually(make_room, START_SECONDS, "everything is read, as room is made")
