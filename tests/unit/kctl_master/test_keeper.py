@@ -43,13 +43,24 @@ async def until(predicate: Callable[[], bool], seconds: float = 15.0) -> None:
 class Kept:
     """A supervisor of one worker; its agent answers as soon as the process lives, unless `is_mute`."""
 
-    def __init__(self, code: str, log: Path, policy: Policy = QUICK, *, is_mute: bool = False, **launch: float) -> None:
+    def __init__(self, code: str, log: Path, policy: Policy = QUICK, *, is_mute: bool = False, **times: float) -> None:
         self.log = log
         self.is_mute = is_mute
-        times = {"start_timeout_seconds": 10.0, "stop_timeout_seconds": 10.0, **launch}
         command = [sys.executable, "-c", code] if code else [str(log.parent / "no such command")]
         self.supervisor = Supervisor(
-            [Launch("worker-0", command, {}, log, log.with_name("worker-0.sock"), **times)], policy, self.answer
+            [
+                Launch(
+                    "worker-0",
+                    command,
+                    {},
+                    log,
+                    log.with_name("worker-0.sock"),
+                    times.get("start_timeout_seconds", 10.0),
+                    times.get("stop_timeout_seconds", 10.0),
+                )
+            ],
+            policy,
+            self.answer,
         )
 
     async def answer(self, _name: str) -> int | None:
