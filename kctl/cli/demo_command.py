@@ -17,6 +17,7 @@ __all__ = ["register"]
 class StorageKind(StrEnum):
     FILE = "file"
     REDIS = "redis"
+    DIRECTLY = "directly"
 
 
 def register(app: typer.Typer) -> None:
@@ -53,6 +54,8 @@ def _demo(
     """
     if output is Output.YAML:
         raise UsageError("kctl demo prints a table or json")
+    if storage is StorageKind.DIRECTLY and sinkers:
+        raise UsageError("with --storage directly the workers call the handler: leave --sinkers away")
     from kctl.demo.run import main
 
     return main(

@@ -158,15 +158,22 @@ def _check_together(config: Config) -> None:
             f"{config.path}: workers.backoff_min_seconds ({workers.backoff_min_seconds:g}) must not be more than "
             f"workers.backoff_max_seconds ({workers.backoff_max_seconds:g})"
         )
-    if config.sinkers.count > 0 and not config.sinkers.handler:
+    is_direct = config.storage.mode == "directly"
+    if (config.sinkers.count > 0 or is_direct) and not config.sinkers.handler:
+        why = 'storage.mode is "directly"' if is_direct else f"sinkers.count is {config.sinkers.count}"
         raise ConfigError(
-            f"{config.path}: sinkers.count is {config.sinkers.count}, but sinkers.handler is empty: name the function "
-            "that is given the messages, as `package.module:function`"
+            f"{config.path}: {why}, but sinkers.handler is empty: name the function that is given the messages, as "
+            "`package.module:function`"
         )
-    if config.storage.mode == "file" and not config.spark.master.startswith("local"):
+    if config.sinkers.count > 0 and is_direct:
         raise ConfigError(
-            f'{config.path}: storage.mode is "file" and spark.master is "{config.spark.master}", but executors on '
-            "other machines cannot write to a file of this one: use `local[k]`"
+            f'{config.path}: storage.mode is "directly" and sinkers.count is {config.sinkers.count}, but then the '
+            "workers call the handler and nothing waits for sinkers: use 0, or another mode"
+        )
+    if config.storage.mode in ("file", "directly") and not config.spark.master.startswith("local"):
+        raise ConfigError(
+            f'{config.path}: storage.mode is "{config.storage.mode}" and spark.master is "{config.spark.master}", but '
+            "executors on other machines cannot write to a file of this one: use `local[k]`"
         )
 
 

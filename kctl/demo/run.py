@@ -84,8 +84,8 @@ def main(
     with Interrupts().taken() as interrupts, Screen(to_stderr=output == "json") as screen, ExitStack() as stack:
         found, progress, producer = _demo(place, wanted, interrupts, screen, stack)
     told = summary(found, progress, producer.failed, wanted)
-    passed = has_passed(told)
-    show(told, output, passed, place)
+    passed = has_passed(told, wanted)
+    show(told, output, place, is_handled=wanted.is_handled, passed=passed)
     if passed and directory is None:
         shutil.rmtree(place, ignore_errors=True)
     return 0 if passed else 1
@@ -127,7 +127,7 @@ def _demo(
 
 
 def _and_handled(wanted: Wanted) -> str:
-    return " and handled" if wanted.sinkers else ""
+    return " and handled" if wanted.is_handled else ""
 
 
 def _audit(fleet: DemoFleet, producer: Producer) -> Audit:

@@ -25,6 +25,11 @@ class Wanted:
     storage: str
     sinkers: int
 
+    @property
+    def is_handled(self) -> bool:
+        """Somebody calls the handler: sinkers, or the workers themselves."""
+        return self.sinkers > 0 or self.storage == "directly"
+
 
 @dataclass
 class Progress:
@@ -65,7 +70,7 @@ def summary(found: Audit, progress: Progress, not_acknowledged: int, wanted: Wan
         "duplicated": found.duplicated,
         "handled": found.handled,
         "handled_again": found.handled_again,
-        "retried": progress.settled("retried"),
+        "retried": None if wanted.storage == "directly" else progress.settled("retried"),
         "dead": found.dead,
         "sinkers_restarted": max(len(progress.sinkers) - wanted.sinkers, 0),
         "largest_lag": progress.largest_lag,
@@ -79,26 +84,28 @@ def summary(found: Audit, progress: Progress, not_acknowledged: int, wanted: Wan
     }
 
 
-def has_passed(summary: Mapping[str, Any]) -> bool:
-    """Stored once, all of it. With sinkers also handled, all of it, and only the death of one excuses a second time:
-    the demo's handler refuses nothing."""
+def has_passed(summary: Mapping[str, Any], wanted: Wanted) -> bool:
+    """Stored once, all of it. If it is handled, then all of it, for the demo's handler refuses nothing; and only the
+    death of a sinker, or a batch that was run again, excuses a second time."""
     is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]
-    if not summary["sinkers"]:
+    if not wanted.is_handled:
         return bool(is_stored)
     is_handled = summary["handled"] == summary["produced"] and summary["dead"] == 0
-    return bool(is_stored and is_handled and (summary["handled_again"] == 0 or summary["sinkers_restarted"] > 0))
+    is_excused = summary["sinkers_restarted"] > 0 or wanted.storage == "directly"
+    return bool(is_stored and is_handled and (summary["handled_again"] == 0 or is_excused))
 
 
-def show(summary: Mapping[str, Any], output: str, passed: bool, place: Path) -> None:
+def show(summary: Mapping[str, Any], output: str, place: Path, *, is_handled: bool, passed: bool) -> None:
+    """Print it; `place` is where all of a failed demo can be looked at."""
     if output == "json":
         print(json.dumps(summary), flush=True)  # noqa: T201
         return
     names = ["produced", "stored", "lost", "duplicated"]
-    if summary["sinkers"]:
+    if is_handled:
         names += ["handled", "handled_again", "retried", "dead"]
     for name in (*names, "largest_lag", "seconds_to_first_batch"):
         value = summary[name]
         print(f"{name.replace('_', '-'):<24}{'-' if value is None else f'{value:,}':>12}")  # noqa: T201
     if not passed:
-        what = "stored exactly once" + (" and handled" if summary["sinkers"] else "")
+        what = "stored exactly once" + (" and handled" if is_handled else "")
         print(f"not everything that was produced is {what}; all of the demo is kept in {place}")  # noqa: T201

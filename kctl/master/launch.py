@@ -90,7 +90,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             "on_data_loss": workers.on_data_loss,
             "revoke_timeout_seconds": workers.revoke_timeout_seconds,
         },
-        "storage": storage_settings(config),
+        "storage": storage_settings(config) | _handler_inside(config),
     }
 
 
@@ -98,21 +98,34 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
     """The one line of JSON that a sinker reads from its stdin; `kctl_agent.sinker.settings` is the other side."""
     sinkers = config.sinkers
     return {
+        **_handler_settings(config),
         "name": name,
         "run_dir": str(config.fleet.run_dir),
         "scratch_dir": str(config.fleet.data_dir / "scratch" / name),
-        "import_dir": str(config.path.parent),
         "log_level": config.log.level,
-        "handler": sinkers.handler,
-        "batch_size": sinkers.batch_size,
         "batch_wait_seconds": sinkers.batch_wait_seconds,
         "lease_seconds": sinkers.lease_seconds,
+        "storage": storage_settings(config),
+    }
+
+
+def _handler_settings(config: Config) -> JsonObject:
+    """What is said about the handler, whoever calls it; `kctl_agent.sinker.directly.HandlerSettings`."""
+    sinkers = config.sinkers
+    return {
+        "handler": sinkers.handler,
+        "import_dir": str(config.path.parent),
+        "batch_size": sinkers.batch_size,
         "max_tries": sinkers.max_tries,
         "retry_backoff_seconds": sinkers.retry_backoff_seconds,
         "handler_timeout_seconds": sinkers.handler_timeout_seconds,
         "ordered": sinkers.ordered,
-        "storage": storage_settings(config),
     }
+
+
+def _handler_inside(config: Config) -> JsonObject:
+    """With mode `directly` the workers call the handler themselves."""
+    return {"handler": _handler_settings(config)} if config.storage.mode == "directly" else {}
 
 
 def _numbered(kind: str, count: int) -> list[str]:

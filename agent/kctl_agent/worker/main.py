@@ -20,6 +20,7 @@ from kctl_agent.errors import AgentError
 from kctl_agent.paths import prepare_run_dir
 from kctl_agent.server import AgentServer
 from kctl_agent.storage import open_storage
+from kctl_agent.storage.base import Storage
 from kctl_agent.worker.figures import Figures
 from kctl_agent.worker.settings import BootError, WorkerSettings, parse
 from kctl_agent.worker.worker import Worker
@@ -70,7 +71,7 @@ def _sweep(scratch_dir: Path) -> None:
 
 
 def _serve(settings: WorkerSettings, server: AgentServer) -> int:
-    storage = open_storage(settings.storage)
+    storage = _storage(settings)
     figures = Figures(settings.name, server, storage)
     figures.start()
     worker = Worker(settings, figures, storage)
@@ -97,6 +98,17 @@ def _serve(settings: WorkerSettings, server: AgentServer) -> int:
     else:
         log.info("left")
     return code
+
+
+def _storage(settings: WorkerSettings) -> Storage:
+    """Raises BootError when the mode is `directly` and its handler cannot be had."""
+    if settings.storage["mode"] != "directly":
+        return open_storage(settings.storage)
+    from kctl_agent.sinker.directly import HandlingStorage
+
+    storage = HandlingStorage(settings.storage)
+    storage.handler_settings.load()
+    return storage
 
 
 def _stop_with_master(worker: Worker) -> None:

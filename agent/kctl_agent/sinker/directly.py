@@ -1,0 +1,197 @@
+"""Mode `directly`: the handler runs inside the batch, where other modes put into a storage.
+
+Runs in Spark's executors, a call of up to `batch_size` messages after another. What a call leaves is tried again here,
+message by message, with the back-off in between, until it is acknowledged or has become a dead letter; then the
+partition's mark moves over the call. So the batch ends, and is committed, when all of its messages are acknowledged or
+dead, and a batch that is run again goes on behind the last call that had come to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kctl_agent.message import Message
+from kctl_agent.sinker.handler import Handler, HandlerError, load
+from kctl_agent.sinker.held import RETURNED_FALSE
+from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
+from kctl_agent.storage.directly import DirectlyStorage
+from kctl_agent.storage.putting import cut, skipped
+
+__all__ = ["Calls", "HandlerSettings", "HandlingStorage"]
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS = 1.0
+"""After which a call is given up from outside that has a time-out of its own, as `async` ones have."""
+MAX_WAIT_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerSettings:
+    """Of `[sinkers]`, what the mode needs."""
+
+    handler: str
+    import_dir: str
+    batch_size: int
+    max_tries: int
+    retry_backoff_seconds: float
+    handler_timeout_seconds: float
+    ordered: bool
+
+    def load(self) -> Handler:
+        """Raises BootError."""
+        return load(self.handler, self.handler_timeout_seconds, Path(self.import_dir))
+
+
+class HandlingStorage(DirectlyStorage):
+    """Marks and dead letters as in `DirectlyStorage`; a put hands the messages to the handler."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        """`settings` are those of `open_storage`, with `handler` for `HandlerSettings`. Opens nothing yet."""
+        self.settings = dict(settings)
+        self.handler_settings = HandlerSettings(**settings["handler"])
+        common: dict[str, Any] = {"block_messages": settings["block_messages"], "codec": settings["compression"]}
+        super().__init__(Path(settings["path"]), **common)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HandlingStorage, (self.settings,)
+
+    def writer(self) -> Writer:
+        """Raises BootError, or what the handler's `open` raises."""
+        return _HandlingWriter(self, _calls(self.handler_settings))
+
+
+class Calls:
+    """A handler on a thread of its own. A call that does not return is left behind with its thread: it cannot be ended,
+    and the batch must go on; the next call gets a new handler on a new thread."""
+
+    def __init__(self, settings: HandlerSettings) -> None:
+        self._settings = settings
+        self._begin()
+
+    def __call__(self, messages: list[Message]) -> list[bool]:
+        """Raises HandlerError."""
+        self._asked.put(messages)
+        try:
+            answer = self._answers.get(timeout=self._settings.handler_timeout_seconds + GRACE_SECONDS)
+        except queue.Empty:
+            error = self._handler.timed_out(messages)
+            self._asked.put(None)  # should it ever return
+            self._begin()
+            raise error from None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """For tests: an executor's Python ends without ceremony."""
+        self._asked.put(None)
+        self._thread.join()
+
+    def _begin(self) -> None:
+        self._handler = self._settings.load()
+        self._asked: queue.SimpleQueue[list[Message] | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[list[bool] | BaseException] = queue.SimpleQueue()
+        arguments = (self._handler, self._asked, self._answers)
+        self._thread = threading.Thread(target=_serve, args=arguments, name="kctl-handler", daemon=True)
+        self._thread.start()
+        opened = self._answers.get()
+        if isinstance(opened, BaseException):
+            raise StorageUnusable(f"the handler {self._settings.handler} cannot be opened: {opened!r}") from opened
+
+
+def _serve(
+    handler: Handler,
+    asked: queue.SimpleQueue[list[Message] | None],
+    answers: queue.SimpleQueue[list[bool] | BaseException],
+) -> None:
+    try:
+        handler.open()
+    except Exception as error:
+        answers.put(error)
+        return
+    answers.put([])
+    while (messages := asked.get()) is not None:
+        try:
+            answers.put(handler(messages))
+        except HandlerError as error:
+            answers.put(error)
+    handler.close()
+
+
+_open: dict[HandlerSettings, Calls] = {}
+
+
+def _calls(settings: HandlerSettings) -> Calls:
+    """One for the life of this executor's Python, which does one task after another."""
+    if settings not in _open:
+        _open[settings] = Calls(settings)
+    return _open[settings]
+
+
+class _HandlingWriter(Writer):
+    def __init__(self, storage: HandlingStorage, call: Callable[[list[Message]], list[bool]]) -> None:
+        self._storage = storage
+        self._settings = storage.handler_settings
+        self._call = call
+        self._pause = threading.Event()
+
+    def put(self, chunk: Chunk) -> Put:
+        tp = (chunk.topic, chunk.partition)
+        mark = self._storage.marks([tp]).get(tp)
+        skip = skipped(chunk, None if mark is None else (mark.next, mark.topic_id))
+        for block in cut(chunk, skip, self._settings.batch_size, "none"):
+            self._handle(block.messages(), chunk.topic_id)
+            self._storage.advance_marks({tp: block.last + 1})
+        self._storage.advance_marks({tp: chunk.end})
+        return Put(len(chunk.columns) - skip, skip, chunk.columns.bytes)
+
+    def close(self) -> None:
+        """The handler stays open for the next task."""
+
+    def _handle(self, messages: list[Message], topic_id: str | None) -> None:
+        """Until each is acknowledged or dead."""
+        failed, is_own = self._first_call(messages)
+        if self._settings.ordered:
+            for i, message in enumerate(failed):
+                self._retry([message], is_own and i == 0, topic_id)
+        elif failed:
+            self._retry(failed, is_own, topic_id)
+
+    def _first_call(self, messages: list[Message]) -> tuple[list[Message], bool]:
+        """What is left, and whether each of them failed for itself: what failed together is blamed on nobody."""
+        try:
+            acks = self._call(messages)
+        except HandlerError as error:
+            log.error("%s", error)
+            return messages, len(messages) == 1
+        return [message for message, ack in zip(messages, acks, strict=True) if not ack], True
+
+    def _retry(self, failed: Sequence[Message], is_own: bool, topic_id: str | None) -> None:
+        """Message by message, `max_tries` in all; at least once each, if the first call was not their own failure."""
+        errors: dict[int, str] = {}
+        rounds = self._settings.max_tries - 1 if is_own else max(self._settings.max_tries - 1, 1)
+        for tries in range(1, rounds + 1):
+            self._pause.wait(min(self._settings.retry_backoff_seconds * 2.0 ** min(tries - 1, 30), MAX_WAIT_SECONDS))
+            failed = [message for message in failed if not self._is_done(replace(message, tries=tries), errors)]
+            if not failed:
+                return
+        for message in failed:
+            reason = errors.get(message.offset, RETURNED_FALSE)
+            self._storage.bury([replace(message, tries=rounds + 1)], reason, topic_id)
+
+    def _is_done(self, message: Message, errors: dict[int, str]) -> bool:
+        try:
+            is_done = self._call([message])[0]
+            errors[message.offset] = RETURNED_FALSE
+        except HandlerError as error:
+            log.error("%s", error)
+            errors[message.offset] = str(error)
+            is_done = False
+        return is_done

@@ -1,0 +1,47 @@
+"""The settings of sinkers and the rules that join them with others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kctl.config import Config, load
+from kctl.errors import ConfigError
+
+KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
+
+
+def loaded(folder: Path, more: str) -> Config:
+    path = folder / "kctl.toml"
+    path.write_text(KAFKA + more)
+    return load(path, {})
+
+
+def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
+    assert (loaded(tmp_path, "").sinkers.count, loaded(tmp_path, "").sinkers.handler) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ("[sinkers]\ncount = 2", "sinkers.count is 2, but sinkers.handler is empty"),
+        ('[storage]\nmode = "directly"', 'storage.mode is "directly", but sinkers.handler is empty'),
+        (
+            '[storage]\nmode = "directly"\n[sinkers]\ncount = 1\nhandler = "m:f"',
+            'storage.mode is "directly" and sinkers.count is 1',
+        ),
+        (
+            '[storage]\nmode = "directly"\n[sinkers]\nhandler = "m:f"\n[spark]\nmaster = "spark://one:7077"',
+            "executors on other machines cannot write",
+        ),
+        ('[sinkers]\nhandler = "m.f"', "sinkers.handler"),
+        ("[sinkers]\nmax_tries = 0", "sinkers.max_tries"),
+        ("[sinkers]\nhandler_timeout_seconds = 0", "sinkers.handler_timeout_seconds"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_with_the_reason(more: str, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, more)
+
+    assert complaint in str(refused.value)

@@ -1,0 +1,153 @@
+"""Mode `directly`: a put is a call of the handler, and the mark tells how far it has come."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl_agent.sinker import directly
+from kctl_agent.sinker.directly import HandlingStorage
+from kctl_agent.storage.base import Mark, StorageUnusable
+from kctl_agent.storage.conformance.given import chunk
+
+CODE = """
+import threading
+calls = []
+def record(messages):
+    calls.append([(m.offset, m.tries) for m in messages])
+def takes(messages):
+    record(messages)
+    return [True] * len(messages)
+def refuses(messages):
+    record(messages)
+    return [m.offset != 2 for m in messages]
+def refuses_once(messages):
+    record(messages)
+    return [m.offset != 2 or m.tries > 0 for m in messages]
+def chokes(messages):
+    record(messages)
+    if any(m.offset == 2 for m in messages):
+        raise ValueError("no amount")
+    return [True] * len(messages)
+def hangs(messages):
+    record(messages)
+    if any(m.offset == 2 for m in messages):
+        released.wait()
+    return [True] * len(messages)
+released = threading.Event()
+class CannotOpen:
+    def open(self): raise OSError("no route")
+    def handle(self, messages): raise AssertionError
+"""
+
+Make = Callable[..., HandlingStorage]
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The handlers' module, new for each test; it knows its calls."""
+    (tmp_path / "direct_handlers.py").write_text(CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import direct_handlers  # type: ignore[import-not-found]
+
+    yield direct_handlers
+    direct_handlers.released.set()
+    for calls in directly._open.values():
+        calls.close()
+    directly._open.clear()
+    del __import__("sys").modules["direct_handlers"]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def made(handler: str, **more: Any) -> HandlingStorage:
+        told: dict[str, Any] = {
+            "handler": f"direct_handlers:{handler}",
+            "import_dir": str(tmp_path),
+            "batch_size": 4,
+            "max_tries": 3,
+            "retry_backoff_seconds": 0.001,
+            "handler_timeout_seconds": 10.0,
+            "ordered": False,
+            **more,
+        }
+        path = str(tmp_path / "s.sqlite")
+        storage = HandlingStorage({"path": path, "block_messages": 500, "compression": "none", "handler": told})
+        storage.prepare()
+        storage.place_marks([Mark("t", 0, "A", 0, None)])
+        return pickle.loads(pickle.dumps(storage))  # type: ignore[no-any-return]
+
+    return made
+
+
+def mark(storage: HandlingStorage) -> int:
+    return storage.marks([("t", 0)])[("t", 0)].next
+
+
+def test_a_put_hands_every_message_to_the_handler_in_calls_and_moves_the_mark(make: Make, module: Any) -> None:
+    storage = make("takes")
+    with storage.writer() as writer:
+        put = writer.put(chunk(0, 6))
+        again = writer.put(chunk(0, 8))
+
+    assert [[offset for offset, _ in call] for call in module.calls] == [[0, 1, 2, 3], [4, 5], [6, 7]]
+    assert (put.stored, again.stored, again.skipped, mark(storage)) == (6, 2, 6, 8)
+
+
+def test_what_is_refused_is_tried_again_alone_and_then_is_a_dead_letter(make: Make, module: Any) -> None:
+    storage = make("refuses")
+    with storage.writer() as writer:
+        writer.put(chunk(0, 4))
+
+    assert module.calls[1:] == [[(2, 1)], [(2, 2)]]
+    (letter,) = storage.dead()
+    assert (letter.offset, letter.tries, letter.error) == (2, 3, "the handler returned False")
+    assert mark(storage) == 4
+
+
+def test_what_is_acknowledged_later_is_no_dead_letter(make: Make, module: Any) -> None:
+    storage = make("refuses_once")
+    with storage.writer() as writer:
+        writer.put(chunk(0, 4))
+
+    assert module.calls[1:] == [[(2, 1)]]
+    assert not list(storage.dead())
+
+
+@pytest.mark.parametrize("max_tries", [1, 2, 3])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_message_that_spoils_its_call_costs_the_others_one_delivery_more(
+    max_tries: int, ordered: bool, make: Make, module: Any
+) -> None:
+    storage = make("chokes", max_tries=max_tries, ordered=ordered)
+    with storage.writer() as writer:
+        writer.put(chunk(0, 4))
+
+    deliveries = [offset for call in module.calls for offset, _ in call]
+    assert [deliveries.count(offset) for offset in (0, 1, 3)] == [2, 2, 2]
+    (letter,) = storage.dead()
+    assert letter.offset == 2
+    assert "raised ValueError: no amount on t-0 offset 2 (1 message)" in letter.error
+
+
+def test_a_call_that_hangs_is_left_behind_and_the_batch_goes_on(
+    make: Make, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directly, "GRACE_SECONDS", 0.0)
+    storage = make("hangs", handler_timeout_seconds=0.1, max_tries=2)
+    with storage.writer() as writer:
+        writer.put(chunk(0, 4))
+        writer.put(chunk(4, 6))
+
+    (letter,) = storage.dead()
+    assert (letter.offset, mark(storage)) == (2, 6)
+    assert "did not return within 0.1 s on t-0 offset 2 (1 message)" in letter.error
+
+
+def test_a_handler_that_cannot_be_opened_fails_the_batch_which_is_tried_again(make: Make, module: Any) -> None:
+    with pytest.raises(StorageUnusable, match="no route"):
+        make("CannotOpen").writer()
