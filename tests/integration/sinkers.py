@@ -31,6 +31,12 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def storage_settings(place: Path, **more: Any) -> dict[str, Any]:
+    """Of the file storage in `place`, or with `mode` and what that needs of another."""
+    own = {"mode": "file", "path": str(place / "s.sqlite"), "block_messages": 500, "compression": "none", "limit": 0}
+    return {**own, **more}
+
+
 class SinkerProcess:
     """`python -m kctl_agent.sinker`, as the master starts it."""
 
@@ -38,7 +44,6 @@ class SinkerProcess:
         self.name = name
         self.run_dir = place / "run"
         self.log = place / f"{name}.log"
-        storage = {"mode": "file", "path": str(place / "s.sqlite"), "block_messages": 500}
         told = {
             **SETTINGS,
             "name": name,
@@ -46,7 +51,7 @@ class SinkerProcess:
             "scratch_dir": str(place / name),
             "import_dir": str(HANDLERS.parent),
             "handler": handler if ":" in handler else f"sinker_handlers:{handler}",
-            "storage": {**storage, "compression": "none", "limit": 0},
+            "storage": storage_settings(place),
             **settings,
         }
         with self.log.open("ab") as log:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kctl.config import load
+from kctl.demo.redis_server import RedisServer
 from kctl.master.launch import sinker_settings
 from kctl_agent.message import Message
 from kctl_agent.sinker.settings import parse
-from kctl_agent.storage.base import Chunk, Mark
+from kctl_agent.storage import open_storage
+from kctl_agent.storage.base import Chunk, Mark, Storage
 from kctl_agent.storage.block import pack
 from kctl_agent.storage.conformance.given import fill, put
 from kctl_agent.storage.file import FileStorage
 from tests.integration.sinker_handlers import DEATHS, POISON, ledger
-from tests.integration.sinkers import SinkerProcess, place, sinker
+from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 
 __all__ = ["place", "sinker"]
 
@@ -37,7 +41,7 @@ def storage(place: Path) -> FileStorage:
     return storage
 
 
-def is_empty(storage: FileStorage) -> bool:
+def is_empty(storage: Storage) -> bool:
     stats = storage.stats()
     return stats.pending == stats.processing == stats.delayed == 0
 
@@ -114,34 +118,50 @@ def test_a_call_that_does_not_return_is_told_in_the_last_line_of_the_log(sinker:
     assert storage.stats().processing == 0
 
 
+@pytest.fixture(params=["file", "redis"])
+def told(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[str, Any]]:
+    """Settings of a storage with small blocks, file or Redis."""
+    if request.param == "file":
+        yield storage_settings(place, block_messages=50)
+        return
+    if shutil.which("redis-server") is None:
+        pytest.skip("there is no redis-server on the PATH")
+    with RedisServer(place / "r") as server:
+        yield storage_settings(place, block_messages=50, mode="redis", url=server.url, namespace="g")
+
+
 def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_only_what_they_held(
-    sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
+    told: dict[str, Any], sinker: Start, eventually: Eventually
 ) -> None:
-    small = FileStorage(place / "s.sqlite", block_messages=50)
-    for partition in range(4):
-        fill(small, 2500, partition)
-    names = ("sinker-0", "sinker-1")
-    running = {name: sinker("dies_now_and_then", name, batch_size=50, max_tries=5) for name in names}
-    deaths = 0
+    with closing(open_storage(told)) as storage:
+        storage.prepare()
+        for partition in range(4):
+            fill(storage, 2500, partition)
+        deaths = [0]
 
-    def is_done() -> bool:
-        nonlocal deaths
-        for name, one in running.items():
-            if one.process.poll() is not None:
-                assert one.process.returncode == -signal.SIGKILL, one.last_line
-                deaths += 1
-                running[name] = sinker("dies_now_and_then", name, batch_size=50, max_tries=5)
-        return is_empty(storage)
+        def start(name: str) -> SinkerProcess:
+            return sinker("dies_now_and_then", name, batch_size=50, max_tries=5, storage=told)
 
-    eventually(is_done, 120)
-    assert [one.leave() for one in running.values()] == [0, 0]
+        running = {name: start(name) for name in ("sinker-0", "sinker-1")}
+
+        def is_done() -> bool:
+            for name, one in running.items():
+                if one.process.poll() is not None:
+                    assert one.process.returncode == -signal.SIGKILL, one.last_line
+                    deaths[0] += 1
+                    running[name] = start(name)
+            return is_empty(storage)
+
+        eventually(is_done, 120)
+        assert [one.leave() for one in running.values()] == [0, 0]
+        letters = list(storage.dead())
     times = Counter(ledger())
     assert set(times) == {(offset, partition) for partition in range(4) for offset in range(2500)}
     twice = sum(times.values()) - len(times)
-    print(f"\n{deaths} kills, {len(times)} of 10000 messages handled, {twice} of them once more")
-    assert deaths == DEATHS
-    assert twice <= deaths * 50
-    assert not list(storage.dead())
+    print(f"\n{told['mode']}: {deaths[0]} kills, {len(times)} of 10000 messages handled, {twice} of them once more")
+    assert deaths[0] == DEATHS
+    assert twice <= deaths[0] * 50
+    assert letters == []
 
 
 def test_a_late_settle_after_a_lost_lease_changes_nothing_and_is_reported(

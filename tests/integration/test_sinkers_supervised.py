@@ -15,6 +15,7 @@ import pytest
 from kctl_agent.storage.conformance.given import fill
 from kctl_agent.storage.file import FileStorage
 from tests.integration.conftest import Master
+from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import place
 
 __all__ = ["place"]
@@ -80,3 +81,20 @@ def test_a_sinker_that_dies_is_started_again_and_its_messages_do_not_wait_for_th
     os.kill(one.process.pid, signal.SIGKILL)
     one.process.wait()
     eventually(lambda: not list((place / "run").glob("sinker-*.sock")), 20)
+
+
+def test_a_master_that_is_killed_and_started_again_costs_no_message_and_none_twice(
+    place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
+) -> None:
+    fill(storage, 3000)
+    settings: dict[str, Any] = {"sinkers": sinkers("counts", batch_size=10), "workers": {"count": 0}}
+    one = master(**settings)
+    eventually(ledger)
+
+    os.kill(one.process.pid, signal.SIGKILL)
+    one.process.wait()
+    two = master(**settings)
+
+    eventually(lambda: storage.stats().pending + storage.stats().processing + storage.stats().delayed == 0, 60)
+    assert two.stop() == 0
+    assert sorted(ledger()) == [(offset, 0) for offset in range(3000)]

@@ -75,7 +75,8 @@ class Figures:
         with self._lock:
             if state == self._state:
                 return
-            log.log(logging.DEBUG if {state, self._state} <= {"idle", "running"} else logging.INFO, "-> %s", state)
+            is_usual = {state, self._state} <= {"idle", "running"}
+            log.log(logging.DEBUG if is_usual else logging.INFO, "%s -> %s", self._state, state)
             self._state, self._state_since = state, time.monotonic()
         self._wake.set()
 
