@@ -65,9 +65,12 @@ def main() -> int:
 
 def _sweep(scratch_dir: Path) -> None:
     """Remove what a killed predecessor of this name left; having its socket proves that it is gone."""
-    for pattern in ("query-*", "blockmgr-*", "spark-*"):
+    for pattern in ("query-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz4-java-*"):
         for left in scratch_dir.glob(pattern):
-            shutil.rmtree(left, ignore_errors=True)
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
 
 
 def _serve(settings: WorkerSettings, server: AgentServer) -> int:

@@ -45,7 +45,9 @@ def session(settings: WorkerSettings) -> SparkSession:
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         **settings.pipeline.conf,
     }
-    options = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} {conf.get(JAVA_OPTIONS, '')}"
+    # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
+    options = f'-Dlog4j2.configurationFile={LOG4J.as_uri()} "-Djava.io.tmpdir={settings.scratch_dir}"'
+    options = f"{options} {conf.get(JAVA_OPTIONS, '')}"
     for key, value in {**conf, JAVA_OPTIONS: options}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
