@@ -13,8 +13,9 @@ them the same and would only bring them closer together.
 
     python -m benchmarks.pipeline [--rounds 7] [--records 400000]
 
-Prints two JSON lines from one run, ratios of the median seconds: `put_to_drop` is to be at least 0.85, `put_to_noop` at
-least 0.5.
+Prints two JSON lines from one run: `put_to_drop` is to be at least 0.85, `put_to_noop` at least 0.5. `ratio` is that of
+the medians; it must hold for the means (`ratio_of_means`) as well, because the storage copies its write-ahead log only
+with every third batch or so, which a median does not see.
 """
 
 from __future__ import annotations
@@ -131,11 +132,13 @@ def drop(batches: Iterator[Any]) -> Iterator[Any]:
 
 def _report(seconds: dict[str, list[float]], records: int) -> None:
     median = {sink: statistics.median(taken) for sink, taken in seconds.items()}
+    mean = {sink: statistics.mean(taken) for sink, taken in seconds.items()}
     rows_per_second = {f"{sink}_rows_per_second": round(records / taken) for sink, taken in median.items()}
     for other, target in TARGETS.items():
-        ratio = median[other] / median["put"]
+        ratio, ratio_of_means = median[other] / median["put"], mean[other] / mean["put"]
         line = {"benchmark": f"put_to_{other}", **rows_per_second, "records": records, "rounds": len(seconds["put"])}
-        print(json.dumps(line | {"ratio": round(ratio, 2), "target": target, "met": ratio >= target}), flush=True)
+        line |= {"ratio": round(ratio, 2), "ratio_of_means": round(ratio_of_means, 2), "target": target}
+        print(json.dumps(line | {"met": min(ratio, ratio_of_means) >= target}), flush=True)
 
 
 if __name__ == "__main__":
