@@ -24,8 +24,8 @@ BUSY_SECONDS = 30.0
 PAGE_BYTES = 16384
 """A block of 500 small messages is about 100 KB: large pages halve the cost of writing it (benchmarks/pipeline.py)."""
 CHECKPOINT_PAGES = 16384
-"""256 MB of WAL before it is copied into the file. With 64 MB the put of a batch of 80 MB always paid for a copy, and
-took an eighth longer on average (benchmarks/README.md)."""
+"""256 MB of WAL before it is copied into the file. With 64 MB a put took 5 to 11 % longer on average
+(benchmarks/README.md)."""
 
 VERSION_1 = """
 create table mark(
