@@ -32,7 +32,7 @@ class RedisServer:
 
     def __init__(self, directory: Path, eventually: Callable[..., object], *options: str) -> None:
         self.socket = directory / "redis.sock"
-        self._directory = directory
+        self.directory = directory
         self._eventually = eventually
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -42,10 +42,10 @@ class RedisServer:
         return f"unix://{self.socket}"
 
     def start(self) -> None:
-        with (self._directory / "redis.log").open("ab") as log:
+        with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    "redis-server", "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._directory),
+                    "redis-server", "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory),
                     "--save", "", "--appendonly", "yes", "--appendfsync", "always", *self._options,
                 ],
                 stdout=log,
@@ -55,7 +55,7 @@ class RedisServer:
 
     def _answers(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (self._directory / "redis.log").read_text()
+        assert self._process.poll() is None, (self.directory / "redis.log").read_text()
         with redis.Redis(unix_socket_path=str(self.socket), retry=None) as client:
             try:
                 return bool(client.ping())

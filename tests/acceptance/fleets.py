@@ -54,6 +54,9 @@ conf = {{ "spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSer
 [storage]
 {storage}
 
+[sinkers]
+{sinkers}
+
 [collect]
 interval_seconds = 0.5
 
@@ -87,6 +90,7 @@ class Fleet(DemoFleet):
                 kafka=self._more.get("kafka", ""),
                 workers_more=self._more.get("workers_more", ""),
                 storage=self._more.get("storage", ""),
+                sinkers=self._more.get("sinkers", ""),
             )
         )
 

@@ -1,0 +1,183 @@
+"""A whole fleet under load whose parts are killed, and an account of what became of every message."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import BinaryIO
+
+import psutil
+from kafka import KafkaAdminClient
+
+from kctl_agent.storage.base import Storage
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.handlers import HANDLER, HOLD, Place, counted, held, is_poison
+from tests.redis_server import RedisServer
+
+__all__ = ["Faults"]
+
+PARTITIONS = 3
+SINKERS = ("sinker-0", "sinker-1")
+RATE = 1500.0
+SINKERS_TOML = f"""\
+count = {len(SINKERS)}
+handler = "{HANDLER}"
+lease_seconds = 20.0
+max_tries = 2
+retry_backoff_seconds = 0.05
+"""
+WORKERS_TOML = "backoff_max_seconds = 0.5\nmax_failures = 1000\nmax_records_per_batch = 5000"
+
+
+class Faults:
+    """One worker, two sinkers, a producer. Each `kill_...` returns when messages go all the way again."""
+
+    def __init__(self, make_fleet: Callable[..., Fleet], eventually: Eventually, redis: RedisServer | None) -> None:
+        self._eventually = eventually
+        self._redis = redis
+        storage = 'mode = "file"' if redis is None else f'mode = "redis"\nurl = "{redis.url}"'
+        self.fleet = make_fleet(
+            workers=1, partitions=PARTITIONS, storage=storage, sinkers=SINKERS_TOML, workers_more=WORKERS_TOML
+        )
+        self.fleet.start()
+        eventually(self._is_up, START_SECONDS, "worker and sinkers run")
+        self._load = self.fleet.load(RATE)
+        self.in_flight: set[Place] = set()
+        """What killed sinkers had in their hand."""
+        self.uncommitted: list[int] = []
+        """At each kill of a worker: messages that were stored and not committed."""
+        with closing(self.fleet.open_storage()) as storage_:
+            self._await_flow(storage_)
+
+    def kill_sinker(self) -> None:
+        """Inside a call of its handler."""
+        (self.fleet.ledger / HOLD).touch()
+        pid, messages = self._eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
+        self.in_flight |= messages
+        os.kill(pid, signal.SIGKILL)
+        self._eventually(lambda: self._is_up(but=pid), SETTLE_SECONDS, "another sinker runs")
+
+    def kill_worker(self, *, with_all_its_processes: bool) -> None:
+        """Inside a put: at the moment at which a mark has moved, and so before what it covers can be committed."""
+        pid = self.fleet.workers()["worker-0"]["pid"]
+        processes = psutil.Process(pid).children(recursive=True) if with_all_its_processes else []
+        with closing(self.fleet.open_storage()) as storage:
+            self._await_put(storage)
+            os.kill(pid, signal.SIGKILL)
+            for process in processes:
+                process.kill()
+            self.uncommitted.append(sum(self._marks(storage)) - self._committed())
+            self._eventually(lambda: self._is_up(but=pid), START_SECONDS, "another worker runs")
+            self._await_flow(storage)
+
+    def kill_master(self) -> None:
+        self.fleet.kill()
+        self.fleet.start()
+        self._eventually(self._is_up, START_SECONDS, "the next master's worker and sinkers run")
+        with closing(self.fleet.open_storage()) as storage:
+            self._await_flow(storage)
+
+    def kill_redis(self) -> None:
+        """It is started again with what its append-only file holds."""
+        assert self._redis is not None
+        with closing(self.fleet.open_storage()) as storage:
+            self._await_put(storage)
+            self._redis.kill()
+            self._redis.start()
+            self._await_flow(storage)
+
+    def settle_accounts(self) -> None:
+        """Everything that was produced is handled or dead; only what killed sinkers held is handled again."""
+        self.fleet.finish(self._load)
+        with closing(self.fleet.open_storage()) as storage:
+            self._eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
+            self._eventually(lambda: _is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
+            letters = [(x.block.partition, x.offset) for x in storage.dead()]
+            marks = self._marks(storage)
+        produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
+        acknowledged, refused = counted(self.fleet.ledger)
+        again = {place: times - 1 for place, times in acknowledged.items() if times > 1}
+        print(
+            f"produced {len(produced)}, acknowledged {len(acknowledged)}, dead {len(set(letters))}; in flight at kills "
+            f"of sinkers {len(self.in_flight)}, handled again {sum(again.values())}; "
+            f"stored and not committed at kills of the worker {self.uncommitted}"
+        )
+        assert len(produced) == sum(marks) > 0
+        assert set(acknowledged) == {place for place in produced if not is_poison(place[1])}
+        assert set(letters) == set(refused) == produced - set(acknowledged)
+        assert set(again) <= self.in_flight
+        assert {place for place, times in Counter(letters).items() if times > 1} <= self.in_flight
+        if self._redis is not None:
+            put = list(ever_put(self._redis.directory))
+            assert len(put) == len(set(put)), "coordinates were stored twice"
+            assert set(put) == produced
+
+    def _is_up(self, but: int | None = None) -> bool:
+        self.fleet.check()
+        rows = self.fleet.workers()
+        return (
+            rows.keys() == {"worker-0", *SINKERS}
+            and rows["worker-0"]["state"] == "running"
+            and all(rows[name]["state"] in ("running", "idle") for name in SINKERS)
+            and but not in [row["pid"] for row in rows.values()]
+        )
+
+    def _marks(self, storage: Storage) -> list[int]:
+        marks = storage.marks([(self.fleet.topic, partition) for partition in range(PARTITIONS)])
+        return [mark.next for mark in marks.values()]
+
+    def _committed(self) -> int:
+        with KafkaAdminClient(bootstrap_servers=self.fleet.broker.bootstrap_servers) as admin:
+            found = admin.list_group_offsets(self.fleet.group)
+            return sum(at.offset for of_group in found.values() for at in of_group.values() if at.offset >= 0)
+
+    def _await_put(self, storage: Storage) -> None:
+        before = self._marks(storage)
+        while self._marks(storage) == before:
+            self.fleet.check()
+
+    def _await_flow(self, storage: Storage) -> None:
+        """Something is put, and something is handled, that was not before."""
+        marks, size = self._marks(storage), _size(self.fleet.ledger)
+        self._eventually(lambda: self._marks(storage) > marks, SETTLE_SECONDS, "messages are stored")
+        self._eventually(lambda: _size(self.fleet.ledger) > size, SETTLE_SECONDS, "messages are handled")
+
+
+def _size(ledger: Path) -> int:
+    return sum(path.stat().st_size for path in ledger.glob("*.ledger"))
+
+
+def _is_done(storage: Storage) -> bool:
+    stats = storage.stats()
+    return stats.pending + stats.processing + stats.delayed == 0
+
+
+def ever_put(directory: Path) -> Iterator[Place]:
+    """Partition and offset of each message that a Redis was ever given in a new block, by its append-only file."""
+    for path in sorted(directory.rglob("appendonly.aof*")):
+        if path.suffix in (".manifest", ".rdb"):
+            continue
+        with path.open("rb") as log:
+            while words := _command(log):
+                if words[0].upper() == b"HSET" and b":block:" in words[1] and b"tp" in words:
+                    fields = dict(zip(words[2::2], words[3::2], strict=True))
+                    first, last, count = (int(fields[name]) for name in (b"first", b"last", b"count"))
+                    assert last - first + 1 == count
+                    partition = int(fields[b"tp"].rpartition(b":")[2])
+                    yield from ((partition, offset) for offset in range(first, last + 1))
+
+
+def _command(log: BinaryIO) -> list[bytes]:
+    head = log.readline()
+    if not head:
+        return []
+    assert head[:1] == b"*", head
+    words = []
+    for _ in range(int(head[1:])):
+        length = int(log.readline()[1:])
+        words.append(log.read(length + 2)[:-2])
+    return words

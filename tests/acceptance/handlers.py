@@ -1,0 +1,72 @@
+"""The handler that the fault tests hand to their sinkers: it writes down what it was given and what it said of it.
+
+One file per process, one write per call. Some messages it never acknowledges (`is_poison`). When it finds the file
+`hold` in its folder it takes it away, writes down the call all the same, says so in `held.PID`, and does not return:
+then it can be killed for certain inside a call.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from kctl.demo.ledger import FOLDER_VARIABLE
+from kctl_agent.message import Message
+
+__all__ = ["HANDLER", "HOLD", "Place", "counted", "counts", "held", "is_poison"]
+
+HANDLER = "tests.acceptance.handlers:counts"
+HOLD = "hold"
+Place = tuple[int, int]
+"""Partition and offset."""
+_RECORD = struct.Struct("<qi?")
+
+
+def is_poison(offset: int) -> bool:
+    return offset % 499 == 7
+
+
+def counts(messages: list[Message]) -> list[bool]:
+    folder = Path(os.environ[FOLDER_VARIABLE])
+    acks = [not is_poison(message.offset) for message in messages]
+    call = b"".join(_RECORD.pack(m.offset, m.partition, ack) for m, ack in zip(messages, acks, strict=True))
+    with (folder / f"{os.getpid()}.ledger").open("ab", buffering=0) as ledger:
+        ledger.write(call)
+    try:
+        (folder / HOLD).rename(folder / f"taken.{os.getpid()}")
+    except FileNotFoundError:
+        return acks
+    (folder / f"taken.{os.getpid()}").write_bytes(call)
+    (folder / f"taken.{os.getpid()}").rename(folder / f"held.{os.getpid()}")
+    signal.pause()
+    return acks
+
+
+def counted(folder: Path) -> tuple[Counter[Place], Counter[Place]]:
+    """How often each message was acknowledged, and how often it was refused."""
+    acknowledged: Counter[Place] = Counter()
+    refused: Counter[Place] = Counter()
+    for place, ack in _records(folder.glob("*.ledger")):
+        (acknowledged if ack else refused)[place] += 1
+    return acknowledged, refused
+
+
+def held(folder: Path) -> tuple[int, set[Place]] | None:
+    """The process that holds a call, and the messages of it; None while nobody does. Told once."""
+    for path in folder.glob("held.*"):
+        found = {place for place, _ in _records([path])}
+        path.unlink()
+        return int(path.suffix[1:]), found
+    return None
+
+
+def _records(paths: Iterable[Path]) -> list[tuple[Place, bool]]:
+    return [
+        ((partition, offset), ack)
+        for path in paths
+        for offset, partition, ack in _RECORD.iter_unpack(path.read_bytes())
+    ]

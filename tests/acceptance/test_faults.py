@@ -1,0 +1,90 @@
+"""Parts of a running fleet are killed under load: nothing is lost, nothing is stored twice, and handled twice is only
+what a killed sinker had in its hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.faults import Faults
+from tests.acceptance.fleets import Eventually, Fleet
+from tests.redis_server import RedisServer, require_redis
+
+pytestmark = [pytest.mark.real]
+
+REPETITIONS = 20
+
+
+@pytest.fixture
+def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServer]:
+    require_redis()
+    directory = short_dir / "redis"
+    directory.mkdir()
+    server = RedisServer(directory, eventually, "--auto-aof-rewrite-percentage", "0")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(params=["file", "redis"])
+def faults(request: pytest.FixtureRequest, eventually: Eventually) -> Faults:
+    redis = request.getfixturevalue("redis_server") if request.param == "redis" else None
+    make_fleet: Callable[..., Fleet] = request.getfixturevalue("make_fleet")
+    return Faults(make_fleet, eventually, redis)
+
+
+@pytest.fixture
+def redis_faults(redis_server: RedisServer, make_fleet: Callable[..., Fleet], eventually: Eventually) -> Faults:
+    return Faults(make_fleet, eventually, redis_server)
+
+
+@pytest.mark.timeout(300)
+def test_whatever_is_killed_nothing_is_lost_and_only_what_was_in_flight_is_handled_again(redis_faults: Faults) -> None:
+    for is_first in (True, False):
+        redis_faults.kill_sinker()
+        redis_faults.kill_redis()
+        redis_faults.kill_worker(with_all_its_processes=is_first)
+        if is_first:
+            redis_faults.kill_master()
+
+    redis_faults.settle_accounts()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_worker_killed_twenty_times_inside_a_put_loses_nothing_and_stores_nothing_twice(faults: Faults) -> None:
+    for number in range(REPETITIONS):
+        faults.kill_worker(with_all_its_processes=number % 2 == 0)
+
+    faults.settle_accounts()
+    assert any(faults.uncommitted), "no kill came between a put and its commit"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_master_killed_twenty_times_costs_no_message_and_none_is_handled_again(faults: Faults) -> None:
+    for _ in range(REPETITIONS):
+        faults.kill_master()
+
+    faults.settle_accounts()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_redis_killed_twenty_times_keeps_what_it_has_acknowledged(redis_faults: Faults) -> None:
+    for _ in range(REPETITIONS):
+        redis_faults.kill_redis()
+
+    redis_faults.settle_accounts()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_sinker_killed_twenty_times_inside_its_handler_repeats_only_what_it_held(faults: Faults) -> None:
+    for _ in range(REPETITIONS):
+        faults.kill_sinker()
+
+    faults.settle_accounts()
+    assert faults.in_flight
