@@ -289,6 +289,10 @@ class Http:
 
     host: str = setting("127.0.0.1", "The address to listen on.", pattern=(r"\S+", "a host name or an IP address"))
     port: int = setting(9750, "The port to listen on; 0: any free one, see `kctl status`.", minimum=0, maximum=65535)
+    lag_alias: bool = setting(
+        False,
+        "Also expose `kafka_consumergroup_lag{consumergroup,topic,partition}`, which dashboards of others ask for.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,10 @@
-"""The last fleet snapshot as Prometheus samples: `metrics` is the one table, `exposition` renders it."""
+"""The last fleet snapshot as Prometheus samples: `metrics` is the one table, `exposition` the page of it."""
 
 from __future__ import annotations
 
+from kctl.exporter.collector import SnapshotCollector
 from kctl.exporter.exposition import Exposition
-from kctl.exporter.metrics import METRICS, Metric
+from kctl.exporter.metric import Metric
+from kctl.exporter.metrics import METRICS
 
-__all__ = ["METRICS", "Exposition", "Metric"]
+__all__ = ["METRICS", "Exposition", "Metric", "SnapshotCollector"]

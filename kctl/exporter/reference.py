@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kctl.exporter.metrics import METRICS
+from collections.abc import Mapping
+
+from kctl.exporter.metric import Metric
+from kctl.exporter.metrics import ALIAS, METRICS
 
 __all__ = ["reference"]
 
@@ -12,23 +15,59 @@ _INTRODUCTION = """\
 <!-- Written by `python -m kctl.exporter > docs/metrics.md` from kctl/exporter/metrics.py. Change it there. -->
 
 `/metrics` renders the master's last collection: a scrape asks neither brokers nor workers and costs them nothing.
-The same collection feeds `/api/v1/lag`, so the same question gives the same figure.
+The same collection feeds `/api/v1/…` and the page at `/`, so the same question gives the same figure.
 
 - A figure that is not known has no sample; it is never 0. A series that is no longer true is gone with the next
   collection.
-- While brokers are away, their last figures stay; `kctl_collect_last_success_timestamp_seconds` says how old they are.
+- While brokers are away, their last figures stay; `kctl_collect_last_success_timestamp_seconds` and
+  `kctl_group_figures_age_seconds` say how old they are.
 - Offsets are positions: lag = end - committed, never below 0, as in `kafka-consumer-groups`.
 - `cluster` and `group` are `kafka.cluster` and `kafka.group` of the configuration.
+- OpenMetrics 1.0 is spoken to who asks for it by `Accept`, else the text format 0.0.4; gzipped if `Accept-Encoding`
+  allows it.
+- To have these metrics on a page of your own, or yours on this one: `kctl.exporter.SnapshotCollector` is a collector
+  for a `prometheus_client` registry, and `kctl.exporter.Exposition(latest, beside=registry)` appends a registry.
 
-| metric | type | labels | what it says |
-|---|---|---|---|
+| metric | type | labels | unit | what it says | example |
+|---|---|---|---|---|---|
 """
+
+_EXAMPLES: Mapping[str, str] = {
+    "cluster": "main",
+    "group": "billing",
+    "consumergroup": "billing",
+    "topic": "orders",
+    "partition": "3",
+    "worker": "worker-0",
+    "status": "ok",
+    "reason": "signal",
+    "outcome": "ok",
+    "method": "offset_checker",
+    "kind": "rebalance",
+    "part": "offsets",
+    "percentile": "p99",
+    "version": "0.1.0",
+}
+_STATES = {"kctl_group_state": "stable", "kctl_worker_state": "running", "kctl_storage_messages": "pending"}
+_UNITS = {"0 or 1": "1", "Unix time": "1700000000.5", "seconds": "0.25", "bytes": "524288000"}
 
 
 def reference() -> str:
     """The whole page, ending with a newline."""
-    rows = [
-        f"| `{metric.name}` | {metric.kind} | {', '.join(map('`{}`'.format, metric.labels))} | {metric.sentence} |"
-        for metric in METRICS
-    ]
-    return _INTRODUCTION + "\n".join(rows) + "\n"
+    return _INTRODUCTION + "".join(f"{_row(metric)}\n" for metric in (*METRICS, ALIAS))
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(map("`{}`".format, metric.labels))
+    cells = (f"`{metric.name}`", metric.kind, labels, metric.unit, metric.sentence, f"`{_example(metric)}`")
+    return f"| {' | '.join(cells)} |"
+
+
+def _example(metric: Metric) -> str:
+    values = {**_EXAMPLES, "state": _STATES.get(metric.name, "")}
+    if metric.name.startswith("kctl_sinker"):
+        values |= {"worker": "sinker-0", "outcome": "handled"}
+    labels = ",".join(f'{name}="{values[name]}"' for name in metric.labels)
+    if metric.kind == "histogram":
+        return f'{metric.name}_bucket{{{labels},le="0.005"}} 42'
+    return f"{metric.name}{{{labels}}} {_UNITS.get(metric.unit, '42')}"

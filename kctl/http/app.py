@@ -23,12 +23,13 @@ log = logging.getLogger(__name__)
 
 def create_app(
     latest: Callable[[], FleetSnapshot | None],
-    render_metrics: Callable[[str], tuple[bytes, str]],
+    render_metrics: Callable[[str, str], tuple[bytes, str, bool]],
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
     """The application over `latest`, the last snapshot (None before the first).
 
-    `render_metrics` turns a scraper's Accept header into body and content type. `clock` is the snapshots' clock.
+    `render_metrics` turns a scraper's Accept and Accept-Encoding headers into body, content type and whether the body
+    is gzipped. `clock` is the snapshots' clock.
     """
     app = FastAPI(title="kctl", version=__version__, summary="Figures of one fleet of Kafka consumer workers.")
 
@@ -40,8 +41,13 @@ def create_app(
     @app.get("/metrics", response_class=Response)
     def metrics(request: Request) -> Response:  # not async: rendering many series takes its time, on a thread
         """All figures for Prometheus."""
-        body, content_type = render_metrics(request.headers.get("accept", ""))
-        return Response(body, media_type=content_type)
+        wants = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
+        body, content_type, is_gzipped = render_metrics(*wants)
+        return Response(
+            body,
+            media_type=content_type,
+            headers={"vary": "accept, accept-encoding", **({"content-encoding": "gzip"} if is_gzipped else {})},
+        )
 
     @app.get("/api/v1/lag")
     async def lag() -> dict[str, Any]:

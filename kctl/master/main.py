@@ -119,7 +119,8 @@ class _Master:
         self._collector = Collector(config, self._members, cluster, self._supervisor)
         self._control = ControlServer(Service(self._members, cluster, self._supervisor.status).answer)
         latest = self._collector.latest
-        self._http = HttpServer(create_app(latest, Exposition(latest).render), http_socket)
+        exposition = Exposition(latest, has_alias=config.http.lag_alias)
+        self._http = HttpServer(create_app(latest, exposition.render), http_socket)
 
     async def run(self, signals: _Signals) -> int:
         async with contextlib.AsyncExitStack() as stack:

@@ -6,13 +6,17 @@ Written by the collector, read by anybody on any thread. A figure that is not kn
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from kctl.reduce import PartitionRow
+from kctl.reduce import GroupFigures, PartitionRow
 from kctl.rpc.fan_out import Failed
+from kctl.status import UNKNOWN, Assessment
 from kctl_agent.wire import JsonObject
 
-__all__ = ["FleetSnapshot", "Reduced", "WorkerStatus"]
+__all__ = ["RPC_BUCKETS_SECONDS", "FleetSnapshot", "Reduced", "RpcFigures", "WorkerStatus"]
+
+RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""Upper bounds of the buckets in which durations of requests are counted; the last bucket has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,18 @@ class Reduced:
 
 
 @dataclass(frozen=True, slots=True)
+class RpcFigures:
+    """Requests for one command that `master.sock` has answered since the master started."""
+
+    outcomes: Mapping[str, int]
+    """`ok`, `incomplete` (somebody did not answer), `failed`; every outcome is there."""
+    buckets: tuple[int, ...]
+    """How many took at most each of `RPC_BUCKETS_SECONDS`, not cumulated; one more for those that took longer."""
+    seconds: float
+    """All of them together."""
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSnapshot:
     """One collection: every command's answers reduced with the brokers' own figures, and the supervisor's view."""
 
@@ -88,3 +104,18 @@ class FleetSnapshot:
     """Supervised worker to the memory of all its processes, JVM included; absent while it has none."""
     last_success: Mapping[str, float]
     """Part (`agents`, `committed`, `offsets`) to the Unix seconds when it last succeeded; never: absent."""
+    assessments: tuple[Assessment, ...] = ()
+    """One for each of `partitions`, in the same order."""
+    group_assessment: Assessment = UNKNOWN
+    broker_group: GroupFigures | None = None
+    """The group as its coordinator sees it; None when it could not tell this time."""
+    rpc: Mapping[str, RpcFigures] = field(default_factory=dict)
+    """By command."""
+    events_total: Mapping[str, int] = field(default_factory=dict)
+    """Kind of event to how many there were since the master started."""
+    memory_limit_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Supervised worker to the memory at which it is restarted; absent where there is no limit."""
+    sequence: int = 0
+    """Counts the collections of one master."""
+    taken_at_unix: float = 0.0
+    """`taken_at` as Unix seconds."""

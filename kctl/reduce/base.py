@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Answer", "ClusterFigures", "ClusterPartition", "Reducer", "per_sender", "youngest_rows"]
+__all__ = ["Answer", "ClusterFigures", "ClusterPartition", "GroupFigures", "Reducer", "per_sender", "youngest_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,21 @@ class ClusterPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """The consumer group as its coordinator sees it, members of other clients included."""
+
+    state: str
+    """`stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ...: Kafka's words."""
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFigures:
     """The brokers' own view: every partition of the configured topics, whether a worker answers for it or not."""
 
     partitions: tuple[ClusterPartition, ...]
+    group: GroupFigures | None = None
+    """None when the coordinator could not tell in the last look: old news of members would be no news."""
 
 
 Reducer: TypeAlias = Callable[[Sequence[Answer], ClusterFigures | None], JsonObject]

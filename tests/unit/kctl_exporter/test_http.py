@@ -40,7 +40,9 @@ def snapshot() -> FleetSnapshot:
 
 
 def app(latest: FleetSnapshot | None) -> FastAPI:
-    return create_app(lambda: latest, lambda accept: (f"metrics for {accept}\n".encode(), "text/plain"), lambda: 1002.0)
+    return create_app(
+        lambda: latest, lambda accept, _: (f"metrics for {accept}\n".encode(), "text/plain", False), lambda: 1002.0
+    )
 
 
 async def get(application: FastAPI, path: str, method: str = "GET") -> httpx.Response:
@@ -92,7 +94,7 @@ async def test_every_error_has_one_shape(path: str, method: str, status: int, co
 
 
 async def test_an_unexpected_failure_tells_nothing_of_its_inside() -> None:
-    application = create_app(snapshot, lambda _accept: (_ for _ in ()).throw(RuntimeError("/secret/path")))
+    application = create_app(snapshot, lambda *_: (_ for _ in ()).throw(RuntimeError("/secret/path")))
 
     response = await get(application, "/metrics")
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+import pytest
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.core import Metric as Family
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from kctl.exporter import METRICS, Exposition
+from kctl.exporter import METRICS, Exposition, SnapshotCollector
 from kctl.exporter.reference import reference
 from kctl.master.restart import Cause, State
-from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
-from kctl.reduce import PartitionRow
+from kctl.master.snapshot import FleetSnapshot, Reduced, RpcFigures, WorkerStatus
+from kctl.reduce import GroupFigures, PartitionRow
 from kctl.rpc.fan_out import Failed
+from kctl.status import Assessment, Status
 from kctl_agent.wire import JsonObject
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -52,7 +59,7 @@ def snapshot(rows: Iterable[PartitionRow] = (), total: int | None = None, pendin
 
 
 def scraped(latest: FleetSnapshot | None, accept: str = "") -> Samples:
-    body, _ = Exposition(lambda: latest).render(accept)
+    body, _, _ = Exposition(lambda: latest).render(accept)
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(body.decode())
@@ -107,7 +114,7 @@ def test_workers_are_up_or_down_in_one_state_with_their_restarts() -> None:
     assert {state for _, state in states} == {state.value for state in State}
     assert values(samples, "kctl_worker_resident_memory_bytes", "worker") == {("worker-0",): 5_000_000}
     restarts = values(samples, "kctl_worker_restarts_total", "reason")
-    assert restarts == {("exit",): 0, ("signal",): 2, ("unresponsive",): 0, ("requested",): 0}
+    assert restarts == {(cause.value,): 2 if cause is Cause.SIGNAL else 0 for cause in Cause}
 
 
 def test_a_storage_state_that_is_not_known_is_absent() -> None:
@@ -125,10 +132,100 @@ def test_how_old_each_part_is_can_be_told() -> None:
 
 
 def test_openmetrics_is_spoken_to_who_asks_for_it() -> None:
-    body, content_type = Exposition(snapshot).render("application/openmetrics-text;version=1.0.0")
+    body, content_type, _ = Exposition(snapshot).render("application/openmetrics-text;version=1.0.0")
 
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
+
+
+def test_gzip_is_for_who_takes_it() -> None:
+    exposition = Exposition(snapshot)
+    plain, _, is_plain = exposition.render("", "identity, gzip;q=0")
+
+    body, _, is_gzipped = exposition.render("", "deflate, gzip")
+
+    assert (is_plain, is_gzipped) == (False, True)
+    assert gzip.decompress(body) == plain
+
+
+def full_snapshot() -> FleetSnapshot:
+    """With everything that any metric tells, labels that want escaping, holes and several topics."""
+    rows = [row(partition, None if partition == 1 else 4, 5, 10) for partition in range(3)]
+    rows += [replace(one, topic="100%", worker=None) for one in rows[:2]]
+    assessment = Assessment(Status.WARN, "it grows", 2.5, 0.25, None)
+    results: dict[str, JsonObject] = {
+        "workers": {
+            "rows": [
+                {"name": "worker-0", "kind": "worker", "last_batch_seconds": 0.5, "rows_total": 7, "batches_total": 1},
+                {
+                    "name": "sinker-0",
+                    "kind": "sinker",
+                    "sinker": {"handled": 3, "in_flight": 0, "handler_p99_seconds": 1},
+                },
+            ]
+        },
+        "member_leader": {"generation": 4},
+    }
+    base = snapshot(rows, total=6, pending=7)
+    reduced = {name: Reduced(result, ("worker-0",), ("worker-0",), (), 0.1) for name, result in results.items()}
+    return replace(
+        base,
+        commands={**base.commands, **reduced},
+        assessments=(assessment,) * len(rows),
+        group_assessment=assessment,
+        broker_group=GroupFigures("stable", 2),
+        rpc={"ping": RpcFigures({"ok": 2, "incomplete": 0, "failed": 1}, (1, 1, *[0] * 9, 1), 3.5)},
+        events_total={"rebalance": 2},
+        memory_limit_bytes={"worker-0": 1_000_000_000},
+    )
+
+
+def told(family: Family) -> Samples:
+    return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in family.samples}
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
+def test_the_page_says_what_prometheus_client_would_say(accept: str) -> None:
+    latest = full_snapshot()
+    registry = CollectorRegistry()
+    registry.register(SnapshotCollector(lambda: latest))
+    encode, parse = (
+        (generate_openmetrics, parse_openmetrics) if accept else (generate_latest, text_string_to_metric_families)
+    )
+
+    ours = Exposition(lambda: latest).render(accept)[0].decode()
+
+    found = {family.name: family for family in parse(ours)}
+    expected = {family.name: family for family in parse(encode(registry).decode())}
+    assert found.keys() == expected.keys()
+    for name, family in expected.items():
+        assert (found[name].type, found[name].documentation) == (family.type, family.documentation)
+        assert told(found[name]) == told(family), name
+
+
+def test_the_alias_is_there_for_who_asks_for_it() -> None:
+    latest = full_snapshot()
+
+    body, _, _ = Exposition(lambda: latest, has_alias=True).render()
+
+    assert (
+        b'kafka_consumergroup_lag{consumergroup="a \\"quoted\\" \\\\ group",topic="orders",partition="0"} 6\n' in body
+    )
+    assert b"kafka_consumergroup_lag" not in Exposition(lambda: latest).render()[0]
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
+def test_a_registry_of_the_users_can_be_on_the_same_page(accept: str) -> None:
+    registry = CollectorRegistry()
+    calls = Counter("app_calls", "Calls.", registry=registry)
+    exposition = Exposition(full_snapshot, beside=registry)
+
+    for count in (1, 2):
+        calls.inc()
+        body = exposition.render(accept)[0]
+        assert f"app_calls_total {count}.0\n".encode() in body
+        assert b"kctl_group_lag{" in body
+    assert body.count(b"# EOF\n") == bool(accept)
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:

@@ -1,0 +1,91 @@
+"""The metrics of the master itself: its socket, its collections, what it has seen happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kctl import __version__
+from kctl.exporter.metric import GROUP, Histogram, HistogramSample, Metric, Sample, Single
+from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot
+
+__all__ = ["METRICS"]
+
+
+def _requests(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for method, figures in snapshot.rpc.items():
+        for outcome, count in figures.outcomes.items():
+            yield (snapshot.cluster, snapshot.group, method, outcome), count
+
+
+def _durations(snapshot: FleetSnapshot) -> Iterator[HistogramSample]:
+    for method, figures in snapshot.rpc.items():
+        yield (snapshot.cluster, snapshot.group, method), figures.buckets, figures.seconds
+
+
+def _events(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for kind, count in snapshot.events_total.items():
+        yield (snapshot.cluster, snapshot.group, kind), count
+
+
+def _collect_duration(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    yield (snapshot.cluster, snapshot.group), snapshot.collect_seconds
+
+
+def _last_success(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for part, at in snapshot.last_success.items():
+        yield (snapshot.cluster, snapshot.group, part), at
+
+
+def _build(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    yield (snapshot.cluster, snapshot.group, __version__), 1.0
+
+
+METRICS: tuple[Metric, ...] = (
+    Single(
+        name="kctl_rpc_requests_total",
+        kind="counter",
+        labels=(*GROUP, "method", "outcome"),
+        unit="requests",
+        sentence="Requests that `master.sock` has answered: `ok`, `incomplete` (somebody did not answer), `failed`.",
+        samples=_requests,
+    ),
+    Histogram(
+        name="kctl_rpc_duration_seconds",
+        labels=(*GROUP, "method"),
+        unit="seconds",
+        bounds=RPC_BUCKETS_SECONDS,
+        sentence="How long those requests took, from the request read to the reply made.",
+        samples=_durations,
+    ),
+    Single(
+        name="kctl_events_total",
+        kind="counter",
+        labels=(*GROUP, "kind"),
+        unit="events",
+        sentence="What happened since the master started, by kind: `rebalance`, `restart`, `status`, `state`, and what "
+        "workers and sinkers tell: `rewound`, `skipped`, `truncated`, `topic_recreated`, `records_lost`, `lost`, ….",
+        samples=_events,
+    ),
+    Single(
+        name="kctl_collect_duration_seconds",
+        labels=GROUP,
+        unit="seconds",
+        sentence="How long the last collection took, agents and brokers together.",
+        samples=_collect_duration,
+    ),
+    Single(
+        name="kctl_collect_last_success_timestamp_seconds",
+        labels=(*GROUP, "part"),
+        unit="Unix time",
+        sentence="When a part last succeeded: `agents` (all answered a ping); `committed` and `offsets` of the "
+        "brokers.",
+        samples=_last_success,
+    ),
+    Single(
+        name="kctl_build_info",
+        labels=(*GROUP, "version"),
+        unit="0 or 1",
+        sentence="Always 1; the label is the version of the master.",
+        samples=_build,
+    ),
+)

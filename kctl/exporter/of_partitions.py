@@ -1,0 +1,121 @@
+"""The metrics of partitions and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kctl.exporter.metric import GROUP, PARTITION, Column, Metric, Sample, Single
+from kctl.master.snapshot import FleetSnapshot
+from kctl.reduce import PartitionRow
+from kctl.status import Assessment, Status
+
+__all__ = ["ALIAS", "METRICS"]
+
+
+def _of_row(figure: Callable[[PartitionRow], float | None]) -> Callable[[FleetSnapshot], Sequence[float | None]]:
+    return lambda snapshot: [figure(row) for row in snapshot.partitions]
+
+
+def _assessed(figure: Callable[[Assessment], float | None]) -> Callable[[FleetSnapshot], Sequence[float | None]]:
+    def values(snapshot: FleetSnapshot) -> Sequence[float | None]:
+        if not snapshot.assessments:
+            return [None] * len(snapshot.partitions)
+        return [figure(assessment) for assessment in snapshot.assessments]
+
+    return values
+
+
+def _status(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for row, assessment in zip(snapshot.partitions, snapshot.assessments, strict=False):
+        yield (snapshot.cluster, snapshot.group, row.topic, str(row.partition), assessment.status.value), 1.0
+
+
+def _topic_lag(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    reduced = snapshot.commands.get("kafka_lag")
+    for topic, lag in reduced.result["topics"].items() if reduced is not None else ():
+        if lag is not None:
+            yield (snapshot.cluster, snapshot.group, topic), lag
+
+
+_LAG = _of_row(lambda row: row.lag)
+
+ALIAS = Column(
+    name="kafka_consumergroup_lag",
+    labels=("consumergroup", "topic", "partition"),
+    unit="messages",
+    sentence="kctl_consumer_lag under the name and labels that dashboards made for other exporters ask for; only with "
+    "`http.lag_alias = true`.",
+    values=_LAG,
+)
+
+METRICS: tuple[Metric, ...] = (
+    Column(
+        name="kctl_consumer_lag",
+        unit="messages",
+        sentence="Messages between the group's committed offset and the end of the partition; before the first commit, "
+        "from the position of its worker.",
+        values=_LAG,
+    ),
+    Column(
+        name="kctl_consumer_lag_seconds",
+        unit="seconds",
+        sentence="The longest that a message which waits can have waited: the time since the last processed record's "
+        "timestamp, or since nothing waited, whichever is later; 0 when nothing waits.",
+        values=_assessed(lambda assessment: assessment.lag_seconds),
+    ),
+    Column(
+        name="kctl_consumer_lag_growth_per_second",
+        unit="messages per second",
+        sentence="By how much the lag grows each second, from commit to commit over the last minutes; negative while "
+        "it falls.",
+        values=_assessed(lambda assessment: assessment.growth_per_second),
+    ),
+    Column(
+        name="kctl_consumer_catchup_seconds",
+        unit="seconds",
+        sentence="Time until the lag is gone if it goes on falling like this; 0 when it is gone, absent while it does "
+        "not fall.",
+        values=_assessed(lambda assessment: assessment.catchup_seconds),
+    ),
+    Column(
+        name="kctl_consumer_committed_offset",
+        unit="offset",
+        sentence="The offset that the group has committed.",
+        values=_of_row(lambda row: row.committed),
+    ),
+    Column(
+        name="kctl_consumer_position_offset",
+        unit="offset",
+        sentence="The next offset that the partition's worker will read.",
+        values=_of_row(lambda row: row.position),
+    ),
+    Single(
+        name="kctl_consumer_status",
+        labels=(*PARTITION, "status"),
+        unit="0 or 1",
+        sentence="1 for the status that the partition has; the others are absent: "
+        + ", ".join(f"`{status.value}`" for status in Status)
+        + ". See status.md.",
+        samples=_status,
+    ),
+    Column(
+        name="kctl_partition_start_offset",
+        unit="offset",
+        sentence="The first offset that the brokers still have.",
+        values=_of_row(lambda row: row.start),
+    ),
+    Column(
+        name="kctl_partition_end_offset",
+        unit="offset",
+        sentence="The end of the partition: the offset of the next message; with `read_committed`, the last stable "
+        "offset.",
+        values=_of_row(lambda row: row.end),
+    ),
+    Single(
+        name="kctl_topic_lag",
+        labels=(*GROUP, "topic"),
+        unit="messages",
+        sentence="The sum of the topic's lags that are known.",
+        samples=_topic_lag,
+    ),
+)

@@ -1,0 +1,7 @@
+"""How partitions and groups are doing, judged by rules that have no clock and no I/O (docs/status.md)."""
+
+from __future__ import annotations
+
+from kctl.status.words import UNKNOWN, Assessment, Status
+
+__all__ = ["UNKNOWN", "Assessment", "Status"]

@@ -1,0 +1,59 @@
+"""What can be said about how a partition, or a group, is doing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kctl_agent.wire import JsonObject
+
+__all__ = ["UNKNOWN", "Assessment", "Status"]
+
+
+class Status(StrEnum):
+    """From the best to the worst: a group's status is the last of those that its partitions have."""
+
+    IDLE = "idle"
+    OK = "ok"
+    PAUSED = "paused"
+    STARTING = "starting"
+    REBALANCING = "rebalancing"
+    UNKNOWN = "unknown"
+    WARN = "warn"
+    REWIND = "rewind"
+    STALLED = "stalled"
+    STOPPED = "stopped"
+
+    @property
+    def severity(self) -> int:
+        return _SEVERITY[self]
+
+
+_SEVERITY = {status: number for number, status in enumerate(Status)}
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """How a partition, or a whole group, is doing. What is not known is None."""
+
+    status: Status
+    reason: str
+    """In words, with the figures that led to it."""
+    lag_seconds: float | None = None
+    """The oldest message that waits has waited at most so long; 0 when none waits."""
+    growth_per_second: float | None = None
+    """Messages by which the lag grows each second, over the window; negative while it falls."""
+    catchup_seconds: float | None = None
+    """Until the lag is gone at that pace; 0 when it is, None while it does not fall."""
+
+    def to_json(self) -> JsonObject:
+        return {
+            "status": self.status.value,
+            "reason": self.reason,
+            "lag_seconds": self.lag_seconds,
+            "growth_per_second": self.growth_per_second,
+            "catchup_seconds": self.catchup_seconds,
+        }
+
+
+UNKNOWN = Assessment(Status.UNKNOWN, "it has not been looked at yet")
