@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kctl.demo.broker import KafkaBroker
 from tests.acceptance.faults import Faults
 from tests.acceptance.fleets import Eventually, Fleet
 from tests.redis_server import RedisServer, require_redis
@@ -29,7 +30,8 @@ def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServe
 
 
 @pytest.fixture(params=["file", "redis"])
-def faults(request: pytest.FixtureRequest, eventually: Eventually) -> Faults:
+def faults(request: pytest.FixtureRequest, broker: KafkaBroker, eventually: Eventually) -> Faults:
+    """Redis is there before the fleet and after it; the broker, which is everybody's, before the test."""
     redis = request.getfixturevalue("redis_server") if request.param == "redis" else None
     make_fleet: Callable[..., Fleet] = request.getfixturevalue("make_fleet")
     return Faults(make_fleet, eventually, redis)
