@@ -1,7 +1,10 @@
 """The bytes of a block: up to some hundreds of messages of one partition, column by column.
 
-    b"KB" · version (1 byte) · codec (1 byte) · length of the msgpack (u32 big-endian) · msgpack, compressed with the
-    codec
+    b"KB" · version (1 byte) · codec (1 byte) · length of the msgpack (u32 big-endian) · CRC-32 (u32 big-endian) ·
+    msgpack, compressed with the codec
+
+The CRC-32 is that of all other bytes of the block, in their order: a byte that was changed is found out. Blocks of
+version 1 have none; they are read as before.
 
 The msgpack is of {"o","t","k","v","h"}:
 
@@ -19,6 +22,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
@@ -32,12 +36,15 @@ from numpy.typing import NDArray
 from kctl_agent.errors import StorageError
 from kctl_agent.message import Headers, Message
 
-__all__ = ["BadBlock", "BinaryColumn", "Block", "Columns", "Record", "decode", "encode", "pack"]
+__all__ = ["CODECS", "BadBlock", "BinaryColumn", "Block", "Columns", "Record", "decode", "encode", "pack"]
 
 MAGIC = b"KB"
-VERSION = 1
+VERSION = 2
+VERSIONS = (1, 2)
 CODECS = ("none", "snappy", "lz4", "zstd")
 HEADER = struct.Struct("!2sBBI")
+CHECKSUM = struct.Struct("!I")
+"""Behind the header since version 2."""
 MAX_BLOCK_BYTES = 1 << 31
 
 
@@ -220,7 +227,12 @@ def encode(columns: Columns, codec: str = "none") -> bytes:
     if codec not in CODECS:
         raise BadBlock(f"codec {codec!r} is not known; known are: {', '.join(CODECS)}")
     header = HEADER.pack(MAGIC, VERSION, CODECS.index(codec), len(body))
-    return header + (body if codec == "none" else _codec(codec).compress(body, asbytes=True))
+    payload = body if codec == "none" else _codec(codec).compress(body, asbytes=True)
+    return b"".join((header, CHECKSUM.pack(_checksum(header, payload)), payload))
+
+
+def _checksum(header: bytes | memoryview, payload: bytes | memoryview) -> int:
+    return zlib.crc32(payload, zlib.crc32(header))
 
 
 def _codec(name: str) -> Any:
@@ -240,12 +252,15 @@ def decode(body: bytes, first: int, count: int) -> Columns:
     if len(body) < HEADER.size or body[:2] != MAGIC:
         raise BadBlock("these bytes are not a block")
     _, version, codec, length = HEADER.unpack_from(body)
-    if version != VERSION or codec >= len(CODECS):
-        raise BadBlock(f"a block of version {version} with codec {codec}; this release reads version {VERSION}")
-    payload: bytes | memoryview = memoryview(body)[HEADER.size :]
+    if version not in VERSIONS or codec >= len(CODECS):
+        known = " and ".join(map(str, VERSIONS))
+        raise BadBlock(f"a block of version {version} with codec {codec}; this release reads versions {known}")
     if length > MAX_BLOCK_BYTES:
         raise BadBlock(f"a block that claims {length} bytes")
+    payload: bytes | memoryview = _payload(memoryview(body), version)
     try:
+        if codec == 0 and len(payload) != length:
+            raise BadBlock(f"a block of {length} bytes that has {len(payload)}")
         if codec:
             payload = _codec(CODECS[codec]).decompress(payload, length, asbytes=True)
         fields: dict[str, Any] = msgpack.unpackb(payload)
@@ -264,6 +279,19 @@ def decode(body: bytes, first: int, count: int) -> Columns:
     if lengths | {len(columns)} != {count}:
         raise BadBlock(f"a block of {count} messages holds columns of {sorted(lengths)}")
     return columns
+
+
+def _payload(body: memoryview, version: int) -> memoryview:
+    """What follows the header and, since version 2, its checksum, which is checked."""
+    header, rest = body[: HEADER.size], body[HEADER.size :]
+    if version == 1:
+        return rest
+    if len(rest) < CHECKSUM.size:
+        raise BadBlock("a damaged block: it ends before its checksum")
+    payload = rest[CHECKSUM.size :]
+    if CHECKSUM.unpack_from(rest)[0] != _checksum(header, payload):
+        raise BadBlock("a damaged block: its bytes do not fit its checksum")
+    return payload
 
 
 def _unpack(pair: list[bytes] | None) -> BinaryColumn | None:

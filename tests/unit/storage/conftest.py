@@ -47,6 +47,11 @@ class Bench:
     damage: Callable[[int], bytes]
 
 
+def flipped(body: bytes) -> bytes:
+    """With one bit changed that belongs to the last message's value."""
+    return body[:-4] + bytes([body[-4] ^ 1]) + body[-3:]
+
+
 def memory_bench() -> Bench:
     clock = Clock()
     storage = MemoryStorage(block_messages=BLOCK_MESSAGES, clock=clock)
@@ -54,7 +59,7 @@ def memory_bench() -> Bench:
     def damage(first: int) -> bytes:
         for held in storage._held.values():
             if held.block.first == first:
-                held.block = replace(held.block, body=held.block.body[:-3])
+                held.block = replace(held.block, body=flipped(held.block.body))
                 return held.block.body
         raise LookupError(first)
 
@@ -84,8 +89,8 @@ def file_bench(path: Path) -> Bench:
     def damage(first: int) -> bytes:
         with closing(sqlite3.connect(path)) as db, db:
             (body,) = db.execute("select body from block where first=?", (first,)).fetchone()
-            db.execute("update block set body=? where first=?", (body[:-3], first))
-        return bytes(body[:-3])
+            db.execute("update block set body=? where first=?", (flipped(body), first))
+        return flipped(body)
 
     return Bench(storage, machine.clock.pass_time, damage)
 
@@ -118,7 +123,7 @@ def redis_bench(url: str) -> Bench:
     def damage(first: int) -> bytes:
         for key in client.scan_iter(storage.prefix + "block:*"):
             if client.hget(key, "first") == str(first).encode():
-                body: bytes = client.hget(key, "body")[:-3]
+                body = flipped(client.hget(key, "body"))
                 client.hset(key, "body", body)
                 return body
         raise LookupError(first)
