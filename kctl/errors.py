@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "AgentRefused",
     "AlreadyRunning",
     "BrokerUnreachable",
     "CommandRejected",
@@ -20,6 +21,7 @@ __all__ = [
     "NoMaster",
     "NoSocketFile",
     "NobodyListening",
+    "OrderRefused",
     "PortTaken",
     "RunDirUnusable",
     "SocketNotPermitted",
@@ -50,6 +52,21 @@ class CommandRejected(KctlError):
         super().__init__(message)
         self.wire_code = wire_code
         self.wire_retriable = wire_retriable
+
+
+class OrderRefused(KctlError):
+    """An order that cannot be carried out, or that contradicts one that is under way; nothing was changed."""
+
+    code = "order_refused"
+    http_status = 409
+
+
+class AgentRefused(KctlError):
+    """A worker did not take an order: it answered with an error, or not in time."""
+
+    code = "agent_refused"
+    retriable = True
+    http_status = 502
 
 
 class StopTimeout(KctlError):

@@ -13,7 +13,7 @@ from kctl.errors import UsageError
 
 __all__ = ["COMMANDS", "build", "run"]
 
-COMMANDS = ("start", "stop", "status", "rpc", "storage", "demo", "config", "jars", "version")
+COMMANDS = ("start", "stop", "status", "logs", "rpc", "storage", "demo", "config", "jars", "version")
 """In the order of the help page; each is registered by `register(app)` of the module COMMAND_command."""
 
 _EXIT_CODES = """\

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from kctl.cli.table import Column, cell, render
 
-__all__ = ["OLD_SECONDS", "TABLES", "Table", "compact_partitions", "duration", "mebibytes"]
+__all__ = ["OLD_SECONDS", "TABLES", "Table", "causes", "compact_partitions", "duration", "mebibytes", "told_pause"]
 
 Result = dict[str, Any]
 
@@ -28,6 +29,14 @@ def duration(seconds: float | None) -> str | None:
     if whole < 86400:
         return f"{whole // 3600}h{whole % 3600 // 60:02}m"
     return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
+
+
+def told_pause(scope: Result) -> str:
+    """`orders-3 is paused by ann since 2026-11-21 10:04:02`"""
+    topic, partition = scope.get("topic"), scope.get("partition")
+    what = "everything" if topic is None else topic if partition is None else f"{topic}-{partition}"
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(scope.get("since") or 0))
+    return f"{cell(what)} is paused by {cell(scope.get('by'))} since {since}"
 
 
 def mebibytes(count: int | None) -> str | None:
@@ -136,33 +145,51 @@ def _metadata_topics(result: Result) -> list[str]:
     return render(columns, [[row.get(key) for key in keys] for row in result["rows"]])
 
 
+def causes(supervisor: Result) -> str | None:
+    """`3: signal 2, memory 1`; None when it is not known, `0` of none."""
+    total = supervisor.get("restarts")
+    by_cause = supervisor.get("restarts_by_cause")
+    if not total or not by_cause:
+        return None if total is None else str(total)
+    return f"{total}: " + ", ".join(f"{cause} {count}" for cause, count in by_cause.items())
+
+
 def _workers(result: Result) -> list[str]:
     columns = (
         Column("name"),
+        Column("desired"),
         Column("state"),
+        Column("doing"),
+        Column("since", is_number=True),
         Column("pid", is_number=True),
-        Column("uptime", is_number=True),
+        Column("restarts"),
+        Column("next-try", is_number=True),
         Column("rss", is_number=True),
         Column("batch", is_number=True),
         Column("last-batch-seconds", is_number=True),
         Column("rows/s", is_number=True),
         Column("last-error"),
     )
-    rows = [
-        (
-            row["name"],
-            row["state"],
-            row["pid"],
-            duration(row.get("uptime_seconds")),
-            mebibytes(row.get("rss_bytes")),
-            row.get("batch_id"),
-            _number(row.get("last_batch_seconds"), 2),
-            _number(row.get("rows_per_second"), 0),
-            row.get("last_error"),
-        )
-        for row in result["rows"]
-    ]
-    return render(columns, rows)
+    return render(columns, [_worker_cells(row, row.get("supervisor") or {}) for row in result["rows"]])
+
+
+def _worker_cells(row: Result, supervisor: Result) -> tuple[object, ...]:
+    """`state` is the supervisor's word, `doing` the worker's own; `rss` of all its processes if that is known."""
+    return (
+        row["name"],
+        supervisor.get("desired"),
+        supervisor.get("state"),
+        row.get("state"),
+        duration(supervisor.get("since_seconds", row.get("state_seconds"))),
+        row.get("pid"),
+        causes(supervisor),
+        duration(supervisor.get("next_try_seconds")),
+        mebibytes(supervisor.get("resident_bytes") or row.get("rss_bytes")),
+        row.get("batch_id"),
+        _number(row.get("last_batch_seconds"), 2),
+        _number(row.get("rows_per_second"), 0),
+        row.get("last_error") or supervisor.get("last_error"),
+    )
 
 
 def _ping(result: Result) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
-from kctl.config.sections import SECTIONS, Config
+from kctl.config.sections import SECTIONS, Config, size_bytes
 from kctl.config.values import allowed, from_text, from_toml
 from kctl.errors import ConfigError
 
@@ -157,6 +157,12 @@ def _check_together(config: Config) -> None:
         raise ConfigError(
             f"{config.path}: workers.backoff_min_seconds ({workers.backoff_min_seconds:g}) must not be more than "
             f"workers.backoff_max_seconds ({workers.backoff_max_seconds:g})"
+        )
+    soft, hard = size_bytes(workers.memory_soft), size_bytes(workers.memory_hard)
+    if soft is not None and hard is not None and soft > hard:
+        raise ConfigError(
+            f"{config.path}: workers.memory_soft ({workers.memory_soft}) must not be more than workers.memory_hard "
+            f"({workers.memory_hard})"
         )
     is_direct = config.storage.mode == "directly"
     if (config.sinkers.count > 0 or is_direct) and not config.sinkers.handler:

@@ -32,9 +32,15 @@ TOPIC = r"[A-Za-z0-9._-]{1,249}"
 SERVER = r"(\[[0-9A-Fa-f:]+\]|[^\s,:\[\]]+):\d{1,5}"
 SERVERS = f"{SERVER}(,{SERVER})*"
 REDIS_URL = r"(rediss?|unix)://\S+"
+SIZE = (r"|[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `900m` or `2g`")
 NAMESPACE = r"[^\s{}]{1,249}"
 """Braces are the hash tag of the keys."""
 REQUIRED = object()
+
+
+def size_bytes(text: str) -> int | None:
+    """`512m` -> 536870912; None for the empty text."""
+    return int(text[:-1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[text[-1].lower()] if text else None
 
 
 def setting(
@@ -168,7 +174,49 @@ class Workers:
         minimum=0.0,
     )
     max_failures: int = setting(
-        10, "A worker that died so often in a row without becoming stable is given up.", minimum=1
+        10, "A worker that died so often in a row without becoming stable is given up: its state is `fatal`.", minimum=1
+    )
+    on_fatal: str = setting(
+        "keep",
+        "When a worker is given up, or cannot start as it is configured: keep the others running, or end the fleet "
+        "with exit code 1, as a container wants it.",
+        choices=("keep", "exit"),
+    )
+    ping_interval_seconds: float = setting(
+        1.0,
+        "How often a running worker's agent is asked whether it lives.",
+        unit="seconds",
+        minimum=0.05,
+        maximum=600.0,
+    )
+    ping_timeout_seconds: float = setting(
+        10.0,
+        "A worker whose agent has not answered for so long hangs: its stacks are written to its log, it is killed and "
+        "started again.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=3600.0,
+    )
+    memory_soft: str = setting(
+        "",
+        "A worker whose processes (its JVM included) take more than this, `memory_breaches` times in a row, is asked "
+        "to leave and started again; empty: no limit. Not applied when it lies below what the worker takes after its "
+        "start.",
+        pattern=SIZE,
+    )
+    memory_hard: str = setting(
+        "", "A worker that takes more than this is killed and started again; empty: no limit.", pattern=SIZE
+    )
+    memory_breaches: int = setting(3, "So many measurements in a row above `memory_soft`.", minimum=1)
+    memory_interval_seconds: float = setting(
+        2.0, "How often memory is measured.", unit="seconds", minimum=0.1, maximum=3600.0
+    )
+    stalled_seconds: float = setting(
+        0.0,
+        "A worker that has messages to read and finishes no batch for so long is started again; 0: never. Must be "
+        "longer than the longest batch.",
+        unit="seconds",
+        minimum=0.0,
     )
 
 

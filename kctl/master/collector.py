@@ -16,6 +16,7 @@ from kctl.kafka.cluster import Cluster
 from kctl.master.members import Members
 from kctl.master.reduction import reduced, usable
 from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.master.supervised import with_supervisor
 from kctl.master.supervisor import Supervisor
 from kctl.reduce import ClusterFigures, PartitionRow, partition_rows
 from kctl.rpc.fan_out import FanOut
@@ -82,6 +83,8 @@ class Collector:
         figures = self._cluster.figures()
         taken_at = time.monotonic()
         commands, partitions = await asyncio.to_thread(_reduce_all, by_rpc, figures)
+        workers = self._supervisor.status()
+        commands["workers"] = with_supervisor(commands["workers"], workers)
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
             group=self._config.kafka.group,
@@ -89,7 +92,7 @@ class Collector:
             collect_seconds=asyncio.get_running_loop().time() - started,
             commands=commands,
             partitions=tuple(partitions),
-            workers=self._supervisor.status(),
+            workers=workers,
             resident_bytes=await self._supervisor.resident_bytes(),
             last_success={
                 **({} if self._agents_success is None else {"agents": self._agents_success}),

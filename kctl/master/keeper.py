@@ -16,18 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from kctl.master.health import Health, Heartbeat, Rules, heard, judge, measured, refusals
 from kctl.master.process import Child, remove_socket
 from kctl.master.restart import Cause, Due, Event, Exited, Policy, Ready, Replace, Start, State, Status, Stop, step
 from kctl.master.snapshot import WorkerStatus
 
-__all__ = ["Keeper", "Launch", "Probe"]
+__all__ = ["Care", "Keeper", "Launch", "Probe"]
 
 log = logging.getLogger(__name__)
 
-Probe = Callable[[str], Awaitable[int | None]]
-"""Worker name to the pid that its agent answers a ping with, or None if it does not; bounded in time by itself."""
+Probe = Callable[[str, float], Awaitable[Heartbeat | None]]
+"""Worker name and seconds to what its agent answers to a ping, None if it does not answer in that time."""
 
 _PROBE_INTERVAL_SECONDS = 0.1
+_PROBE_TIMEOUT_SECONDS = 1.0
 _SPAWN_FAILED = 127
 """The shell's exit code for a command that cannot be executed."""
 
@@ -46,48 +48,108 @@ class Launch:
     kind: str = "worker"
 
 
-class Keeper:
-    """Belongs to one event loop. `run` is its life; `start` and `stop` are orders to it."""
+@dataclass(frozen=True, slots=True)
+class Care:
+    """How a fleet's processes are looked after: when they are started again, what counts as ill, how often to look."""
 
-    def __init__(self, launch: Launch, policy: Policy, probe: Probe) -> None:
-        self._launch = launch
-        self._policy = policy
+    policy: Policy
+    rules: Rules
+    ping_interval_seconds: float = 1.0
+    memory_interval_seconds: float = 2.0
+
+
+class Keeper:
+    """Belongs to one event loop. `run` is its life; `start`, `restart` and `stop` are orders to it."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        care: Care,
+        probe: Probe,
+        at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
+        given_up: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`at_start` gives what a new process is told beyond its launch's settings; `given_up` is told its name when it
+        is fatal."""
+        self.launch = launch
+        self.care = care
         self._probe = probe
+        self._at_start = at_start
+        self._given_up = given_up
         self._events: asyncio.Queue[tuple[int | None, Event]] = asyncio.Queue()
         self._incarnation = 0
         self._child: Child | None = None
         self._duties: asyncio.TaskGroup | None = None
-        self._probing: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._health: Health | None = None
         self._status = Status(since=time.monotonic())
         self._is_gone = asyncio.Event()
         self._is_gone.set()
+        self._changed = asyncio.Condition()
         self._has_ended = False
         self._ending = ""
         self._last_error: str | None = None
+        self._warning: str | None = None
 
     @property
     def name(self) -> str:
-        return self._launch.name
+        return self.launch.name
 
     @property
     def pid(self) -> int | None:
         """The process, which is also its session; None while there is none."""
         return None if self._child is None else self._child.pid
 
+    @property
+    def state(self) -> State:
+        return self._status.state
+
+    @property
+    def incarnation(self) -> int:
+        """How many processes of this name have been started."""
+        return self._incarnation
+
+    @property
+    def health(self) -> Health | None:
+        """None while it does not run."""
+        return self._health
+
     def start(self) -> None:
         self._order(Start())
 
-    async def stop(self) -> None:
-        """Asks the worker to leave, kills it at the deadline; returns when nothing of it is left."""
+    def restart(self) -> None:
+        """By order: a living process makes way for a new one, a dead one is started now."""
+        alive = self._status.state in (State.STARTING, State.RUNNING)
+        self._order(Replace(Cause.REQUESTED) if alive else Start())
+
+    async def stop(self, patience_seconds: float | None = None) -> None:
+        """Asks the worker to leave, kills it after `stop_timeout_seconds` (or so long); returns when nothing of it is
+        left."""
         if not self._has_ended:
-            self._order(Stop())
+            self._order(Stop(patience_seconds))
             await self._is_gone.wait()
+
+    async def until(self, predicate: Callable[[], bool]) -> None:
+        """Returns when the predicate is true; it is asked again whenever the state has changed."""
+        async with self._changed:
+            await self._changed.wait_for(predicate)
+
+    def weighed(self, resident_bytes: int) -> None:
+        """The memory of all its processes, as measured just now."""
+        if self._health is None:
+            return
+        self._health = measured(self._health, self.care.rules, resident_bytes)
+        warning = refusals(self.care.rules, self._health)
+        if warning != self._warning and warning is not None:
+            log.warning("action=limit_refused worker=%s: %s", self.name, warning)
+        self._warning = warning
+        self._judge()
 
     def status(self) -> WorkerStatus:
         now, status = time.monotonic(), self._status
         return WorkerStatus(
             name=self.name,
-            kind=self._launch.kind,
+            kind=self.launch.kind,
             desired=status.desired.value,
             state=status.state.value,
             pid=self.pid,
@@ -95,7 +157,9 @@ class Keeper:
             restarts=MappingProxyType({cause.value: status.restarts.get(cause, 0) for cause in Cause}),
             next_try_seconds=None if status.next_try_at is None else max(status.next_try_at - now, 0.0),
             last_error=self._last_error,
-            log=str(self._launch.log_path),
+            log=str(self.launch.log_path),
+            resident_bytes=None if self._health is None else self._health.resident_bytes,
+            warning=self._warning,
         )
 
     async def run(self) -> None:
@@ -116,22 +180,30 @@ class Keeper:
 
     async def _handle(self, event: Event) -> None:
         before = self._status
-        self._status = step(self._policy, before, event, time.monotonic(), random.random())
+        self._status = step(self.care.policy, before, event, time.monotonic(), random.random())
         if isinstance(event, Exited):
             self._let_go()
         if self._status.state is before.state:
             if isinstance(event, Stop) and self._status.state is State.STOPPED:
                 self._is_gone.set()
-            return
+        else:
+            await self._entered(before, event)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _entered(self, before: Status, event: Event) -> None:
         match self._status.state:
             case State.STARTING:
                 await self._spawn()
             case State.RUNNING:
                 log.info("action=running worker=%s after_seconds=%.1f", self.name, self._status.since - before.since)
+                now = time.monotonic()
+                self._health = Health(heard_at=now, progress_at=now)
             case State.STOPPING:
                 log.info("action=stop worker=%s pid=%s", self.name, self.pid)
+                self._health = None
                 if self._child is not None:
-                    self._duty(self._end(self._child), "stop")
+                    self._duty(self._end(self._child, event), "stop")
             case State.BACKOFF:
                 self._wait_for_next_try()
             case State.STOPPED:
@@ -141,18 +213,20 @@ class Keeper:
                 log.error(
                     "action=fatal worker=%s: %s, not started again; %s", self.name, self._ending, self._last_error
                 )
+                self._given_up(self.name)
 
     async def _spawn(self) -> None:
         self._incarnation += 1
         try:
-            self._child = await Child.spawn(self._launch.command, self._launch.settings, self._launch.log_path)
+            settings = {**self.launch.settings, **self._at_start(self.name)}
+            self._child = await Child.spawn(self.launch.command, settings, self.launch.log_path)
         except OSError as error:
             self._ending, self._last_error = "could not be started", str(error)
             self._post(Exited(_SPAWN_FAILED))
             return
         log.info("action=start worker=%s pid=%d", self.name, self._child.pid)
         self._duty(self._watch(self._child), "watch")
-        self._probing = self._duty(self._await_answer(self._child.pid), "probe")
+        self._looking = self._duty(self._look_after(self._child.pid), "look")
 
     def _wait_for_next_try(self) -> None:
         assert self._status.next_try_at is not None
@@ -179,19 +253,48 @@ class Keeper:
             self._last_error = f"last log line: {lines[-1]}" if lines else "its log is empty"
         self._post(Exited(code))
 
-    async def _await_answer(self, pid: int) -> None:
-        deadline = time.monotonic() + self._launch.start_timeout_seconds
-        while await self._probe(self.name) != pid:
+    async def _look_after(self, pid: int) -> None:
+        """Until it ends: first for an answer, then for one every `ping_interval_seconds`."""
+        deadline = time.monotonic() + self.launch.start_timeout_seconds
+        while not await self._is_heard(pid, _PROBE_TIMEOUT_SECONDS):
             if time.monotonic() > deadline:
-                self._last_error = f"its agent did not answer within {self._launch.start_timeout_seconds:g} s"
-                self._post(Replace(Cause.UNRESPONSIVE))
+                self._last_error = f"its agent did not answer within {self.launch.start_timeout_seconds:g} s"
+                self._post(Replace(Cause.UNRESPONSIVE, at_once=True))
                 return
             await asyncio.sleep(_PROBE_INTERVAL_SECONDS)
         self._post(Ready())
+        while True:
+            await asyncio.sleep(self.care.ping_interval_seconds)
+            last = time.monotonic() if self._health is None else self._health.heard_at
+            patience = last + self.care.rules.ping_timeout_seconds - time.monotonic()
+            await self._is_heard(pid, min(max(patience, 0.05), _PROBE_TIMEOUT_SECONDS))
+            self._judge()
 
-    async def _end(self, child: Child) -> None:
+    async def _is_heard(self, pid: int, timeout_seconds: float) -> bool:
+        beat = await self._probe(self.name, timeout_seconds)
+        if beat is None or beat.pid != pid:
+            return False
+        if self._health is not None:
+            self._health = heard(self._health, beat, time.monotonic())
+        return True
+
+    def _judge(self) -> None:
+        if self._health is None:
+            return
+        illness = judge(self.care.rules, self._health, time.monotonic())
+        if illness is not None:
+            self._health = None  # one verdict for each incarnation
+            self._last_error = illness.why
+            log.warning("action=ill worker=%s cause=%s: %s", self.name, illness.cause, illness.why)
+            self._post(Replace(illness.cause, illness.at_once))
+
+    async def _end(self, child: Child, event: Event) -> None:
         started = time.monotonic()
-        code = await child.stop(self._launch.stop_timeout_seconds)
+        if isinstance(event, Replace) and event.at_once:
+            code = await (child.abort() if event.cause is Cause.UNRESPONSIVE else child.kill())
+        else:
+            patience = event.patience_seconds if isinstance(event, Stop) else None
+            code = await child.stop(self.launch.stop_timeout_seconds if patience is None else patience)
         if code == -signal.SIGKILL:
             log.warning("action=killed worker=%s after_seconds=%.1f", self.name, time.monotonic() - started)
 
@@ -199,7 +302,7 @@ class Keeper:
         while True:
             try:
                 await child.kill_session()
-                await asyncio.to_thread(remove_socket, self._launch.socket_path, child.pid)
+                await asyncio.to_thread(remove_socket, self.launch.socket_path, child.pid)
                 return
             except TimeoutError:
                 log.error("action=unkillable worker=%s session=%d: a process survives SIGKILL", self.name, child.pid)
@@ -210,11 +313,11 @@ class Keeper:
         self._post(event)
 
     def _let_go(self) -> None:
-        if self._probing is not None:
-            self._probing.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         if self._child is not None:
             self._child.close()
-        self._child = self._probing = None
+        self._child = self._looking = self._health = None
 
     def _order(self, event: Event) -> None:
         self._is_gone.clear()

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kctl.config import Config
+from kctl.config.sections import size_bytes
 from kctl.config.storage import storage_settings
-from kctl.master.keeper import Launch
+from kctl.master.health import Rules
+from kctl.master.keeper import Care, Launch
 from kctl.master.restart import Policy
 from kctl_agent.paths import socket_path
 from kctl_agent.wire import JsonObject
@@ -16,9 +18,9 @@ from kctl_agent.wire import JsonObject
 __all__ = [
     "SINKER_COMMAND",
     "WORKER_COMMAND",
+    "care",
     "launches",
     "names",
-    "policy",
     "sinker_launches",
     "sinker_settings",
     "worker_settings",
@@ -50,13 +52,25 @@ def sinker_launches(config: Config) -> list[Launch]:
     ]
 
 
-def policy(config: Config) -> Policy:
+def care(config: Config) -> Care:
+    """How all of them are looked after, as `[workers]` says."""
     workers = config.workers
-    return Policy(
-        backoff_min_seconds=workers.backoff_min_seconds,
-        backoff_max_seconds=workers.backoff_max_seconds,
-        stable_seconds=workers.stable_seconds,
-        max_failures=workers.max_failures,
+    return Care(
+        policy=Policy(
+            backoff_min_seconds=workers.backoff_min_seconds,
+            backoff_max_seconds=workers.backoff_max_seconds,
+            stable_seconds=workers.stable_seconds,
+            max_failures=workers.max_failures,
+        ),
+        rules=Rules(
+            ping_timeout_seconds=workers.ping_timeout_seconds,
+            memory_soft_bytes=size_bytes(workers.memory_soft),
+            memory_hard_bytes=size_bytes(workers.memory_hard),
+            memory_breaches=workers.memory_breaches,
+            stalled_seconds=workers.stalled_seconds or None,
+        ),
+        ping_interval_seconds=workers.ping_interval_seconds,
+        memory_interval_seconds=workers.memory_interval_seconds,
     )
 
 

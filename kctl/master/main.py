@@ -26,7 +26,7 @@ from kctl.kafka.cluster import Cluster
 from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make_folders, own_run_dir
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
-from kctl.master.launch import WORKER_COMMAND, launches, names, policy, sinker_launches
+from kctl.master.launch import WORKER_COMMAND, care, launches, names, sinker_launches
 from kctl.master.members import Members
 from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
@@ -37,7 +37,6 @@ __all__ = ["run"]
 
 log = logging.getLogger(__name__)
 
-_PROBE_TIMEOUT_SECONDS = 1.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -113,8 +112,8 @@ class _Master:
         self._members = Members(config.fleet.run_dir, lambda: self._supervisor.status(), self._pool)
         self._supervisor = Supervisor(
             [*launches(config, jars, worker_command), *sinker_launches(config)],
-            policy(config),
-            lambda name: self._members.ping(name, _PROBE_TIMEOUT_SECONDS),
+            care(config),
+            self._members.ping,
         )
         self._collector = Collector(config, self._members, cluster, self._supervisor)
         self._control = ControlServer(Service(self._members, cluster, self._supervisor.status).answer)
@@ -149,15 +148,23 @@ class _Master:
 
     async def _until_stopped(self, tasks: list[asyncio.Task[None]], stop: asyncio.Event) -> bool:
         """Whether a task ended before a stop was asked for, which it never should."""
-        asked = _task(_set(stop), "signal")
-        done, _ = await asyncio.wait([*tasks, asked], return_when=asyncio.FIRST_COMPLETED)
+        asked, given_up = _task(_set(stop), "signal"), _task(self._until_given_up(), "given up")
+        done, _ = await asyncio.wait([*tasks, asked, given_up], return_when=asyncio.FIRST_COMPLETED)
         failed = [task for task in tasks if task in done]
-        asked.cancel()
+        await _end([asked, given_up])
         for task in failed:
             log.critical("action=failed task=%s: the master stops", task.get_name(), exc_info=task.exception())
         if not failed:
             log.info("action=stopping fleet=%s", self._config.fleet.name)
-        return bool(failed)
+        return bool(failed) or given_up in done
+
+    async def _until_given_up(self) -> None:
+        """Until a worker is fatal, where `workers.on_fatal` is to end the fleet then."""
+        while True:
+            name = await self._supervisor.until_fatal()
+            if self._config.workers.on_fatal == "exit":
+                log.critical("action=exit worker=%s: it is fatal, and workers.on_fatal is exit", name)
+                return
 
     async def _stop_workers(self, supervising: asyncio.Task[None], now: asyncio.Event) -> None:
         """Orderly, or at once when a second signal comes; cancelling the supervisor kills what is left."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from kctl.errors import AgentRefused
+from kctl.master.health import Heartbeat
 from kctl.master.snapshot import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.paths import list_agents, socket_path
@@ -62,12 +64,37 @@ class Members:
         ]
         return FanOut(outcome.answers, failed)
 
-    async def ping(self, name: str, timeout_seconds: float) -> int | None:
-        """The pid that one agent answers with, None if it does not answer in time."""
+    async def ping(self, name: str, timeout_seconds: float) -> Heartbeat | None:
+        """What one agent answers to a ping, None if it does not answer in time."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
-        pid = outcome.answers[0].result.get("pid") if outcome.answers else None
-        return pid if isinstance(pid, int) else None
+        return _heartbeat(outcome.answers[0].result) if outcome.answers else None
+
+    async def order(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
+        """What one agent answers to an order.
+
+        Raises:
+            AgentRefused: it answered with an error, or not in time; the message says which.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        path = socket_path(self._run_dir, name)
+        outcome = await fan_out(self._pool, {name: path}, rpc, params, deadline=deadline)
+        if outcome.failed:
+            raise AgentRefused(f"{name}: {outcome.failed[0].message}")
+        return outcome.answers[0].result
+
+
+def _heartbeat(result: JsonObject) -> Heartbeat | None:
+    """None of an answer that is not one: an attached agent may say anything."""
+
+    def whole(key: str) -> int | None:
+        value = result.get(key)
+        return value if type(value) is int else None
+
+    pid, state = whole("pid"), result.get("state")
+    if pid is None:
+        return None
+    return Heartbeat(pid, state if isinstance(state, str) else None, whole("batches_total"), whole("lag"))
 
 
 def _explained(failure: Failed, status: WorkerStatus) -> Failed:

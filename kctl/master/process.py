@@ -26,6 +26,7 @@ _TAIL_BYTES = 8 * 1024
 _TAIL_LINE_CHARACTERS = 400
 _KILL_POLL_SECONDS = 0.02
 _KILL_DEADLINE_SECONDS = 5.0
+_ABORT_SECONDS = 1.0
 
 
 class Child:
@@ -81,6 +82,21 @@ class Child:
         except TimeoutError:
             await self.kill_session()
             return await self.wait()
+
+    async def kill(self) -> int:
+        """Kills its whole session; returns its exit code."""
+        await self.kill_session()
+        return await self.wait()
+
+    async def abort(self) -> int:
+        """Lets a process that hangs write its stacks into its log (SIGABRT, for which faulthandler stands by in our
+        processes), then kills its session; returns its exit code."""
+        for number in (signal.SIGABRT, signal.SIGCONT):  # one that is stopped takes no signal but SIGKILL
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.wait(), _ABORT_SECONDS)
+        return await self.kill()
 
     async def kill_session(self) -> int:
         """Kills what is left of the session and waits until it is gone; returns how many processes had to be killed.

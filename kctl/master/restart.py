@@ -1,8 +1,8 @@
 """When a supervised process is started, restarted, stopped or given up: a pure state machine over one `Status`.
 
 No clock, no process, no randomness in here: `step` is told the time and the jitter. What has to be done follows from
-the state that is entered (`starting`: spawn, `stopping`: terminate, `backoff`: wait until `next_try_at`); `supervisor`
-does it.
+the state that is entered (`starting`: spawn, `stopping`: terminate, `backoff`: wait until `next_try_at`); `keeper` does
+it. Whether a living process is ill is decided in `health`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Cause(StrEnum):
 
     EXIT = "exit"
     SIGNAL = "signal"
+    MEMORY = "memory"
     UNRESPONSIVE = "unresponsive"
+    STALLED = "stalled"
     REQUESTED = "requested"
 
 
@@ -92,14 +94,18 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The operator, or the master at its end, wants the process gone."""
+    """The operator, or the master at its end, wants the process gone. `patience_seconds` is how long it may take to
+    leave before it is killed; None: as it is configured."""
+
+    patience_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """The living process must make way for a new one."""
+    """The living process must make way for a new one: asked to leave, or killed `at_once`."""
 
     cause: Cause
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +171,11 @@ def _is_up(_policy: Policy, status: Status, _event: Event, now: float, _jitter: 
     return _enter(status, State.RUNNING, now)
 
 
-def _ask_to_leave(_policy: Policy, status: Status, event: Event, now: float, _jitter: float) -> Status:
+def _ask_to_leave(policy: Policy, status: Status, event: Event, now: float, _jitter: float) -> Status:
     leaving = _enter(status, State.STOPPING, now)
     if isinstance(event, Replace):
-        return replace(leaving, desired=State.RUNNING, cause=event.cause)
+        failures = 0 if _is_stable(policy, status, now) else status.failures
+        return replace(leaving, desired=State.RUNNING, cause=event.cause, failures=failures)
     return replace(leaving, desired=State.STOPPED, cause=None)
 
 
@@ -193,9 +200,13 @@ def _left(policy: Policy, status: Status, event: Event, now: float, jitter: floa
 
 
 def _died(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
-    if status.state is State.RUNNING and now - status.since >= policy.stable_seconds:
+    if _is_stable(policy, status, now):
         status = replace(status, failures=0)
     return _failed(policy, status, event, now, jitter)
+
+
+def _is_stable(policy: Policy, status: Status, now: float) -> bool:
+    return status.state is State.RUNNING and now - status.since >= policy.stable_seconds
 
 
 def _failed(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:

@@ -12,6 +12,7 @@ from kctl.kafka.cluster import Cluster
 from kctl.master.members import Members
 from kctl.master.reduction import reduced, usable
 from kctl.master.snapshot import WorkerStatus
+from kctl.master.supervised import with_supervisor
 from kctl.reduce import REDUCERS
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.messages import Request, printable_name, reducer_method, reply_ok, wire_method
@@ -98,6 +99,8 @@ class Service:
         # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
         figures = self._cluster.figures() if only is None else None
         result = await asyncio.to_thread(lambda: reduced(request.rpc, usable(request.rpc, outcome), figures))
+        if request.rpc == "workers":
+            result = with_supervisor(result, [each for each in self._statuses() if only in (None, each.name)])
         return reply_ok(request.id, result.result, _NAME, result.age_seconds, **result.completeness())
 
 

@@ -35,6 +35,12 @@ class WorkerStatus:
     next_try_seconds: float | None
     last_error: str | None
     log: str
+    resident_bytes: int | None = None
+    """Of all its processes, its JVM included; None before the first measurement."""
+    warning: str | None = None
+    """What its supervisor has to say that is no error of the worker: a memory limit that is not applied."""
+    paused: tuple[JsonObject, ...] = ()
+    """What it is told not to read: `topic`, `partition` (null: all), `by`, `since` (Unix seconds)."""
 
     def to_json(self) -> JsonObject:
         return {
@@ -45,9 +51,13 @@ class WorkerStatus:
             "pid": self.pid,
             "since_seconds": self.since_seconds,
             "restarts": sum(self.restarts.values()),
+            "restarts_by_cause": {cause: count for cause, count in self.restarts.items() if count},
             "next_try_seconds": self.next_try_seconds,
             "last_error": self.last_error,
             "log": self.log,
+            "resident_bytes": self.resident_bytes,
+            "warning": self.warning,
+            "paused": list(self.paused),
         }
 
 

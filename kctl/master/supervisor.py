@@ -1,44 +1,122 @@
-"""All workers of the fleet: one keeper each, started together, stopped together, none outliving it."""
+"""All processes of the fleet: one keeper each, started together, stopped together, none outliving it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
-from kctl.master.keeper import Keeper, Launch, Probe
+from kctl.errors import OrderRefused
+from kctl.master.keeper import Care, Keeper, Launch, Probe
 from kctl.master.process import memory_by_session
-from kctl.master.restart import Policy
 from kctl.master.snapshot import WorkerStatus
+from kctl_agent.wire import JsonObject
 
 __all__ = ["Supervisor"]
+
+_FRESH_SECONDS = 0.9
+"""A look at all of /proc is shared by those who ask within this time."""
 
 
 class Supervisor:
     """Belongs to one event loop."""
 
-    def __init__(self, launches: Iterable[Launch], policy: Policy, probe: Probe) -> None:
-        self._keepers = {launch.name: Keeper(launch, policy, probe) for launch in launches}
+    def __init__(
+        self,
+        launches: Iterable[Launch],
+        care: Care,
+        probe: Probe,
+        at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
+        paused: Callable[[str], tuple[JsonObject, ...]] = lambda _: (),
+    ) -> None:
+        """`at_start` gives what a new process is told beyond its launch's settings; `paused` what it shall not read."""
+        self._care = care
+        self._probe = probe
+        self._at_start = at_start
+        self._paused = paused
+        self._given_up: asyncio.Queue[str] = asyncio.Queue()
+        self._keepers = {launch.name: self._keeper(launch) for launch in launches}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._weighed_at = float("-inf")
+        self._resident: dict[int, int] = {}
+        """By pid: what was measured of a process is never taken for that of its successor."""
 
     @property
     def names(self) -> list[str]:
         return sorted(self._keepers)
 
+    def keeper(self, name: str) -> Keeper:
+        """Raises OrderRefused when nothing of that name is supervised."""
+        keeper = self._keepers.get(name)
+        if keeper is None:
+            raise OrderRefused(
+                f"no process named {name} is supervised here; there are {', '.join(self.names) or 'none'}"
+            )
+        return keeper
+
     async def run(self) -> None:
         """Starts every worker and keeps them until cancelled, which kills what still lives of them."""
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as self._group:
+            self._group.create_task(self._weigh(), name="memory")
             for keeper in self._keepers.values():
-                group.create_task(keeper.run(), name=keeper.name)
-                keeper.start()
+                self._keep(keeper)
 
     async def stop(self) -> None:
         """Stops all workers at the same time; returns when nothing of them is left."""
         await asyncio.gather(*(keeper.stop() for keeper in self._keepers.values()))
 
+    def add(self, launch: Launch) -> Keeper:
+        """One process more, started now."""
+        keeper = self._keepers[launch.name] = self._keeper(launch)
+        self._keep(keeper)
+        return keeper
+
+    async def remove(self, name: str) -> None:
+        """Stops a process and forgets it."""
+        await self.keeper(name).stop()
+        del self._keepers[name]
+        task = self._running.pop(name)
+        task.cancel()
+        await asyncio.wait([task])
+
+    def reconfigure(self, launches: Iterable[Launch], care: Care) -> None:
+        """From now on look after all as `care` says; a process that is started next is started by its new launch."""
+        self._care = care
+        for keeper in self._keepers.values():
+            keeper.care = care
+        for launch in launches:
+            if launch.name in self._keepers:
+                self._keepers[launch.name].launch = launch
+
     def status(self) -> tuple[WorkerStatus, ...]:
-        return tuple(self._keepers[name].status() for name in self.names)
+        return tuple(replace(self._keepers[name].status(), paused=self._paused(name)) for name in self.names)
+
+    async def until_fatal(self) -> str:
+        """The name of the next process that is given up."""
+        return await self._given_up.get()
 
     async def resident_bytes(self) -> dict[str, int]:
         """Worker to the resident memory of its whole session, JVM included; workers without a process are absent."""
-        sessions = {keeper.name: keeper.pid for keeper in self._keepers.values()}
-        found = await asyncio.to_thread(memory_by_session, [pid for pid in sessions.values() if pid is not None])
-        return {name: found[pid] for name, pid in sessions.items() if pid in found}
+        pids = {keeper.name: keeper.pid for keeper in self._keepers.values() if keeper.pid is not None}
+        is_old = time.monotonic() - self._weighed_at > min(_FRESH_SECONDS, self._care.memory_interval_seconds / 2)
+        if is_old or not self._resident.keys() >= set(pids.values()):
+            self._resident = await asyncio.to_thread(memory_by_session, pids.values())
+            self._weighed_at = time.monotonic()
+        return {name: self._resident[pid] for name, pid in pids.items() if pid in self._resident}
+
+    async def _weigh(self) -> None:
+        while True:
+            for name, resident_bytes in (await self.resident_bytes()).items():
+                if name in self._keepers:
+                    self._keepers[name].weighed(resident_bytes)
+            await asyncio.sleep(self._care.memory_interval_seconds)
+
+    def _keep(self, keeper: Keeper) -> None:
+        assert self._group is not None
+        self._running[keeper.name] = self._group.create_task(keeper.run(), name=keeper.name)
+        keeper.start()
+
+    def _keeper(self, launch: Launch) -> Keeper:
+        return Keeper(launch, self._care, self._probe, self._at_start, self._given_up.put_nowait)

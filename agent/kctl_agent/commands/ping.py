@@ -12,9 +12,31 @@ from kctl_agent.wire import JsonObject
 __all__ = ["PING", "answer"]
 
 
-def answer(snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
-    """Who answers: name, pid, version."""
-    return {"name": snapshot.name, "pid": os.getpid(), "version": __version__}
+_OLD_SECONDS = 15.0
+"""Figures of the brokers older than this tell nothing about the lag of now."""
 
 
-PING = Command("ping", answer, "who answers: name, pid, version", deadline_ms=1000, needs_snapshot=False)
+def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
+    """Who answers, and what a supervisor judges it by: `lag` over all its partitions, null while it is not known."""
+    return {
+        "name": snapshot.name,
+        "pid": os.getpid(),
+        "version": __version__,
+        "state": snapshot.state,
+        "batches_total": snapshot.work.batches_total,
+        "lag": _lag(snapshot, now),
+    }
+
+
+def _lag(snapshot: Snapshot, now: float) -> int | None:
+    total = 0
+    for figures in snapshot.partitions:
+        if figures.taken_at is None or now - figures.taken_at > _OLD_SECONDS or figures.lag is None:
+            return None
+        total += figures.lag
+    return total if snapshot.partitions else None
+
+
+PING = Command(
+    "ping", answer, "who answers: name, pid, version, state, progress", deadline_ms=1000, needs_snapshot=False
+)

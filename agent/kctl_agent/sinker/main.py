@@ -13,9 +13,9 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 
+from kctl_agent import lifeline
 from kctl_agent.commands import COMMANDS
 from kctl_agent.errors import AgentError
 from kctl_agent.paths import prepare_run_dir
@@ -71,8 +71,7 @@ def main() -> int:
 def _serve(settings: SinkerSettings, server: AgentServer) -> int:
     storage = open_storage(settings.storage)
     figures, stop = Figures(settings.name, server, storage), Stop()
-    signal.signal(signal.SIGTERM, lambda *_: stop.ask())
-    threading.Thread(target=_stop_with_master, args=(stop,), name="kctl-lifeline", daemon=True).start()
+    lifeline.hold(stop.ask)
     code, why = 0, ""
     try:
         storage.prepare()
@@ -122,11 +121,3 @@ def _run(settings: SinkerSettings, storage: Storage, handler: Handler, figures: 
     finally:
         guard.close()
         handler.close()
-
-
-def _stop_with_master(stop: Stop) -> None:
-    """Wait for the end of stdin: the master's end of the pipe closes when the master does, however it ends."""
-    while sys.stdin.readline():
-        pass
-    log.warning("the master is gone; stopping")
-    stop.ask()

@@ -13,9 +13,9 @@ import logging
 import shutil
 import signal
 import sys
-import threading
 from pathlib import Path
 
+from kctl_agent import lifeline
 from kctl_agent.errors import AgentError
 from kctl_agent.paths import prepare_run_dir
 from kctl_agent.server import AgentServer
@@ -78,8 +78,7 @@ def _serve(settings: WorkerSettings, server: AgentServer) -> int:
     figures = Figures(settings.name, server, storage)
     figures.start()
     worker = Worker(settings, figures, storage)
-    signal.signal(signal.SIGTERM, lambda *_: worker.stop())
-    threading.Thread(target=_stop_with_master, args=(worker,), name="kctl-lifeline", daemon=True).start()
+    lifeline.hold(worker.stop)
     code, why = 0, ""
     try:
         worker.run()
@@ -112,11 +111,3 @@ def _storage(settings: WorkerSettings) -> Storage:
     storage = HandlingStorage(settings.storage)
     storage.handler_settings.load()
     return storage
-
-
-def _stop_with_master(worker: Worker) -> None:
-    """Wait for the end of stdin: the master's end of the pipe closes when the master does, however it ends."""
-    while sys.stdin.readline():
-        pass
-    log.warning("the master is gone; stopping")
-    worker.stop()

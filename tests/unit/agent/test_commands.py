@@ -171,8 +171,28 @@ def test_between_two_batches_none_is_running(snapshot: Snapshot) -> None:
     assert answer("workers", resting)["batch_running_seconds"] is None
 
 
-def test_ping_tells_who_answers(snapshot: Snapshot) -> None:
-    assert answer("ping", snapshot) == {"name": "worker-0", "pid": os.getpid(), "version": __version__}
+def test_ping_tells_who_answers_and_what_a_supervisor_judges_it_by(snapshot: Snapshot) -> None:
+    told = answer("ping", snapshot)
+
+    assert {key: told[key] for key in ("name", "pid", "version", "state", "batches_total")} == {
+        "name": "worker-0",
+        "pid": os.getpid(),
+        "version": __version__,
+        "state": snapshot.state,
+        "batches_total": snapshot.work.batches_total,
+    }
+
+
+def test_the_lag_of_a_ping_is_not_known_while_the_brokers_are_silent(snapshot: Snapshot) -> None:
+    known = tuple(
+        replace(each, committed=4, end=10, taken_at=snapshot.published_at - 1) for each in snapshot.partitions
+    )
+    young = replace(snapshot, partitions=known)
+    old = replace(young, partitions=(*known[1:], replace(known[0], taken_at=snapshot.published_at - 16)))
+
+    assert answer("ping", young)["lag"] == 6 * len(known)
+    assert answer("ping", old)["lag"] is None
+    assert answer("ping", replace(young, partitions=()))["lag"] is None
 
 
 def test_describe_lists_every_method_itself_included(snapshot: Snapshot) -> None:

@@ -134,11 +134,22 @@ def test_workers_shows_what_each_is_doing() -> None:
         "last_batch_seconds": 1.234,
         "rows_per_second": 81234.5,
         "last_error": "lost\nconnection",
+        "supervisor": {
+            "desired": "running",
+            "state": "running",
+            "since_seconds": 3905.2,
+            "restarts": 3,
+            "restarts_by_cause": {"signal": 2, "memory": 1},
+            "next_try_seconds": None,
+            "resident_bytes": 1468006400,
+        },
     }
+    guest = {"name": "guest", "state": "running", "state_seconds": 5.0, "pid": 1, "supervisor": None}
 
-    assert shown("workers", {"rows": [row]}) == [
-        "name      state     pid  uptime     rss  batch  last-batch-seconds  rows/s  last-error",
-        "worker-0  running  4711   1h05m  700MiB     12                1.23   81234  lost connection",
+    assert [" ".join(line.split()) for line in shown("workers", {"rows": [row, guest]})] == [
+        "name desired state doing since pid restarts next-try rss batch last-batch-seconds rows/s last-error",
+        "worker-0 running running running 1h05m 4711 3: signal 2, memory 1 - 1400MiB 12 1.23 81234 lost connection",
+        "guest - - running 5s 1 - - - - - - -",
     ]
 
 

@@ -9,13 +9,16 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kctl.master.keeper import Keeper, Launch
+from kctl.master.health import Heartbeat, Rules
+from kctl.master.keeper import Care, Keeper, Launch
 from kctl.master.process import session_members
-from kctl.master.restart import Policy
+from kctl.master.restart import Cause, Policy
 from kctl.master.supervisor import Supervisor
 
 pytestmark = pytest.mark.anyio
@@ -31,6 +34,7 @@ subprocess.Popen([sys.executable, "-c", child])
 sys.stdin.read()
 """
 QUICK = Policy(backoff_min_seconds=0.05, backoff_max_seconds=0.2, stable_seconds=60, max_failures=3)
+PATIENT = Rules(ping_timeout_seconds=60)
 SLOW = Policy(backoff_min_seconds=60, backoff_max_seconds=60, stable_seconds=60, max_failures=3)
 
 
@@ -43,8 +47,18 @@ async def until(predicate: Callable[[], bool], seconds: float = 15.0) -> None:
 class Kept:
     """A supervisor of one worker; its agent answers as soon as the process lives, unless `is_mute`."""
 
-    def __init__(self, code: str, log: Path, policy: Policy = QUICK, *, is_mute: bool = False, **times: float) -> None:
+    def __init__(
+        self,
+        code: str,
+        log: Path,
+        policy: Policy = QUICK,
+        rules: Rules = PATIENT,
+        *,
+        is_mute: bool = False,
+        **times: float,
+    ) -> None:
         self.log = log
+        self.says_of_itself: dict[str, Any] = {}
         self.is_mute = is_mute
         command = [sys.executable, "-c", code] if code else [str(log.parent / "no such command")]
         self.supervisor = Supervisor(
@@ -59,12 +73,12 @@ class Kept:
                     times.get("stop_timeout_seconds", 10.0),
                 )
             ],
-            policy,
+            Care(policy, rules, ping_interval_seconds=0.05, memory_interval_seconds=0.05),
             self.answer,
         )
 
-    async def answer(self, _name: str) -> int | None:
-        return None if self.is_mute else self.pid
+    async def answer(self, _name: str, _timeout_seconds: float) -> Heartbeat | None:
+        return None if self.is_mute or self.pid is None else Heartbeat(self.pid, **self.says_of_itself)
 
     @property
     def keeper(self) -> Keeper:
@@ -122,7 +136,7 @@ async def test_a_killed_worker_comes_back_and_the_log_says_why_and_when(
         os.kill(first, signal.SIGKILL)
         await until(lambda: kept.pid not in (first, None) and kept.state == "running")
 
-    assert kept.supervisor.status()[0].restarts == {"exit": 0, "signal": 1, "unresponsive": 0, "requested": 0}
+    assert kept.supervisor.status()[0].restarts == {**dict.fromkeys(Cause, 0), Cause.SIGNAL: 1}
     line = next(record.getMessage() for record in caplog.records if "action=backoff" in record.getMessage())
     assert line.startswith("action=backoff worker=worker-0: died (signal 9, SIGKILL), restart 1 in 0.")
     assert line.endswith("last log line: ready to work")
@@ -226,7 +240,7 @@ async def test_a_failure_inside_a_keeper_ends_the_supervisor_and_the_worker(tmp_
     pid = kept.pid
     assert pid is not None
 
-    async def broken(_name: str) -> int | None:
+    async def broken(_name: str, _timeout_seconds: float) -> Heartbeat | None:
         raise ZeroDivisionError
 
     kept.keeper._probe = broken
@@ -234,3 +248,127 @@ async def test_a_failure_inside_a_keeper_ends_the_supervisor_and_the_worker(tmp_
         await task
 
     assert session_members(pid) == []
+
+
+ILL = """
+import faulthandler, sys
+faulthandler.enable()
+print('up', flush=True)
+def in_the_depths():
+    sys.stdin.read()
+in_the_depths()
+"""
+GROWING = (
+    "import sys; print('up', flush=True); held = bytearray(64 << 20); print('grown', flush=True); sys.stdin.read()"
+)
+
+
+async def test_a_worker_that_hangs_leaves_its_stacks_in_its_log_and_is_replaced(tmp_path: Path) -> None:
+    kept = Kept(ILL, tmp_path / "log", rules=Rules(ping_timeout_seconds=0.3))
+
+    async with kept.running():
+        await kept.reaches("running")
+        await until(lambda: kept.says("up"))
+        first = kept.pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        kept.is_mute = True
+        await kept.reaches("backoff")
+        kept.is_mute = False
+        await until(lambda: kept.pid not in (first, None) and kept.state == "running")
+
+        status = kept.supervisor.status()[0]
+        assert status.restarts[Cause.UNRESPONSIVE] == 1
+        assert (status.last_error or "").startswith("its agent has not answered for 0.")
+        assert "in in_the_depths" in kept.log.read_text()
+        assert session_members(first) == []
+
+
+async def test_a_worker_above_its_soft_limit_is_asked_to_leave_and_counted(tmp_path: Path) -> None:
+    kept = Kept(GROWING, tmp_path / "log")
+
+    async with kept.running():
+        await kept.reaches("running")
+        await until(lambda: kept.says("grown"))
+        health = kept.keeper.health
+        assert health is not None
+        kept.keeper._health = replace(health, boot_bytes=1 << 20)
+        rules = Rules(60, memory_soft_bytes=40 << 20, memory_breaches=2)
+        kept.supervisor.reconfigure([], Care(QUICK, rules, 0.05, 0.05))
+        await until(lambda: kept.supervisor.status()[0].restarts[Cause.MEMORY] >= 1)
+
+        assert "was above memory_soft, 40 MiB, 2 times in a row" in (kept.supervisor.status()[0].last_error or "")
+
+
+async def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = Kept(UP, tmp_path / "log", rules=Rules(60, memory_soft_bytes=1 << 20, memory_hard_bytes=2 << 20))
+
+    async with kept.running():
+        await until(lambda: kept.supervisor.status()[0].warning is not None)
+        await asyncio.sleep(0.3)
+
+        status = kept.supervisor.status()[0]
+        assert (status.state, sum(status.restarts.values())) == ("running", 0)
+        assert (status.warning or "").startswith("workers.memory_soft (1 MiB) is not applied: after its start alone it")
+    assert len([r for r in caplog.records if "action=limit_refused" in r.getMessage()]) == 1
+
+
+async def test_a_worker_that_makes_no_progress_is_replaced_and_counted(tmp_path: Path) -> None:
+    kept = Kept(UP, tmp_path / "log", rules=Rules(60, stalled_seconds=0.2))
+    kept.says_of_itself = {"state": "running", "batches_total": 7, "lag": 100}
+
+    async with kept.running():
+        await until(lambda: kept.supervisor.status()[0].restarts[Cause.STALLED] >= 1)
+
+        assert "has finished no batch for 0." in (kept.supervisor.status()[0].last_error or "")
+
+
+async def test_who_waits_for_a_given_up_worker_is_told_its_name(tmp_path: Path) -> None:
+    kept = Kept("import sys; sys.exit(78)", tmp_path / "log")
+
+    async with kept.running():
+        assert await asyncio.wait_for(kept.supervisor.until_fatal(), 10) == "worker-0"
+
+
+async def test_a_process_may_be_added_and_removed_while_the_others_run(tmp_path: Path) -> None:
+    kept = Kept(UP, tmp_path / "log")
+
+    async with kept.running():
+        await kept.reaches("running")
+        other = replace(kept.keeper.launch, name="worker-1", log_path=tmp_path / "log-1")
+        kept.supervisor.add(other)
+        await until(lambda: kept.supervisor.status()[1].pid is not None)
+        pid = kept.supervisor.status()[1].pid
+        assert pid is not None
+
+        await kept.supervisor.remove("worker-1")
+
+        assert kept.supervisor.names == ["worker-0"]
+        assert session_members(pid) == []
+        assert kept.state == "running"
+
+
+async def test_a_hundred_forced_restarts_leave_descriptors_threads_and_files_as_they_were(tmp_path: Path) -> None:
+    kept = Kept("import sys; sys.stdin.read()", tmp_path / "log")
+
+    def held() -> tuple[int, int, int]:
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), len(os.listdir(tmp_path))
+
+    async with kept.running():
+        await kept.reaches("running")
+        before: tuple[int, int, int] | None = None
+        for number in range(100):
+            first = kept.keeper.incarnation
+            kept.keeper.restart()
+            await kept.keeper.until(lambda first=first: kept.keeper.incarnation > first and kept.state == "running")  # type: ignore[misc]  # a default holds the number of this round
+            if number == 9:
+                before = held()
+
+        assert kept.supervisor.status()[0].restarts[Cause.REQUESTED] == 100
+        after = held()
+    assert before is not None
+    assert after[0] <= before[0]
+    assert after[1] <= before[1] + 4  # asyncio's pool grows up to its bound
+    assert after[2] == before[2]

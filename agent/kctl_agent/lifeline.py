@@ -1,0 +1,44 @@
+"""What a worker or sinker has so that it does not outlive its master, and so that it can be looked into when it hangs.
+
+For processes of our own only: unlike the rest of the socket half this changes the process it is called in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+__all__ = ["hold"]
+
+_LOG = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+
+
+def hold(stop: Callable[[], None]) -> None:
+    """From now on `stop` is called, from any thread or a signal handler, when the master is gone.
+
+    Two ways to notice: the end of stdin, whose other end the master holds, however it ends; and SIGTERM by
+    prctl(PR_SET_PDEATHSIG), for a process whose stdin somebody else has inherited too. SIGABRT writes the stacks of all
+    threads to stderr and ends the process: that is what the master sends to one that does not answer. Main thread only.
+    """
+    faulthandler.enable(all_threads=True)
+    signal.signal(signal.SIGTERM, lambda *_: stop())
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it has died between the two
+        stop()
+    threading.Thread(target=_watch, args=(stop,), name="kctl-lifeline", daemon=True).start()
+
+
+def _watch(stop: Callable[[], None]) -> None:
+    while sys.stdin.readline():
+        pass
+    _LOG.warning("the master is gone; stopping")
+    stop()

@@ -1,0 +1,134 @@
+"""Whether a running process is ill, and with what: a pure judgement over what was heard of it and measured.
+
+No clock, no process, no socket in here: time is passed in. `keeper` asks and measures, and hands the verdict to
+`restart` as a `Replace`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kctl.master.restart import Cause
+
+__all__ = ["Health", "Heartbeat", "Illness", "Rules", "heard", "judge", "measured", "refusals"]
+
+BOOT_MARGIN = 1.1
+"""A memory limit below the size after the start and a tenth more would restart a worker that has done nothing yet,
+again and again (celery #3706, #4125)."""
+_BOOTING = frozenset({"starting", "joining"})
+_AT_REST = frozenset({"starting", "joining", "paused", "throttled", "stopping"})
+"""What a worker says of itself while nobody expects a batch of it."""
+_MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What counts as ill. None switches a rule off."""
+
+    ping_timeout_seconds: float
+    memory_soft_bytes: int | None = None
+    memory_hard_bytes: int | None = None
+    memory_breaches: int = 3
+    """So many measurements in a row above the soft limit."""
+    stalled_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """An agent's answer to a ping; what an agent does not tell is None."""
+
+    pid: int
+    state: str | None = None
+    batches_total: int | None = None
+    lag: int | None = None
+    """Messages; None while the brokers' figures are too old to rely on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One incarnation as it was last heard of. Times are seconds of the caller's monotonic clock."""
+
+    heard_at: float
+    progress_at: float
+    """When it last finished a batch, or was not expected to."""
+    state: str | None = None
+    batches_total: int | None = None
+    boot_bytes: int | None = None
+    """Its size when it had started."""
+    resident_bytes: int | None = None
+    breaches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Illness:
+    """What it has, in one sentence, and whether there is no point in asking it to leave."""
+
+    cause: Cause
+    at_once: bool
+    why: str
+
+
+def heard(health: Health, beat: Heartbeat, now: float) -> Health:
+    """It has answered."""
+    is_moving = beat.batches_total is None or beat.batches_total != health.batches_total
+    is_excused = not beat.lag or beat.state in _AT_REST
+    return replace(
+        health,
+        heard_at=now,
+        progress_at=now if is_moving or is_excused else health.progress_at,
+        state=beat.state,
+        batches_total=beat.batches_total,
+    )
+
+
+def measured(health: Health, rules: Rules, resident_bytes: int) -> Health:
+    """Its memory, all processes of it together. The first measurement after its start is its boot size."""
+    boot_bytes = health.boot_bytes
+    if boot_bytes is None and health.state not in _BOOTING:
+        boot_bytes = resident_bytes
+    health = replace(health, boot_bytes=boot_bytes, resident_bytes=resident_bytes)
+    soft = _applied(rules.memory_soft_bytes, health)
+    is_above = soft is not None and resident_bytes > soft
+    return replace(health, breaches=health.breaches + 1 if is_above else 0)
+
+
+def judge(rules: Rules, health: Health, now: float) -> Illness | None:
+    """The gravest illness; None of a healthy process."""
+    silence = now - health.heard_at
+    if silence >= rules.ping_timeout_seconds:
+        return Illness(Cause.UNRESPONSIVE, True, f"its agent has not answered for {silence:.1f} s")
+    hard, size = _applied(rules.memory_hard_bytes, health), health.resident_bytes or 0
+    if hard is not None and size > hard:
+        return Illness(Cause.MEMORY, True, f"its memory, {_mebibytes(size)}, is above memory_hard, {_mebibytes(hard)}")
+    soft = _applied(rules.memory_soft_bytes, health)
+    if soft is not None and health.breaches >= rules.memory_breaches:
+        times = f"{health.breaches} times in a row"
+        return Illness(
+            Cause.MEMORY, False, f"its memory, {_mebibytes(size)}, was above memory_soft, {_mebibytes(soft)}, {times}"
+        )
+    idle = now - health.progress_at
+    if rules.stalled_seconds is not None and idle >= rules.stalled_seconds:
+        return Illness(Cause.STALLED, False, f"it has messages to read and has finished no batch for {idle:.1f} s")
+    return None
+
+
+def refusals(rules: Rules, health: Health) -> str | None:
+    """Why a memory limit is not applied: it lies below what the process took after its start. None: all are."""
+    for name, limit in (("memory_soft", rules.memory_soft_bytes), ("memory_hard", rules.memory_hard_bytes)):
+        if limit is not None and health.boot_bytes is not None and _applied(limit, health) is None:
+            return (
+                f"workers.{name} ({_mebibytes(limit)}) is not applied: after its start alone it takes "
+                f"{_mebibytes(health.boot_bytes)}; raise the limit"
+            )
+    return None
+
+
+def _applied(limit: int | None, health: Health) -> int | None:
+    """The limit, None while it cannot be applied: not booted yet, or booted above it."""
+    if limit is None or health.boot_bytes is None or limit < health.boot_bytes * BOOT_MARGIN:
+        return None
+    return limit
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / _MEBIBYTE:.0f} MiB"

@@ -1,0 +1,125 @@
+"""What counts as ill: a table of cases, and what holds for every history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.master.health import Health, Heartbeat, Rules, heard, judge, measured, refusals
+from kctl.master.restart import Cause
+
+MB = 1 << 20
+RULES = Rules(
+    ping_timeout_seconds=10,
+    memory_soft_bytes=800 * MB,
+    memory_hard_bytes=1000 * MB,
+    memory_breaches=3,
+    stalled_seconds=60,
+)
+WELL = Health(heard_at=100.0, progress_at=100.0, state="running", batches_total=5, boot_bytes=500 * MB)
+
+
+def beat(state: str | None = "running", batches: int | None = 5, lag: int | None = 9) -> Heartbeat:
+    return Heartbeat(1, state, batches, lag)
+
+
+@pytest.mark.parametrize(
+    ("health", "now", "cause", "at_once"),
+    [
+        (WELL, 109.9, None, None),
+        (WELL, 110.0, Cause.UNRESPONSIVE, True),
+        (replace(WELL, resident_bytes=900 * MB, breaches=2), 101, None, None),
+        (replace(WELL, resident_bytes=900 * MB, breaches=3), 101, Cause.MEMORY, False),
+        (replace(WELL, resident_bytes=1001 * MB, breaches=1), 101, Cause.MEMORY, True),
+        (replace(WELL, resident_bytes=1001 * MB, boot_bytes=None), 101, None, None),
+        (replace(WELL, resident_bytes=1001 * MB, boot_bytes=950 * MB), 101, None, None),
+        (replace(WELL, heard_at=170.0), 159.9, None, None),
+        (replace(WELL, heard_at=170.0), 160.0, Cause.STALLED, False),
+    ],
+)
+def test_the_gravest_illness_is_named(health: Health, now: float, cause: Cause | None, at_once: bool | None) -> None:
+    illness = judge(RULES, health, now)
+
+    assert (illness and illness.cause, illness and illness.at_once) == (cause, at_once)
+
+
+@pytest.mark.parametrize(
+    ("told", "is_progress"),
+    [
+        (beat(), False),
+        (beat(batches=6), True),
+        (beat(lag=0), True),
+        (beat(lag=None), True),
+        (beat(batches=None), True),
+        (beat(state="assigned"), False),
+        (beat(state="rebalancing"), False),
+        *((beat(state=state), True) for state in ("starting", "joining", "throttled", "paused", "stopping")),
+    ],
+)
+def test_no_batch_is_a_stall_only_where_one_was_to_be_expected(told: Heartbeat, is_progress: bool) -> None:
+    health = heard(WELL, told, 150.0)
+
+    assert health.heard_at == 150.0
+    assert health.progress_at == (150.0 if is_progress else 100.0)
+
+
+def test_the_boot_size_is_measured_when_the_jvm_is_there_and_not_before() -> None:
+    health = measured(replace(WELL, state="starting", boot_bytes=None), RULES, 50 * MB)
+    assert health.boot_bytes is None
+
+    health = measured(replace(health, state="running"), RULES, 400 * MB)
+    health = measured(health, RULES, 700 * MB)
+
+    assert health.boot_bytes == 400 * MB
+
+
+def test_one_measurement_below_the_soft_limit_forgives_those_above() -> None:
+    health = WELL
+    for size in (900, 900, 700, 900, 900):
+        health = measured(health, RULES, size * MB)
+
+    assert health.breaches == 2
+    assert judge(RULES, health, 101) is None
+
+
+def test_a_limit_below_the_boot_size_is_named_with_both_figures() -> None:
+    assert refusals(RULES, WELL) is None
+    assert refusals(RULES, replace(WELL, boot_bytes=None)) is None
+    assert refusals(RULES, replace(WELL, boot_bytes=790 * MB)) == (
+        "workers.memory_soft (800 MiB) is not applied: after its start alone it takes 790 MiB; raise the limit"
+    )
+
+
+sizes = st.integers(1, 4000).map(lambda megabytes: megabytes * MB)
+limits = st.one_of(st.none(), sizes)
+rules = st.builds(
+    Rules, st.floats(0.1, 100), limits, limits, st.integers(1, 5), st.one_of(st.none(), st.floats(0, 100))
+)
+beats = st.builds(
+    beat,
+    st.sampled_from([None, "starting", "running", "paused", "assigned"]),
+    st.one_of(st.none(), st.integers(0, 3)),
+    st.one_of(st.none(), st.integers(0, 2)),
+)
+
+
+@given(rules, st.lists(st.tuples(st.floats(0, 5), st.one_of(beats, sizes)), max_size=50))
+def test_a_worker_is_never_judged_by_a_limit_that_it_was_born_above(
+    of_fleet: Rules, history: list[tuple[float, Heartbeat | int]]
+) -> None:
+    health, now = Health(0.0, 0.0), 0.0
+    for pause, what in history:
+        now += pause
+        health = heard(health, what, now) if isinstance(what, Heartbeat) else measured(health, of_fleet, what)
+        illness = judge(of_fleet, health, now)
+        if illness is not None and illness.cause is Cause.MEMORY:
+            assert health.boot_bytes is not None
+            assert health.resident_bytes is not None
+            assert health.resident_bytes > health.boot_bytes
+        if illness is not None and illness.cause is Cause.STALLED:
+            assert of_fleet.stalled_seconds is not None
+        if illness is None:
+            assert now - health.heard_at < of_fleet.ping_timeout_seconds
