@@ -7,7 +7,8 @@ What every implementation guarantees to the workers that put:
   two owners that overlap store nothing twice. A chunk that begins above the mark is refused (`GapRefused`): it would
   lose what lies between.
 - **Only `place_marks` moves a mark backwards**, for the reasons that `kctl_agent.worker.positions` decides on.
-- **Durable on return.** When `put` returns, the messages survive a power cut; only then may their offset be committed.
+- **Durable when the writer is closed.** Then what was put survives a power cut, and only then may its offset be
+  committed. So does a mark that was told.
 
 And to the sinkers that claim:
 
@@ -256,4 +257,9 @@ class Writer(ABC):
         """
 
     @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Make durable what was put, and give up the connection.
+
+        Raises:
+            StorageUnusable: nothing that was put may count as stored.
+        """

@@ -1,10 +1,11 @@
 """One SQLite file as storage: the embedded default. Not for network file systems (their locks do not hold).
 
-WAL, so that readers never wait for the writer. A put is `synchronous=FULL`, because its offset is committed to Kafka
-right afterwards and a power cut must not take back what was committed. What sinkers do is `NORMAL`: a power cut may
-hand out again what was settled in the last moments, which at-least-once allows, and saves an fsync per block.
+WAL, so that readers never wait for the writer, and `synchronous=NORMAL`, in which a commit does not wait for the disk:
+a power cut takes back the last transactions, in their order. What must not be taken back is synced once, afterwards
+(`sync`): a put when its writer is closed, a mark when it is told, because its offset may be committed to Kafka then.
+What sinkers do is not: a power cut hands out again what was settled in the last moments, which at-least-once allows.
 
-This file: puts, marks and the connection. The rest is in `file_claims`, `file_letters`, `file_schema`.
+This file: marks and the connection. The rest is in `file_writer`, `file_claims`, `file_letters`, `file_schema`.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from typing import Any, Literal
 
 from kctl_agent.message import Message
 from kctl_agent.storage import file_claims, file_letters
-from kctl_agent.storage.base import Chunk, Mark, Put, Storage, StorageUnusable, TopicPartition, Writer
+from kctl_agent.storage.base import Mark, Storage, StorageUnusable, TopicPartition, Writer
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.clock import MachineClock
-from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, transaction
-from kctl_agent.storage.putting import cut, skipped
+from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, sync, transaction
+from kctl_agent.storage.file_writer import FileWriter
 from kctl_agent.storage.settling import dead_letters, judge, opened
 
 __all__ = ["SCHEMA_VERSION", "FileStorage"]
@@ -76,7 +77,7 @@ class FileStorage(Storage):
             create(db, self.path, self.clock)
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
-        with self._session() as db:
+        with self._session(is_durable=True) as db:  # what is told may be committed to Kafka
             rows = db.execute("select topic, partition, topic_id, next, committed from mark").fetchall()
         return {(row[0], row[1]): Mark(*row) for row in rows if (row[0], row[1]) in partitions}
 
@@ -103,7 +104,7 @@ class FileStorage(Storage):
 
     def writer(self) -> Writer:
         with self._told():
-            return FileWriter(connect(self.path), self.clock, self.block_messages, self.codec)
+            return FileWriter(self.path, self.clock, self.block_messages, self.codec)
 
     def blocks(self) -> Iterator[Block]:
         with self._told(), closing(connect(self.path)) as db:  # of its own: one picture, however long it is read
@@ -198,14 +199,15 @@ class FileStorage(Storage):
             if self._db is None:
                 self._db = connect(self.path)
                 note_boot(self._db, self.clock)
-            self._db.execute(f"pragma synchronous={'full' if is_durable else 'normal'}")
             yield self._db
+            if is_durable:
+                sync(self.path)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._forget()
             raise StorageUnusable(f"the storage {self.path} cannot be used: {error}") from error
 
@@ -217,35 +219,3 @@ class FileStorage(Storage):
 
 def _again(path: Path, block_messages: int, codec: str, limit: int | None, clock: MachineClock) -> FileStorage:
     return FileStorage(path, block_messages=block_messages, codec=codec, limit=limit, clock=clock)
-
-
-class FileWriter(Writer):
-    """One connection, one transaction per chunk. Blocks are encoded before the lock is taken."""
-
-    def __init__(self, db: sqlite3.Connection, clock: MachineClock, block_messages: int, codec: str) -> None:
-        self._db = db
-        self._clock = clock
-        self._block_messages = block_messages
-        self._codec = codec
-
-    def put(self, chunk: Chunk) -> Put:
-        tp = (chunk.topic, chunk.partition)
-        blocks = cut(chunk, 0, self._block_messages, self._codec)
-        try:
-            self._db.execute("pragma synchronous=full")
-            with transaction(self._db):
-                mark = self._db.execute("select next, topic_id from mark where topic=? and partition=?", tp).fetchone()
-                skip = skipped(chunk, mark)
-                if skip:
-                    blocks = cut(chunk, skip, self._block_messages, self._codec)
-                file_letters.insert(self._db, blocks, self._clock.wall())
-                self._db.execute(
-                    "update mark set next=max(next, ?), committed=coalesce(?, committed) where topic=? and partition=?",
-                    (chunk.end, chunk.committed, *tp),
-                )
-        except sqlite3.Error as error:
-            raise StorageUnusable(f"{chunk.topic}-{chunk.partition} could not be stored: {error}") from error
-        return Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in blocks))
-
-    def close(self) -> None:
-        self._db.close()

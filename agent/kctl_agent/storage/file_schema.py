@@ -7,6 +7,7 @@ are two tables because SQLite writes a whole row anew when one column of it chan
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from pathlib import Path
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.clock import MachineClock
 
-__all__ = ["SCHEMA_VERSION", "connect", "create", "note_boot", "transaction"]
+__all__ = ["SCHEMA_VERSION", "connect", "create", "note_boot", "sync", "transaction"]
 
 SCHEMA_VERSION = 2
 OLDEST_SQLITE = (3, 35, 0)
@@ -24,8 +25,7 @@ BUSY_SECONDS = 30.0
 PAGE_BYTES = 16384
 """A block of 500 small messages is about 100 KB: large pages halve the cost of writing it (benchmarks/pipeline.py)."""
 CHECKPOINT_PAGES = 16384
-"""256 MB of WAL before it is copied into the file. With 64 MB a put took 5 to 11 % longer on average
-(benchmarks/README.md)."""
+"""256 MB of write-ahead log before a commit has to copy it into the file; as a rule `file_writer` was there before."""
 
 VERSION_1 = """
 create table mark(
@@ -86,10 +86,27 @@ def connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
     try:
         db.execute(f"pragma wal_autocheckpoint={CHECKPOINT_PAGES}")
+        db.execute("pragma synchronous=normal")
     except BaseException:
         db.close()
         raise
     return db
+
+
+def sync(path: Path) -> None:
+    """Make durable what anybody has committed so far. Raises OSError.
+
+    All of it is in the write-ahead log, or was synced when it was copied from there; SQLite itself synced the log's
+    header and folder when it began it (https://sqlite.org/pragma.html#pragma_synchronous).
+    """
+    try:
+        log = os.open(f"{path}-wal", os.O_RDONLY)
+    except FileNotFoundError:  # copied, and removed with the last connection
+        return
+    try:
+        os.fdatasync(log)
+    finally:
+        os.close(log)
 
 
 def create(db: sqlite3.Connection, path: Path, clock: MachineClock) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage import open_storage
+from kctl_agent.storage import file_writer, open_storage
 from kctl_agent.storage.base import Mark, StorageUnusable
 from kctl_agent.storage.block import encode
 from kctl_agent.storage.clock import MachineClock
@@ -230,3 +232,44 @@ def test_a_storage_that_was_lost_and_made_again_is_used_again(path: Path, storag
     fill(storage, 3)
 
     assert stored(storage) == [0, 1, 2]
+
+
+def test_what_could_not_be_synced_does_not_count_as_stored(
+    storage: FileStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(StorageUnusable, match=r"could not be synced: .*Input/output error"), storage.writer() as writer:
+        writer.put(chunk(0, 3))
+    with pytest.raises(StorageUnusable, match="Input/output error"):
+        storage.marks([("t", 0)])  # a mark that may be taken back by a power cut is not told
+
+
+def test_a_put_and_a_mark_are_synced_once(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fdatasync", lambda log: synced.append(os.readlink(f"/proc/self/fd/{log}")))
+    put(storage, chunk(0, 3), chunk(3, 6), chunk(6, 9))
+    assert synced == [f"{storage.path}-wal"]
+    storage.marks([("t", 0)])
+    assert len(synced) == 2
+
+
+def test_a_log_that_has_grown_is_copied_into_the_file_and_begins_anew(
+    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_writer, "COPY_BYTES", 50_000)
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    put(storage, chunk(0, 6000))
+    for thread in threading.enumerate():
+        if thread.name == "storage-copy":
+            thread.join()
+    log, file = Path(f"{path}-wal").stat().st_size, path.stat().st_size
+    assert file > 50_000
+    put(storage, chunk(6000, 6003))
+    assert Path(f"{path}-wal").stat().st_size == log
+    assert stored(storage) == list(range(6003))

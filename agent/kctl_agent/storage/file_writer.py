@@ -1,0 +1,109 @@
+"""Puts into a file storage, by the tasks of executors: a transaction per chunk, one sync per task.
+
+Several tasks write at once. SQLite lets one of them in and makes the others sleep, for up to 100 ms each time they
+look; so they wait for a lock of the kernel (on the folder), which wakes the next as soon as the last is done.
+
+What was written goes to the write-ahead log and from there into the file. A thread copies it after the task: within a
+commit, as SQLite does it by itself, the put would wait for it (benchmarks/README.md has the figures).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
+from kctl_agent.storage.clock import MachineClock
+from kctl_agent.storage.file_letters import insert
+from kctl_agent.storage.file_schema import connect, sync, transaction
+from kctl_agent.storage.putting import cut, skipped
+
+__all__ = ["FileWriter"]
+
+COPY_BYTES = 16 << 20
+"""A process that has written so much copies the write-ahead log into the file."""
+
+RESTART_MS = 1000
+"""How long writers may be held up for readers of the old log to leave it; then it grows on until the next copy."""
+
+_uncopied: Counter[Path] = Counter()
+"""Bytes that this process has written since it began to copy last. A task has a writer of its own, its process goes
+on."""
+
+
+class FileWriter(Writer):
+    """One connection. Blocks are encoded before the lock is taken."""
+
+    def __init__(self, path: Path, clock: MachineClock, block_messages: int, codec: str) -> None:
+        """Raises sqlite3.Error, OSError."""
+        self._path = path
+        self._clock = clock
+        self._block_messages = block_messages
+        self._codec = codec
+        self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._db = connect(path)
+        except BaseException:
+            os.close(self._folder)
+            raise
+
+    def put(self, chunk: Chunk) -> Put:
+        tp = (chunk.topic, chunk.partition)
+        blocks = cut(chunk, 0, self._block_messages, self._codec)
+        try:
+            with self._turn(), transaction(self._db):
+                mark = self._db.execute("select next, topic_id from mark where topic=? and partition=?", tp).fetchone()
+                skip = skipped(chunk, mark)
+                if skip:
+                    blocks = cut(chunk, skip, self._block_messages, self._codec)
+                insert(self._db, blocks, self._clock.wall())
+                self._db.execute(
+                    "update mark set next=max(next, ?), committed=coalesce(?, committed) where topic=? and partition=?",
+                    (chunk.end, chunk.committed, *tp),
+                )
+        except sqlite3.Error as error:
+            raise StorageUnusable(f"{chunk.topic}-{chunk.partition} could not be stored: {error}") from error
+        written = sum(len(block.body) for block in blocks)
+        _uncopied[self._path] += written
+        return Put(len(chunk.columns) - skip, skip, written)
+
+    def close(self) -> None:
+        try:
+            sync(self._path)
+        except OSError as error:
+            raise StorageUnusable(f"what was put into {self._path} could not be synced: {error}") from error
+        finally:
+            self._db.close()
+            os.close(self._folder)
+        if _uncopied[self._path] >= COPY_BYTES:
+            _uncopied[self._path] = 0
+            threading.Thread(target=_copy, args=(self._path,), name="storage-copy", daemon=True).start()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        fcntl.flock(self._folder, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._folder, fcntl.LOCK_UN)
+
+
+def _copy(path: Path) -> None:
+    """Beside whoever reads and writes. What fails here, a later commit does or tells.
+
+    The first pass lets everybody go on; but as long as somebody writes, it never reaches the end, and the log grows.
+    The second makes writers wait for the little that is left, so that the log begins anew.
+    """
+    try:
+        with closing(connect(path)) as db:
+            db.execute("pragma wal_checkpoint(passive)")
+            db.execute(f"pragma busy_timeout={RESTART_MS}")
+            db.execute("pragma wal_checkpoint(restart)")
+    except sqlite3.Error:
+        return
