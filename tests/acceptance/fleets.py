@@ -215,7 +215,7 @@ class Fleet(DemoFleet):
         self.sent.update(producer.acknowledged)
 
     def audit(self) -> Audit:
-        return audit(self.storage.blocks(), {tuple(tp): count for tp, count in self.sent.items()})
+        return audit(self.open_storage().blocks(), {tuple(tp): count for tp, count in self.sent.items()})
 
     def log_tail(self) -> str:
         texts = [path.read_text(errors="replace").splitlines()[-15:] for path in sorted(self.directory.glob("logs/*"))]

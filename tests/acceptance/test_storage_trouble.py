@@ -1,0 +1,136 @@
+"""A storage that cannot be written: the worker says why, commits nothing that is not stored, and goes on when it can.
+
+The disk is a small file system of its own, which needs root to be mounted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl_agent.storage.file import FileStorage
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: needs root"),
+]
+
+SMALL, LARGE = "size=8m", "size=500m"
+
+
+def mount(*words: str) -> None:
+    subprocess.run(["mount", *words], check=True)
+
+
+@pytest.fixture
+def disk(short_dir: Path) -> Iterator[Path]:
+    place = short_dir / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", SMALL, "none", str(place)], capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield place
+    subprocess.run(["umount", "--recursive", str(place)], check=True)
+
+
+@pytest.fixture
+def fleet(disk: Path, make_fleet: Callable[..., Fleet]) -> Fleet:
+    """On the disk; it is started by the test."""
+    return make_fleet(workers=1, partitions=2, storage=f'path = "{disk / "storage.sqlite"}"')
+
+
+def refused(fleet: Fleet, *why: str) -> dict[str, Any] | None:
+    """The worker's row when its last error names one of these causes."""
+    row = fleet.workers().get("worker-0", {})
+    return row if any(word in (row.get("last_error") or "") for word in why) else None
+
+
+def check_that_nothing_is_committed_that_is_not_stored(fleet: Fleet) -> None:
+    committed = {partition: row["current_offset"] for partition, row in fleet.offsets().items()}
+    places = [(fleet.topic, partition) for partition in committed]
+    marks = {partition: mark.next for (_, partition), mark in fleet.open_storage().marks(places).items()}
+    assert all((committed[partition] or 0) <= marks[partition] for partition in committed), (committed, marks)
+    assert sum(marks.values()) < fleet.sent.total(), "everything was stored after all"
+
+
+def test_a_full_disk_and_one_that_cannot_be_written_are_told_and_used_again_when_they_can(
+    fleet: Fleet, disk: Path, eventually: Eventually
+) -> None:
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    pid = fleet.workers()["worker-0"]["pid"]
+
+    fleet.send(10_000, b"x" * 1000)
+    row = eventually(lambda: refused(fleet, "disk is full"), SETTLE_SECONDS, "the full disk is told")
+    assert "could not be stored: database or disk is full" in row["last_error"]
+    assert "disk is full" in fleet.kctl("status").stdout
+    check_that_nothing_is_committed_that_is_not_stored(fleet)
+    mount("-o", f"remount,{LARGE}", str(disk))
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "there is room, and everything is stored and committed")
+    eventually(lambda: fleet.workers()["worker-0"]["last_error"] is None, SETTLE_SECONDS, "the error is overcome")
+
+    mount("--bind", str(disk), str(disk))
+    mount("-o", "remount,bind,ro", str(disk))
+    fleet.send(500)
+    eventually(lambda: refused(fleet, "readonly", "unable to open"), SETTLE_SECONDS, "the read-only file is told")
+    subprocess.run(["umount", str(disk)], check=True)
+    check_that_nothing_is_committed_that_is_not_stored(fleet)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "it can be written, and everything is stored and committed")
+
+    assert fleet.workers()["worker-0"]["pid"] == pid, "no worker had to be started again"
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, 10_500)
+
+
+def test_a_file_of_another_version_and_a_damaged_one_are_told_and_used_again_when_they_are_put_right(
+    fleet: Fleet, disk: Path, eventually: Eventually
+) -> None:
+    path, copy = disk / "storage.sqlite", disk / "copy"
+    mount("-o", f"remount,{LARGE}", str(disk))
+    FileStorage(path).prepare()
+    version = set_version(path, 99)
+    fleet.send(500)
+    fleet.start()
+    sentence = f"{path} has version 99 of the storage"
+    eventually(lambda: sentence in fleet.kctl("status", exit_code=None).stdout.replace("\n", ""), START_SECONDS)
+    set_version(path, version)
+    eventually(fleet.is_caught_up, START_SECONDS, "it has the right version, and everything is stored and committed")
+
+    with closing(sqlite3.connect(path)) as whole, closing(sqlite3.connect(copy)) as kept:
+        whole.backup(kept)
+    for each in (path, Path(f"{path}-wal")):
+        spoil(each)
+    fleet.send(500)
+    eventually(lambda: refused(fleet, "malformed", "not a database"), SETTLE_SECONDS, "the damage is told")
+    for each in disk.glob("storage.sqlite*"):
+        each.unlink()
+    shutil.copy(copy, path)
+    check_that_nothing_is_committed_that_is_not_stored(fleet)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "the copy is in its place, and everything is stored and committed")
+
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, 1000)
+
+
+def set_version(path: Path, version: int) -> int:
+    """Returns the one before."""
+    with closing(sqlite3.connect(path)) as db:
+        (before,) = db.execute("pragma user_version").fetchone()
+        db.execute(f"pragma user_version={version}")
+    return int(before)
+
+
+def spoil(path: Path) -> None:
+    """Everything behind the first hundred bytes, in place."""
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xa5" * (path.stat().st_size - 100))
