@@ -22,6 +22,7 @@ __all__ = [
     "Log",
     "Sinkers",
     "Spark",
+    "Status",
     "Storage",
     "Workers",
 ]
@@ -332,6 +333,26 @@ class Collect:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Status:
+    """By which measures a partition is ok, warned of, stalled or stopped; see status.md."""
+
+    window_seconds: float = setting(
+        60.0,
+        "The time over which a partition is judged; also the least silence, with messages waiting, that is no longer "
+        "normal. With long batches it is longer by itself.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=86_400.0,
+    )
+    hold_seconds: float = setting(
+        10.0, "A status that gets better is told only after it has lasted so long.", unit="seconds", minimum=0.0
+    )
+    batch_limit_seconds: float = setting(
+        600.0, "A batch that runs for longer no longer explains why nothing is committed.", unit="seconds", minimum=1.0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Http:
     """The HTTP server of the master: `/api/v1/…`, `/metrics`, `/healthz`."""
 
@@ -358,6 +379,7 @@ SECTIONS: dict[str, type] = {
     "storage": Storage,
     "sinkers": Sinkers,
     "collect": Collect,
+    "status": Status,
     "http": Http,
     "log": Log,
 }
@@ -376,6 +398,7 @@ class Config:
     storage: Storage
     sinkers: Sinkers
     collect: Collect
+    status: Status
     http: Http
     log: Log
     sources: Mapping[str, str] = field(default_factory=dict)

@@ -77,8 +77,8 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_collect_last_success_timestamp_seconds",
         labels=(*GROUP, "part"),
         unit="Unix time",
-        sentence="When a part last succeeded: `agents` (all answered a ping); `committed` and `offsets` of the "
-        "brokers.",
+        sentence="When a part last succeeded: `agents` (all answered a ping); `committed`, `offsets` and "
+        "`group` of the brokers.",
         samples=_last_success,
     ),
     Single(

@@ -6,6 +6,7 @@ the next question begins afresh; how often that is, and what old figures are sti
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from kafka.errors import (
     UnstableOffsetCommitError,
 )
 from kafka.protocol.consumer import IsolationLevel
+
+from kctl.reduce.base import GroupFigures
 
 __all__ = ["GroupAdmin", "Partition", "Reading"]
 
@@ -48,7 +51,7 @@ class Reading:
     """One look at the brokers. A partition missing from a part is one that the part could not tell this time.
 
     `committed` holds None for a partition the group has committed nothing for: that is knowledge, not a gap.
-    `errors` names the parts that failed as a whole, `committed` or `offsets`, with the reason.
+    `errors` names the parts that failed as a whole, `committed`, `offsets` or `group`, with the reason.
     """
 
     partitions: frozenset[Partition]
@@ -58,6 +61,7 @@ class Reading:
     start: dict[Partition, int] = field(default_factory=dict)
     end: dict[Partition, int] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    group: GroupFigures | None = None
 
 
 class _Client(KafkaAdminClient):  # type: ignore[misc]  # kafka-python is not typed
@@ -131,7 +135,17 @@ class GroupAdmin:
         self._fill(reading, "committed", lambda: reading.committed.update(self._committed(sorted(led))))
         self._fill(reading, "offsets", lambda: reading.start.update(self._offsets(with_leader, OffsetSpec.EARLIEST)))
         self._fill(reading, "offsets", lambda: reading.end.update(self._offsets(with_leader, OffsetSpec.LATEST)))
+        self._fill(reading, "group", lambda: setattr(reading, "group", self._group_figures()))
         return reading
+
+    def _group_figures(self) -> GroupFigures | None:
+        """None when its coordinator cannot tell, as while the group moves to another one."""
+        described = self._connected().describe_groups([self._group])[self._group]
+        if described["error"] is not None:
+            return None
+        # Kafka's words run together: PreparingRebalance
+        state = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", described["group_state"]).lower()
+        return GroupFigures(state, len(described["members"]))
 
     def _describe(self) -> list[dict[str, Any]]:
         topics: list[dict[str, Any]] = self._connected().describe_topics(self._topics)

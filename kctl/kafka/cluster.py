@@ -20,7 +20,7 @@ from kafka.errors import KafkaError
 from kctl.config import Kafka
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.admin import GroupAdmin, Partition, Reading
-from kctl.reduce.base import ClusterFigures, ClusterPartition
+from kctl.reduce.base import ClusterFigures, ClusterPartition, GroupFigures
 
 __all__ = ["Cluster", "Known", "merge"]
 
@@ -74,10 +74,11 @@ class Cluster:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kctl-brokers")
         self._running: asyncio.Future[None] | None = None
         self._known: dict[Partition, Known] | None = None
+        self._group: GroupFigures | None = None
         self._failures = 0
         self._not_before = 0.0
         self.last_success: dict[str, float] = {}
-        """Part (`committed`, `offsets`) to Unix seconds."""
+        """Part (`committed`, `offsets`, `group`) to Unix seconds."""
         self.error: str | None = None
         """Why the last look failed, in whole or in part."""
 
@@ -127,7 +128,8 @@ class Cluster:
                 ClusterPartition(topic, partition, k.start, k.committed, k.end, now - min(times))
                 for (topic, partition), k in sorted(self._known.items())
                 if (times := [at for at in (k.offsets_at, k.committed_at) if at is not None])
-            )
+            ),
+            self._group,
         )
 
     async def close(self) -> None:
@@ -143,13 +145,15 @@ class Cluster:
         except Exception as error:  # a boundary: a client library in trouble must not take the master with it
             if not isinstance(error, (KafkaError, OSError, RuntimeError)):
                 log.exception("action=brokers_failed")
+            self._group = None
             self._failed("brokers_away", _reason(error))
             pause = min(_BACKOFF_MAX_SECONDS, _BACKOFF_MIN_SECONDS * 2.0 ** min(self._failures, 10))
             self._not_before = self._clock() + pause
             return
         now, unix = self._clock(), time.time()
         self._known = merge(self._known or {}, reading, now)
-        for part in ("committed", "offsets"):
+        self._group = reading.group
+        for part in ("committed", "offsets", "group"):
             if part not in reading.errors:
                 self.last_success[part] = unix
         if reading.errors:

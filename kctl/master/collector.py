@@ -9,17 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from kctl.config import Config
+from kctl.config.sections import size_bytes
 from kctl.kafka.cluster import Cluster
+from kctl.master.changes import Changes
+from kctl.master.events import EventFeed
 from kctl.master.members import Members
+from kctl.master.owners import owners
 from kctl.master.reduction import reduced, usable
-from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.master.snapshot import FleetSnapshot, Reduced, RpcFigures, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.master.supervisor import Supervisor
 from kctl.reduce import ClusterFigures, PartitionRow, partition_rows
 from kctl.rpc.fan_out import FanOut
+from kctl.status import Assessment, Assessor, Rules, of_group
 
 __all__ = ["Collector"]
 
@@ -42,8 +49,23 @@ once they cannot disagree."""
 class Collector:
     """Belongs to one event loop; `latest` may be read from any thread."""
 
-    def __init__(self, config: Config, members: Members, cluster: Cluster, supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        config: Config,
+        members: Members,
+        cluster: Cluster,
+        supervisor: Supervisor,
+        feed: EventFeed,
+        rpc: Callable[[], Mapping[str, RpcFigures]],
+    ) -> None:
         self._config = config
+        self._feed = feed
+        self._rpc = rpc
+        self._changes = Changes(started_at=time.time())
+        rules = config.status
+        self._assessor = Assessor(Rules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds))
+        self._memory_limit = size_bytes(config.workers.memory_soft) or size_bytes(config.workers.memory_hard)
+        self._sequence = 0
         self._members = members
         self._cluster = cluster
         self._supervisor = supervisor
@@ -59,8 +81,17 @@ class Collector:
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
-            self._latest = await self.collect()
+            self._publish(await self.collect())
             await asyncio.sleep(max(started + self._config.collect.interval_seconds - loop.time(), 0))
+
+    def sparkline(self, topic: str, partition: int) -> list[int | None]:
+        """The lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
+        return self._assessor.sparkline(topic, partition)
+
+    def _publish(self, snapshot: FleetSnapshot) -> None:
+        self._feed.tell(self._changes.between(self._latest, snapshot))
+        self._latest = replace(snapshot, events_total=self._feed.totals())
+        self._feed.collected()
 
     async def collect(self) -> FleetSnapshot:
         """One picture, within about `collect.timeout_seconds`.
@@ -81,30 +112,51 @@ class Collector:
         if not by_rpc["ping"].failed:
             self._agents_success = time.time()
         figures = self._cluster.figures()
-        taken_at = time.monotonic()
-        commands, partitions = await asyncio.to_thread(_reduce_all, by_rpc, figures)
-        workers = self._supervisor.status()
-        commands["workers"] = with_supervisor(commands["workers"], workers)
+        taken_at, taken_at_unix, statuses = time.monotonic(), time.time(), self._supervisor.status()
+        digested = await asyncio.to_thread(self._digest, by_rpc, figures, statuses, taken_at, taken_at_unix)
+        self._sequence += 1
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
             group=self._config.kafka.group,
             taken_at=taken_at,
             collect_seconds=asyncio.get_running_loop().time() - started,
-            commands=commands,
-            partitions=tuple(partitions),
-            workers=workers,
+            commands=digested.commands,
+            partitions=digested.partitions,
+            workers=statuses,
             resident_bytes=await self._supervisor.resident_bytes(),
             last_success={
                 **({} if self._agents_success is None else {"agents": self._agents_success}),
                 **self._cluster.last_success,
             },
+            assessments=digested.assessments,
+            group_assessment=of_group(digested.partitions, digested.assessments),
+            broker_group=None if figures is None else figures.group,
+            rpc=self._rpc(),
+            memory_limit_bytes=dict.fromkeys(
+                (status.name for status in statuses if self._memory_limit is not None), self._memory_limit or 0
+            ),
+            sequence=self._sequence,
+            taken_at_unix=taken_at_unix,
         )
 
+    def _digest(
+        self,
+        outcomes: Mapping[str, FanOut],
+        figures: ClusterFigures | None,
+        statuses: Sequence[WorkerStatus],
+        now: float,
+        now_unix: float,
+    ) -> _Digested:
+        """In a thread: with thousands of partitions this takes longer than a loop should be held."""
+        readable = {rpc: usable(rpc, outcome) for rpc, outcome in outcomes.items()}
+        commands = {command: reduced(command, readable[asked], figures) for command, asked in _COMMANDS.items()}
+        commands["workers"] = with_supervisor(commands["workers"], statuses)
+        partitions = tuple(partition_rows(readable["offset_checker"].answers, figures))
+        owner_of = owners(commands["workers"].result["rows"], statuses, self._config.workers.trigger_seconds)
+        return _Digested(commands, partitions, self._assessor.assess(partitions, owner_of, now, now_unix))
 
-def _reduce_all(
-    outcomes: Mapping[str, FanOut], figures: ClusterFigures | None
-) -> tuple[dict[str, Reduced], list[PartitionRow]]:
-    """In a thread: with thousands of partitions this takes longer than a loop should be held."""
-    readable = {rpc: usable(rpc, outcome) for rpc, outcome in outcomes.items()}
-    commands = {command: reduced(command, readable[asked], figures) for command, asked in _COMMANDS.items()}
-    return commands, partition_rows(readable["offset_checker"].answers, figures)
+
+class _Digested(NamedTuple):
+    commands: dict[str, Reduced]
+    partitions: tuple[PartitionRow, ...]
+    assessments: tuple[Assessment, ...]

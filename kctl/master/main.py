@@ -26,8 +26,10 @@ from kctl.kafka.cluster import Cluster
 from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make_folders, own_run_dir
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
+from kctl.master.events import EventFeed
 from kctl.master.launch import WORKER_COMMAND, care, launches, names, sinker_launches
 from kctl.master.members import Members
+from kctl.master.rpc_figures import RpcCounts, counted
 from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
@@ -115,8 +117,10 @@ class _Master:
             care(config),
             self._members.ping,
         )
-        self._collector = Collector(config, self._members, cluster, self._supervisor)
-        self._control = ControlServer(Service(self._members, cluster, self._supervisor.status).answer)
+        counts = RpcCounts()
+        self._feed = EventFeed()
+        self._collector = Collector(config, self._members, cluster, self._supervisor, self._feed, counts.figures)
+        self._control = ControlServer(counted(Service(self._members, cluster, self._supervisor.status).answer, counts))
         latest = self._collector.latest
         exposition = Exposition(latest, has_alias=config.http.lag_alias)
         self._http = HttpServer(create_app(latest, exposition.render), http_socket)

@@ -113,7 +113,7 @@ class FleetSnapshot:
     resident_bytes: Mapping[str, int]
     """Supervised worker to the memory of all its processes, JVM included; absent while it has none."""
     last_success: Mapping[str, float]
-    """Part (`agents`, `committed`, `offsets`) to the Unix seconds when it last succeeded; never: absent."""
+    """Part (`agents`, `committed`, `offsets`, `group`) to the Unix seconds when it last succeeded; never: absent."""
     assessments: tuple[Assessment, ...] = ()
     """One for each of `partitions`, in the same order."""
     group_assessment: Assessment = UNKNOWN

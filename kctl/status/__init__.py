@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kctl.status.assessor import Assessor, of_group
+from kctl.status.rules import Owner, Rules
 from kctl.status.words import UNKNOWN, Assessment, Status
 
-__all__ = ["UNKNOWN", "Assessment", "Status"]
+__all__ = ["UNKNOWN", "Assessment", "Assessor", "Owner", "Rules", "Status", "of_group"]

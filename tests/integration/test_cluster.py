@@ -18,7 +18,7 @@ from kctl.demo import kafka_tools, topics
 from kctl.demo.broker import KafkaBroker
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.cluster import Cluster
-from kctl.reduce import ClusterPartition
+from kctl.reduce import ClusterPartition, GroupFigures
 
 pytestmark = [
     pytest.mark.real,
@@ -96,6 +96,10 @@ def test_the_figures_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_
             (told[n].current_offset, told[n].log_end_offset) for n in range(3)
         ]
         assert ours[0].committed == 4
+        await refreshed(cluster, lambda: "group" in cluster.last_success)
+        figures = cluster.figures()
+        assert figures is not None
+        assert figures.group == GroupFigures("empty", 0)
 
         topics.add_partitions(own_broker.bootstrap_servers, "orders", 5)
         topics.delete_records(own_broker.bootstrap_servers, "orders", {0: 3})

@@ -66,7 +66,7 @@ def test_the_same_figures_come_over_rpc_http_and_metrics(master: Callable[..., A
     assert committed == {str(row["partition"]): row["current_offset"] for row in rows[:2]}
     assert {s.labels["worker"]: s.value for s in families["kctl_worker_up"].samples} == {"worker-0": 1, "worker-1": 1}
     parts = {s.labels["part"] for s in families["kctl_collect_last_success_timestamp_seconds"].samples}
-    assert parts == {"agents", "committed", "offsets"}
+    assert parts == {"agents", "committed", "offsets", "group"}
     assert json.loads(get(f"{url}/healthz")) == {"status": "ok"}
 
 

@@ -107,7 +107,7 @@ async def test_a_look_gives_every_partition_also_those_without_a_commit(cluster_
         ClusterPartition(*A, start=0, committed=5, end=10, age_seconds=3),
         ClusterPartition(*B, start=0, committed=None, end=20, age_seconds=3),
     ]
-    assert cluster.last_success.keys() == {"committed", "offsets"}
+    assert cluster.last_success.keys() == {"committed", "offsets", "group"}
     assert all(name.startswith("kctl-brokers") for name in admin.threads)
 
 

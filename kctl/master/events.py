@@ -1,0 +1,87 @@
+"""What happened in the fleet, in order: kept for a while, counted for good, and handed to whoever listens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+
+from kctl_agent.wire import JsonObject
+
+__all__ = ["EventFeed", "FleetEvent"]
+
+KEPT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class FleetEvent:
+    """One thing that happened. What does not apply is None."""
+
+    at: float
+    """Unix seconds."""
+    kind: str
+    """`state`, `restart`, `rebalance`, `status`, or what an agent calls it (`rewound`, `records_lost`, …)."""
+    text: str
+    worker: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    from_offset: int | None = None
+    to_offset: int | None = None
+
+    def to_json(self) -> JsonObject:
+        return {
+            "at": self.at,
+            "kind": self.kind,
+            "text": self.text,
+            "worker": self.worker,
+            "topic": self.topic,
+            "partition": self.partition,
+            "from": self.from_offset,
+            "to": self.to_offset,
+        }
+
+
+class EventFeed:
+    """Belongs to one event loop. Events are numbered from 1 in the life of a master."""
+
+    def __init__(self) -> None:
+        self._events: deque[tuple[int, FleetEvent]] = deque(maxlen=KEPT)
+        self._totals: Counter[str] = Counter()
+        self._last = 0
+        self._collections = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def last_number(self) -> int:
+        """Of the last event; 0 before the first."""
+        return self._last
+
+    def totals(self) -> Mapping[str, int]:
+        """How many events of each kind there were."""
+        return dict(self._totals)
+
+    def tell(self, events: Iterable[FleetEvent]) -> None:
+        for event in events:
+            self._last += 1
+            self._events.append((self._last, event))
+            self._totals[event.kind] += 1
+
+    def collected(self) -> None:
+        """A collection is complete, its events are told: who listens is woken."""
+        self._collections += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def since(self, number: int) -> list[tuple[int, FleetEvent]]:
+        """The kept events after that number, oldest first."""
+        return [(its, event) for its, event in self._events if its > number]
+
+    async def collections(self) -> AsyncIterator[int]:
+        """The number of each collection from now on; one that nobody was quick enough for is skipped."""
+        seen = self._collections
+        while True:
+            if seen == self._collections:
+                await self._changed.wait()
+            seen = self._collections
+            yield seen

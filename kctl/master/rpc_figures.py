@@ -1,0 +1,70 @@
+"""Counts what `master.sock` is asked, by command: outcomes and durations."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from kctl.master.snapshot import RPC_BUCKETS_SECONDS, RpcFigures
+from kctl_agent.errors import UnknownMethod
+from kctl_agent.messages import Request
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Answer", "Outcome", "RpcCounts", "counted"]
+
+Answer: TypeAlias = Callable[[Request], Awaitable[JsonObject]]
+
+Outcome: TypeAlias = Literal["ok", "incomplete", "failed"]
+
+
+def _no_outcomes() -> dict[str, int]:
+    return {"ok": 0, "incomplete": 0, "failed": 0}
+
+
+@dataclass(slots=True)
+class _Counts:
+    outcomes: dict[str, int] = field(default_factory=_no_outcomes)
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(RPC_BUCKETS_SECONDS) + 1))
+    seconds: float = 0.0
+
+
+class RpcCounts:
+    """Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, _Counts] = {}
+
+    def count(self, command: str, outcome: Outcome, seconds: float) -> None:
+        """`command` must be one of ours, or one word for all that are not: each is a series for good."""
+        counts = self._counts.setdefault(command, _Counts())
+        counts.outcomes[outcome] += 1
+        counts.buckets[bisect_left(RPC_BUCKETS_SECONDS, seconds)] += 1
+        counts.seconds += seconds
+
+    def figures(self) -> Mapping[str, RpcFigures]:
+        return {
+            command: RpcFigures(dict(counts.outcomes), tuple(counts.buckets), counts.seconds)
+            for command, counts in sorted(self._counts.items())
+        }
+
+
+def counted(answer: Answer, counts: RpcCounts) -> Answer:
+    """`answer`, with what it does counted. What is no command of ours is counted as `unknown`."""
+
+    async def counting(request: Request) -> JsonObject:
+        started, command = time.monotonic(), request.rpc
+        outcome: Outcome = "failed"
+        try:
+            reply = await answer(request)
+            outcome = "ok" if reply.get("complete", True) else "incomplete"
+            return reply
+        except UnknownMethod:
+            command = "unknown"
+            raise
+        finally:
+            counts.count(command, outcome, time.monotonic() - started)
+
+    return counting

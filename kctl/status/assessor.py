@@ -1,0 +1,111 @@
+"""Keeps what was seen of every partition and judges all of them, collection by collection."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kctl.reduce import PartitionRow
+from kctl.status.hysteresis import Held, settle
+from kctl.status.rules import Owner, Rules, growth_per_second, judge
+from kctl.status.sparkline import Sparkline
+from kctl.status.time_lag import Processed, lag_seconds, remembered
+from kctl.status.window import Observation, Window
+from kctl.status.words import Assessment, Status
+
+__all__ = ["Assessor", "of_group"]
+
+_NAMED = 3
+
+
+@dataclass(slots=True)
+class _Partition:
+    window: Window = field(default_factory=Window)
+    sparkline: Sparkline = field(default_factory=Sparkline)
+    held: Held | None = None
+    processed: Processed | None = None
+    is_committed: bool = False
+    """Whether the window holds committed offsets, or positions, for want of any."""
+
+
+class Assessor:
+    """One thread at a time. What is not among the rows any more is forgotten."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+
+    def assess(
+        self, rows: Sequence[PartitionRow], owner_of: Callable[[PartitionRow], Owner], now: float, now_unix: float
+    ) -> tuple[Assessment, ...]:
+        """One assessment per row, in order. `now` is monotonic seconds, `now_unix` the same moment as Unix seconds."""
+        partitions: dict[tuple[str, int], _Partition] = {}
+        assessments = []
+        for row in rows:
+            key = (row.topic, row.partition)
+            partition = partitions[key] = self._partitions.get(key) or _Partition()
+            assessments.append(self._assess(partition, row, owner_of(row), now, now_unix))
+        self._partitions = partitions
+        return tuple(assessments)
+
+    def sparkline(self, topic: str, partition: int) -> list[int | None]:
+        """The lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
+        known = self._partitions.get((topic, partition))
+        return [] if known is None else known.sparkline.lags()
+
+    def _assess(
+        self, partition: _Partition, row: PartitionRow, owner: Owner, now: float, now_unix: float
+    ) -> Assessment:
+        window, lag = partition.window, row.lag
+        span = owner.span_seconds(self._rules)
+        partition.sparkline.add(lag, now)
+        partition.processed = remembered(partition.processed, row)
+        read, is_committed = (row.position, False) if row.committed is None else (row.committed, True)
+        if is_committed and not partition.is_committed:  # the first commit may lie below the position: no rewind
+            partition.window, partition.is_committed = Window(), True
+            window = partition.window
+        if read is not None and row.end is not None:
+            window.add(Observation(now - row.age_seconds, read, row.end), span)
+        judged = judge(window, owner, self._rules, now)
+        partition.held = settle(partition.held, judged, now, self._rules.hold_seconds)
+        growth = None if lag is None or judged[0] is Status.UNKNOWN else growth_per_second(window, span)
+        caught_up_ago = None if window.anchor is None else now - window.anchor
+        return Assessment(
+            *partition.held.told,
+            lag_seconds=lag_seconds(lag, partition.processed, caught_up_ago, now_unix),
+            growth_per_second=growth,
+            catchup_seconds=_catchup(lag, growth),
+        )
+
+
+def _catchup(lag: int | None, growth: float | None) -> float | None:
+    if lag == 0:
+        return 0.0
+    return lag / -growth if lag is not None and growth is not None and growth < 0 else None
+
+
+def of_group(rows: Sequence[PartitionRow], assessments: Sequence[Assessment]) -> Assessment:
+    """The group is as well as its worst partition."""
+    if not rows:
+        return Assessment(Status.UNKNOWN, "no partition is known")
+    worst = max((each.status for each in assessments), key=lambda status: status.severity)
+    known_growths = [each.growth_per_second for each in assessments if each.growth_per_second is not None]
+    catchups = [each.catchup_seconds for each in assessments]
+    return Assessment(
+        worst,
+        _reason(rows, assessments, worst),
+        lag_seconds=max((each.lag_seconds for each in assessments if each.lag_seconds is not None), default=None),
+        growth_per_second=sum(known_growths) if known_growths else None,
+        catchup_seconds=None if None in catchups else max(each for each in catchups if each is not None),
+    )
+
+
+def _reason(rows: Sequence[PartitionRow], assessments: Sequence[Assessment], worst: Status) -> str:
+    if worst.severity <= Status.OK.severity:
+        counts = Counter(each.status for each in assessments)
+        return ", ".join(f"{count} {status.value}" for status, count in sorted(counts.items()))
+    such = [pair for pair in zip(rows, assessments, strict=True) if pair[1].status is worst]
+    names = ", ".join(f"{row.topic}-{row.partition}" for row, _ in such[:_NAMED])
+    more = f" and {len(such) - _NAMED} more" if len(such) > _NAMED else ""
+    return f"{len(such)} of {len(rows)} partitions {worst.value}: {names}{more}; {such[0][1].reason}"

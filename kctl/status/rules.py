@@ -1,0 +1,168 @@
+"""The rules by which a partition is judged: pure functions of what was seen over a window in time.
+
+They are Burrow's idea with other measures: micro-batches commit in jumps, so silence is held against the trigger
+interval and the batch in progress, and the lag is compared from commit to commit. docs/status.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from kctl.status.window import Observation, Window
+from kctl.status.words import Status
+
+__all__ = ["Judgement", "Owner", "Rules", "growth_per_second", "judge"]
+
+_CYCLES_OF_SILENCE = 3.0
+_CYCLES_OF_A_WINDOW = 4.0
+_LONGEST_WINDOW_SECONDS = 900.0
+_LEAST_RISE = 0.1
+
+Judgement = tuple[Status, str]
+"""The status and its reason in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The measures that the configuration sets (section `[status]`), in seconds."""
+
+    window_seconds: float = 60.0
+    hold_seconds: float = 10.0
+    batch_limit_seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who reads a partition, or why nobody does."""
+
+    name: str | None
+    """None when no worker answers for the partition."""
+    state: str | None = None
+    """As it says of itself; without an owner, what the fleet is doing: `starting`, `rebalancing`, or None."""
+    trigger_seconds: float = 0.0
+    last_batch_seconds: float | None = None
+    batch_running_seconds: float | None = None
+
+    @property
+    def cycle_seconds(self) -> float:
+        """From one commit to the next, as things are."""
+        return max(self.trigger_seconds, self.last_batch_seconds or 0.0)
+
+    def span_seconds(self, rules: Rules) -> float:
+        """The window that holds enough commits to judge by."""
+        wanted = max(rules.window_seconds, _CYCLES_OF_A_WINDOW * self.cycle_seconds)
+        return min(wanted, max(rules.window_seconds, _LONGEST_WINDOW_SECONDS))
+
+
+def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
+    """The status at `now`, before hysteresis."""
+    newest = window.newest
+    if newest is None:
+        return Status.UNKNOWN, "neither a committed offset nor a position is known"
+    age = now - newest.at
+    if age > rules.window_seconds:
+        return Status.UNKNOWN, f"the last figures are {_seconds(age)} old"
+    if window.rewind is not None and now - window.rewind.at <= rules.window_seconds:
+        back = window.rewind
+        return Status.REWIND, f"the committed offset went back from {back.from_offset} to {back.to_offset}"
+    if owner.state == "paused":
+        return Status.PAUSED, f"{owner.name or 'the group'} is paused with {_waiting(newest)}"
+    if newest.lag == 0:
+        return _caught_up(window, newest, owner, rules)
+    quiet = now - (newest.at if window.waiting_since is None else window.waiting_since)
+    limit = max(rules.window_seconds, _CYCLES_OF_SILENCE * owner.cycle_seconds)
+    if owner.state == "throttled":
+        return Status.WARN, f"the storage is full, so {owner.name} takes no batch; {_waiting(newest)}"
+    if quiet > limit:
+        return _silent(newest, owner, rules, quiet, limit)
+    return _changing_hands(window, newest, owner, rules, now) or _in_time(window, newest, owner, rules, now)
+
+
+def _caught_up(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement:
+    nobody = "" if owner.name else "; no worker has it"
+    same = itertools.takewhile(lambda each: each.end == newest.end, reversed(list(window.seen(0.0))))
+    silent = newest.at - min((each.at for each in same), default=newest.at)
+    if silent >= rules.window_seconds:
+        return Status.IDLE, f"nothing has arrived for {_seconds(silent)} and nothing waits{nobody}"
+    return Status.OK, f"nothing waits{nobody}"
+
+
+def _silent(newest: Observation, owner: Owner, rules: Rules, quiet: float, limit: float) -> Judgement:
+    nothing = f"nothing has been committed for {_seconds(quiet)} while {_waiting(newest)}"
+    if owner.name is None:
+        return Status.STOPPED, f"{nothing}: no worker answers for it"
+    running = owner.batch_running_seconds
+    # A batch explains the silence since it began; batches that fail and begin anew do not.
+    if running is not None and running <= rules.batch_limit_seconds and quiet - running <= limit:
+        # A first batch has nothing to be held against, and a longer one than usual is not a broken one yet.
+        if owner.last_batch_seconds is None or running <= limit:
+            return Status.OK, f"{owner.name}'s batch has been running for {_seconds(running)}; {_waiting(newest)}"
+        usual = f"the last took {_seconds(owner.last_batch_seconds)}"
+        return Status.WARN, f"{owner.name}'s batch has been running for {_seconds(running)}, {usual}"
+    if running is not None:
+        return Status.STALLED, f"{nothing}: {owner.name}'s batch has been running for {_seconds(running)}"
+    return Status.STALLED, f"{nothing}: {owner.name} is {owner.state or 'silent'}"
+
+
+def _changing_hands(window: Window, newest: Observation, owner: Owner, rules: Rules, now: float) -> Judgement | None:
+    who = "no worker has it" if owner.name is None else f"{owner.name} is {owner.state}"
+    if owner.state in ("starting", "joining", "assigned"):
+        return Status.STARTING, f"{who}{', one is starting' if owner.name is None else ''}; {_waiting(newest)}"
+    if owner.state == "rebalancing":
+        return Status.REBALANCING, f"{who}; {_waiting(newest)}"
+    if owner.name is None and (window.moved_at is None or now - window.moved_at > rules.window_seconds):
+        return Status.UNKNOWN, f"{who} and nobody has committed yet; {_waiting(newest)}"
+    return None
+
+
+def _in_time(window: Window, newest: Observation, owner: Owner, rules: Rules, now: float) -> Judgement:
+    span = owner.span_seconds(rules)
+    rise = _rise(window, newest, owner, now - span, span)
+    if rise is not None:
+        low, high = rise
+        return Status.WARN, f"the lag after commits has grown from {low} to {high} within {_seconds(span)}"
+    running = owner.batch_running_seconds
+    batch = "" if running is None else f"; a batch has been running for {_seconds(running)}"
+    return Status.OK, f"commits come, {_waiting(newest)}{batch}"
+
+
+def _rise(window: Window, newest: Observation, owner: Owner, since: float, span: float) -> tuple[int, int] | None:
+    """The least lag in the first half of the window and in the second, if it was never gone and has clearly risen:
+    by a tenth, and by more than what arrives from one commit to the next. Halves, because one lucky dip must not hide
+    a lag that grows, nor one unlucky batch make it seem to; with a commit in each, because between commits every lag
+    grows."""
+    seen = list(window.seen(since))
+    if newest.at - seen[0].at < span / 2:
+        return None
+    middle = (seen[0].at + newest.at) / 2
+    first, second = [each for each in seen if each.at <= middle], [each for each in seen if each.at > middle]
+    if any(len({each.committed for each in half}) < 2 for half in (first, second)):
+        return None
+    low, high = min(each.lag for each in first), min(each.lag for each in second)
+    arriving = (newest.end - seen[0].end) / (newest.at - seen[0].at)
+    if low == 0 or high - low <= max(_LEAST_RISE * low, arriving * max(owner.cycle_seconds, 1.0)):
+        return None
+    return low, high
+
+
+def growth_per_second(window: Window, span_seconds: float) -> float | None:
+    """Messages by which the lag grows each second: from the first commit in the window to the last, because between
+    commits it always grows; over the whole window while there are not two. None before a second observation."""
+    newest = window.newest
+    if newest is None:
+        return None
+    seen = list(window.seen(newest.at - span_seconds))
+    commits = [after for before, after in itertools.pairwise(seen) if after.committed != before.committed]
+    first, last = (commits[0], commits[-1]) if len(commits) >= 2 else (seen[0], seen[-1])
+    if last.at <= first.at:
+        return None
+    return (last.lag - first.lag) / (last.at - first.at)
+
+
+def _waiting(newest: Observation) -> str:
+    return "1 message waits" if newest.lag == 1 else f"{newest.lag} messages wait"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"

@@ -1,0 +1,144 @@
+"""What has happened between two pictures is told once, with who and why; and who reads what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from kctl.master.changes import Changes
+from kctl.master.events import KEPT, EventFeed, FleetEvent
+from kctl.master.owners import owners
+from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
+from kctl.reduce import PartitionRow
+from kctl.status import Assessment, Owner, Status
+
+
+def worker(state: str, restarts: int = 0, error: str | None = None, kind: str = "worker") -> WorkerStatus:
+    counts = MappingProxyType({"signal": restarts})
+    return WorkerStatus("worker-0", kind, "running", state, 1, 1.0, counts, None, error, "log")
+
+
+def partition(number: int = 0, owner: str | None = "worker-0") -> PartitionRow:
+    return PartitionRow("orders", number, 0, 1, 1, 1, None, owner, 1, 0.0)
+
+
+def picture(
+    state: str = "running", restarts: int = 0, generation: int = 1, status: Status = Status.OK, events: Any = ()
+) -> FleetSnapshot:
+    results: dict[str, Any] = {
+        "member_leader": {"generation": generation, "members": [{"member_id": "a"}, {"member_id": None}]},
+        "workers": {"rows": [{"name": "worker-0", "events": list(events)}]},
+    }
+    return FleetSnapshot(
+        cluster="main",
+        group="g",
+        taken_at=5.0,
+        collect_seconds=0.1,
+        commands={name: Reduced(result, (), (), (), None) for name, result in results.items()},
+        partitions=(partition(),),
+        workers=(worker(state, restarts, "no such file"),),
+        resident_bytes={},
+        last_success={},
+        assessments=(Assessment(status, "so it is"),),
+        group_assessment=Assessment(Status.OK, "all well"),
+        taken_at_unix=2000.0,
+    )
+
+
+def told(before: FleetSnapshot, after: FleetSnapshot) -> list[tuple[str, str]]:
+    return [(event.kind, event.text) for event in Changes(0.0).between(before, after)]
+
+
+def test_nothing_is_told_when_nothing_changed() -> None:
+    assert told(picture(), picture()) == []
+    assert Changes(0.0).between(None, picture()) == []
+
+
+def test_states_and_restarts_are_told_with_their_causes() -> None:
+    assert told(picture(), picture("backoff")) == [("state", "worker-0: running -> backoff; no such file")]
+    assert told(picture("backoff"), picture("starting", restarts=1)) == [
+        ("restart", "worker-0 is started again: signal"),
+        ("state", "worker-0: backoff -> starting"),
+    ]
+
+
+def test_a_rebalance_is_a_new_generation() -> None:
+    assert told(picture(), picture(generation=2)) == [("rebalance", "generation 1 -> 2, 1 members")]
+
+
+def test_a_partition_is_told_when_it_comes_into_trouble_or_out_of_it() -> None:
+    assert told(picture(), picture(status=Status.STALLED)) == [("status", "orders-0: ok -> stalled; so it is")]
+    assert told(picture(status=Status.STALLED), picture()) == [("status", "orders-0: stalled -> ok; so it is")]
+    assert told(picture(), picture(status=Status.IDLE)) == []
+    stopped = replace(picture(), group_assessment=Assessment(Status.STOPPED, "1 of 1"))
+    assert told(picture(), stopped) == [("status", "g: ok -> stopped; 1 of 1")]
+
+
+def test_what_an_agent_tells_is_told_once_and_what_is_older_than_the_master_not_at_all() -> None:
+    old, new = ({"at": at, "kind": "rewound", "text": f"at {at}", "topic": "orders"} for at in (5.0, 15.0))
+    changes = Changes(started_at=10.0)
+
+    first = changes.between(None, picture(events=[old, new]))
+    again = changes.between(picture(), picture(events=[old, new]))
+
+    assert [(event.worker, event.kind, event.topic, event.text) for event in first] == [
+        ("worker-0", "rewound", "orders", "at 15.0")
+    ]
+    assert again == []
+
+
+def test_the_feed_numbers_keeps_and_counts() -> None:
+    feed = EventFeed()
+    feed.tell(FleetEvent(float(n), "state" if n % 2 else "restart", str(n)) for n in range(KEPT + 10))
+
+    assert feed.last_number == KEPT + 10
+    assert [event.text for _, event in feed.since(feed.last_number - 2)] == [str(KEPT + 8), str(KEPT + 9)]
+    assert len(feed.since(0)) == KEPT
+    assert feed.totals() == {"restart": KEPT // 2 + 5, "state": KEPT // 2 + 5}
+
+
+def test_who_listens_to_collections_is_woken_and_skips_what_he_missed() -> None:
+    async def listen() -> list[int]:
+        feed, seen = EventFeed(), []
+        asyncio.get_running_loop().call_soon(feed.collected)
+        async for number in feed.collections():
+            seen.append(number)
+            if len(seen) == 3:
+                break
+            feed.collected()
+            feed.collected()
+        return seen
+
+    assert asyncio.run(asyncio.wait_for(listen(), 5)) == [1, 3, 5]
+
+
+def owner(rows: list[Mapping[str, Any]], *statuses: WorkerStatus, of: PartitionRow | None = None) -> Owner:
+    return owners(rows, statuses, 30.0)(of or partition())
+
+
+def test_an_owner_is_what_it_says_of_itself() -> None:
+    row = {"name": "worker-0", "state": "running", "last_batch_seconds": 2, "batch_running_seconds": None}
+
+    assert owner([row]) == Owner("worker-0", "running", 30.0, 2.0, None)
+    assert owner([{"name": "worker-0", "state": 7, "last_batch_seconds": "x"}]) == Owner("worker-0", None, 30.0)
+
+
+def test_where_nobody_reads_the_fleet_says_what_it_is_about() -> None:
+    nobodys = partition(owner=None)
+
+    assert owner([], worker("backoff"), of=nobodys).state == "starting"
+    assert owner([{"name": "worker-0", "state": "joining"}], worker("running"), of=nobodys).state == "rebalancing"
+    assert owner([{"name": "worker-0", "state": "running"}], worker("running"), of=nobodys).state is None
+    assert owner([], worker("backoff", kind="sinker"), of=nobodys).state is None
+
+
+def test_a_paused_partition_is_paused_and_the_others_are_not() -> None:
+    paused = replace(worker("running"), paused=({"topic": "orders", "partition": 1},))
+    rows: list[Mapping[str, Any]] = [{"name": "worker-0", "state": "running"}]
+
+    assert owner(rows, paused, of=partition(1)).state == "paused"
+    assert owner(rows, paused, of=partition(2)).state == "running"
+    assert owner(rows, replace(paused, paused=({"topic": None, "partition": None},)), of=partition(2)).state == "paused"

@@ -1,0 +1,184 @@
+"""Hysteresis, time lag, growth, the window's memory, the sparkline, and all of them together for a group."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.reduce import PartitionRow
+from kctl.status import Assessor, Owner, Rules, of_group
+from kctl.status.hysteresis import Held, settle
+from kctl.status.rules import Judgement, growth_per_second, judge
+from kctl.status.sparkline import STEP_SECONDS, STEPS, Sparkline
+from kctl.status.time_lag import Processed, lag_seconds, remembered
+from kctl.status.window import Observation, Window
+from kctl.status.words import Status
+
+OK: Judgement = (Status.OK, "commits come")
+STALLED: Judgement = (Status.STALLED, "nothing comes")
+READER = Owner("worker-0", "running")
+STEPS_IN_TIME = st.lists(
+    st.tuples(st.floats(0.1, 30.0), st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=80
+)
+
+
+def row(
+    partition: int = 0, committed: int | None = 0, end: int | None = 0, timestamp: float | None = None, age: float = 0.0
+) -> PartitionRow:
+    worker = None if timestamp is None else "worker-0"
+    return PartitionRow("orders", partition, 0, committed, committed, end, timestamp, worker, 1, age)
+
+
+def held_after(*judgements: tuple[float, Judgement]) -> Held:
+    held = None
+    for at, judgement in judgements:
+        held = settle(held, judgement, at, 10.0)
+    assert held is not None
+    return held
+
+
+def test_trouble_is_told_at_once_and_its_end_after_it_has_lasted() -> None:
+    assert held_after((0, OK), (1, STALLED)).told == STALLED
+    assert held_after((0, STALLED), (1, OK), (10, OK)).told == (Status.STALLED, "not yet over: commits come")
+    assert held_after((0, STALLED), (1, OK), (11, OK)).told == OK
+
+
+def test_what_flaps_stays_in_trouble() -> None:
+    flapping = [(float(second), STALLED if second % 3 == 0 else OK) for second in range(100)]
+
+    assert {held_after(*flapping[: n + 1]).told[0] for n in range(100)} == {Status.STALLED}
+
+
+@pytest.mark.parametrize("status", [Status.IDLE, Status.STARTING, Status.REBALANCING, Status.PAUSED])
+def test_what_is_no_trouble_changes_at_once(status: Status) -> None:
+    assert held_after((0, (status, "")), (1, OK)).told == OK
+
+
+def test_time_lag_is_the_smaller_of_what_timestamp_and_log_allow() -> None:
+    processed = Processed(timestamp=1000.0, committed=5, position=5)
+
+    assert lag_seconds(0, processed, None, 5000.0) == 0.0
+    assert lag_seconds(3, processed, None, 1060.0) == 60.0
+    assert lag_seconds(3, processed, 2.0, 4600.0) == 2.0
+    assert lag_seconds(3, None, 7.0, 4600.0) == 7.0
+    assert lag_seconds(3, None, None, 4600.0) is None
+    assert lag_seconds(None, processed, 2.0, 4600.0) is None
+    assert lag_seconds(3, processed, 7.0, 999.0) == 7.0, "a timestamp of the future tells nothing"
+
+
+def test_the_last_processed_record_is_remembered_while_the_committed_offset_agrees() -> None:
+    told = remembered(None, row(committed=50, timestamp=1000.0))
+
+    assert remembered(told, row(committed=50)) == told, "its worker is gone"
+    assert remembered(told, row(committed=60)) is None, "somebody else went on"
+    assert remembered(told, row(committed=40)) is None, "somebody went back"
+    assert remembered(told, row(committed=60, timestamp=1001.0)) == Processed(1001.0, 60, 60)
+
+
+def watched(*seen: tuple[float, int, int]) -> Window:
+    window = Window()
+    for at, committed, end in seen:
+        window.add(Observation(at, committed, end), 60.0)
+    return window
+
+
+def test_growth_is_told_from_commit_to_commit() -> None:
+    saw = [(float(t), t // 10 * 100, t * 12) for t in range(61)]  # a commit of 100 each 10 s, 120 arrive
+
+    assert growth_per_second(watched(*saw), 60.0) == pytest.approx(2.0)
+    assert growth_per_second(watched((0, 0, 0), (10, 0, 50)), 60.0) == 5.0
+    assert growth_per_second(watched((0, 0, 0)), 60.0) is None
+
+
+def test_all_that_waits_came_after_the_log_ended_at_what_is_committed() -> None:
+    saw = [(float(t), 0 if t < 50 else 300, t * 10) for t in range(60)]
+
+    assert watched(*saw).anchor == 30.0
+
+
+def test_a_shorter_log_is_another_one() -> None:
+    window = watched((0, 500, 500), (1, 500, 600), (2, 0, 10))
+
+    assert (window.rewind, window.moved_at, window.waiting_since) == (None, None, 2)
+
+
+def test_figures_that_are_no_later_are_no_news() -> None:
+    assert watched((5, 10, 20), (5, 0, 30), (4, 0, 10)).newest == Observation(5, 10, 20)
+
+
+@given(STEPS_IN_TIME)
+def test_whatever_comes_the_window_stays_small_and_every_figure_sane(steps: list[tuple[float, int, int]]) -> None:
+    window, at, committed, end = Window(), 0.0, 0, 0
+    for pause, read, written in steps:
+        at, end = at + pause, end + written
+        committed = min(committed + read, end)
+        window.add(Observation(at, committed, end), 60.0)
+        assert window.anchor is None or window.anchor <= at
+        assert judge(window, READER, Rules(), at)[0] not in (Status.REWIND, Status.UNKNOWN)
+    seen = list(window.seen(0.0))
+    assert len(seen) <= 64
+    assert [each.at for each in seen] == sorted({each.at for each in seen})
+    assert all(each.lag >= 0 for each in seen)
+
+
+@given(STEPS_IN_TIME)
+def test_a_commit_of_everything_never_makes_it_worse(steps: list[tuple[float, int, int]]) -> None:
+    window, at, end = Window(), 0.0, 1
+    for pause, _, written in steps:
+        at, end = at + pause, end + written
+        window.add(Observation(at, 0, end), 60.0)
+    before, _ = judge(window, READER, Rules(), at)
+
+    window.add(Observation(at + 1, end, end), 60.0)
+
+    assert judge(window, READER, Rules(), at + 1)[0].severity <= max(before.severity, Status.OK.severity)
+
+
+def test_the_sparkline_keeps_fifteen_minutes_and_says_where_it_knows_nothing() -> None:
+    line = Sparkline()
+    assert line.lags() == []
+
+    for step in range(STEPS + 10):
+        line.add(step, step * STEP_SECONDS)
+        line.add(0, step * STEP_SECONDS + 1)
+    line.add(None, (STEPS + 10) * STEP_SECONDS)
+    line.add(7, (STEPS + 13) * STEP_SECONDS)
+
+    assert line.lags() == [*range(14, STEPS + 10), None, None, None, 7]
+
+
+def test_a_group_is_as_its_worst_partition_and_its_slowest() -> None:
+    assessor = Assessor(Rules(window_seconds=10.0, hold_seconds=0.0))
+    rows = [row(0), row(1), row(2)]
+    for t in range(21):
+        rows = [
+            row(0, 10, 10, timestamp=1000.0 + t),
+            row(1, 100 + t * 20, 1000 + t * 10, timestamp=1000.0 + t),
+            row(2, 5, 9 if t > 2 else 5),
+        ]
+        each = assessor.assess(rows, lambda r: READER if r.worker else Owner(None), float(t), 1000.0 + t)
+    group = of_group(rows, each)
+
+    assert [one.status for one in each] == [Status.IDLE, Status.OK, Status.STOPPED]
+    assert (each[1].lag_seconds, each[1].growth_per_second, each[1].catchup_seconds) == (0.0, -10.0, 70.0)
+    assert each[2].lag_seconds == 18.0
+    assert (group.status, group.lag_seconds, group.catchup_seconds) == (Status.STOPPED, 18.0, None)
+    assert group.reason.startswith("1 of 3 partitions stopped: orders-2; nothing has been committed for 17 s while")
+    assert [assessor.sparkline("orders", 2)[-1], assessor.sparkline("orders", 9)] == [4, []]
+
+
+def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_gone_is_forgotten() -> None:
+    assessor = Assessor(Rules())
+    uncommitted = PartitionRow("orders", 0, 0, None, 50, 100, None, "worker-0", 1, 0.0)
+    assessor.assess([uncommitted], lambda _: READER, 0.0, 1000.0)
+
+    found = assessor.assess([row(0, 40, 100)], lambda _: READER, 1.0, 1001.0)
+    assert found[0].status is Status.OK
+
+    assert assessor.assess([], lambda _: READER, 2.0, 1002.0) == ()
+    assert assessor.sparkline("orders", 0) == []
+
+
+def test_nothing_is_known_of_a_group_without_partitions() -> None:
+    assert of_group([], []).status is Status.UNKNOWN
