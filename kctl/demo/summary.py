@@ -49,7 +49,7 @@ class Progress:
         self.committed = sum(row["current_offset"] or 0 for row in offsets)
         if self.seconds_to_first_batch is None and any(row["batches_total"] for row in workers if is_worker(row)):
             self.seconds_to_first_batch = time.monotonic() - self.started_at
-        self.sinkers.update({(row["name"], row["pid"]): row["sinker"] for row in workers if not is_worker(row)})
+        self.sinkers.update({(row["name"], row["pid"]): row["sinker"] for row in workers if row.get("sinker")})
 
     def settled(self, outcome: str) -> int:
         """How many messages all sinkers have settled so, those that died included."""

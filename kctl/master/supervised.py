@@ -10,13 +10,23 @@ from kctl_agent.wire import JsonObject
 
 __all__ = ["with_supervisor"]
 
-
 _ONLY_IT_COULD_TELL: JsonObject = {
-    **dict.fromkeys(
-        ("state", "uptime_seconds", "rss_bytes", "batch_id", "last_batch_seconds", "rows_per_second", "last_error")
-    ),
+    "state": None,
+    "state_seconds": None,
+    "uptime_seconds": None,
+    "rss_bytes": None,
+    "query_id": None,
+    "batch_id": None,
+    "last_batch_seconds": None,
+    "last_batch_rows": None,
+    "rows_per_second": None,
+    "batch_running_seconds": None,
+    "rows_total": None,
+    "batches_total": None,
+    "last_error": None,
     "events": [],
 }
+"""The rest of what `kctl_agent.commands.workers` answers."""
 
 
 def with_supervisor(reduced: Reduced, statuses: Iterable[WorkerStatus]) -> Reduced:
