@@ -354,10 +354,28 @@ class Status:
 
 @dataclass(frozen=True, kw_only=True)
 class Http:
-    """The HTTP server of the master: `/api/v1/…`, `/metrics`, `/healthz`."""
+    """The HTTP server of the master: the page, `/api/v1/…`, `/metrics`, `/healthz`, `/readyz` (http.md)."""
 
-    host: str = setting("127.0.0.1", "The address to listen on.", pattern=(r"\S+", "a host name or an IP address"))
+    host: str = setting(
+        "127.0.0.1",
+        "The IP address to listen on, or `localhost`. One that is not of this host alone demands a token, and TLS or "
+        "`insecure`.",
+        pattern=(r"\S+", "a host name or an IP address"),
+    )
     port: int = setting(9750, "The port to listen on; 0: any free one, see `kctl status`.", minimum=0, maximum=65535)
+    token_file: str = setting(
+        "",
+        "A file that holds the bearer token, of at least 16 characters. What changes something needs it, and beyond "
+        "this host everything.",
+    )
+    tls_certificate: str = setting("", "A PEM file with the certificate and its chain; with it HTTPS is served.")
+    tls_key: str = setting("", "The PEM file of its key, if that is not in the same file.")
+    insecure: bool = setting(
+        False, "Serve beyond this host without TLS: tokens can be read on the way. For a proxy or mesh that has TLS."
+    )
+    allowed_hosts: tuple[str, ...] = setting(
+        (), "Further names by which this server may be called without a token, such as that of a proxy on this host."
+    )
     lag_alias: bool = setting(
         False,
         "Also expose `kafka_consumergroup_lag{consumergroup,topic,partition}`, which dashboards of others ask for.",

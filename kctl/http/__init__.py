@@ -1,8 +1,10 @@
-"""The last fleet snapshot over HTTP: `app` has the routes, `server` the socket and uvicorn in the master's own loop."""
+"""The last fleet snapshot over HTTP: `app` puts it together, `guard` lets in, `server` runs it in the master's loop."""
 
 from __future__ import annotations
 
-from kctl.http.app import create_app
+from kctl.http.access import Access, access_of
+from kctl.http.app import App, create_app
 from kctl.http.server import HttpServer, bind
+from kctl.http.source import Source
 
-__all__ = ["HttpServer", "bind", "create_app"]
+__all__ = ["Access", "App", "HttpServer", "Source", "access_of", "bind", "create_app"]

@@ -1,104 +1,83 @@
-"""The routes. Each reads the last snapshot and asks nobody, so it answers at once whatever the brokers do."""
+"""The application: probes, metrics, API, documentation and the page, behind the guard."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable
-from http import HTTPStatus
-from typing import Any
+import secrets
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
-from starlette.exceptions import HTTPException
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from kctl import __version__
-from kctl.master.snapshot import FleetSnapshot
+from kctl.http.access import Access
+from kctl.http.answers import not_ready
+from kctl.http.errors import answer_errors_in_one_shape, error_response
+from kctl.http.guard import Guard, Limits
+from kctl.http.page import Page
+from kctl.http.reference import reference_page
+from kctl.http.routes import api_router, present
+from kctl.http.source import Source
+from kctl.http.stream import Streams
+from kctl_agent.errors import NotReady
 
-__all__ = ["create_app"]
+__all__ = ["App", "create_app"]
 
-log = logging.getLogger(__name__)
+_SUMMARY = "Figures of one fleet of Kafka consumer workers."
 
 
-def create_app(
-    latest: Callable[[], FleetSnapshot | None],
-    render_metrics: Callable[[str, str], tuple[bytes, str, bool]],
-    clock: Callable[[], float] = time.monotonic,
-) -> FastAPI:
-    """The application over `latest`, the last snapshot (None before the first).
+class App:
+    """What is served (`guarded`, an ASGI application), and how it is told to end. Belongs to one event loop."""
 
-    `render_metrics` turns a scraper's Accept and Accept-Encoding headers into body, content type and whether the body
-    is gzipped. `clock` is the snapshots' clock.
-    """
-    app = FastAPI(title="kctl", version=__version__, summary="Figures of one fleet of Kafka consumer workers.")
+    def __init__(self, source: Source, access: Access | None = None, limits: Limits | None = None) -> None:
+        self._life = secrets.token_hex(4)
+        self._streams = Streams(source, self._life)
+        self.routes = _routes(source, self._streams, self._life)
+        self.guarded = Guard(self.routes, access or Access(), limits)
 
-    @app.get("/healthz")
+    def close(self) -> None:
+        """Ends the streams that would otherwise go on for ever."""
+        self._streams.close()
+
+
+def create_app(source: Source, access: Access | None = None, limits: Limits | None = None) -> App:
+    """The application over `source`. Without `access` it is that of loopback without a token."""
+    return App(source, access, limits)
+
+
+def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
+    # The interactive pages that FastAPI offers load their scripts from elsewhere.
+    app = FastAPI(title="kctl", version=__version__, summary=_SUMMARY, docs_url=None, redoc_url=None)
+    page = Page.load("page.html")
+
+    @app.get("/", summary="The page for people", response_class=HTMLResponse)
+    async def home() -> Response:
+        return page.response()
+
+    @app.get("/docs", summary="This reference as a page", response_class=HTMLResponse)
+    async def docs() -> Response:
+        return reference_page(app.openapi()).response()
+
+    @app.get("/healthz", summary="The master is alive")
     async def healthz() -> dict[str, str]:
-        """The master is alive."""
         return {"status": "ok"}
 
-    @app.get("/metrics", response_class=Response)
+    @app.get("/readyz", summary="Brokers reached, every desired worker running, no partition at a standstill")
+    async def readyz() -> Response:
+        """200, or 503 with the reasons in the message."""
+        reasons = not_ready(present(source), source.clock(), source.unix_clock(), source.patience_seconds)
+        if reasons:
+            return error_response(NotReady("; ".join(reasons)))
+        return JSONResponse({"status": "ready"})
+
+    @app.get("/metrics", summary="All figures for Prometheus", response_class=Response)
     def metrics(request: Request) -> Response:  # not async: rendering many series takes its time, on a thread
-        """All figures for Prometheus."""
         wants = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
-        body, content_type, is_gzipped = render_metrics(*wants)
+        body, content_type, is_gzipped = source.render_metrics(*wants)
         return Response(
             body,
             media_type=content_type,
             headers={"vary": "accept, accept-encoding", **({"content-encoding": "gzip"} if is_gzipped else {})},
         )
 
-    @app.get("/api/v1/lag")
-    async def lag() -> dict[str, Any]:
-        """Total lag, lag per topic, and every partition; a figure that is not known is null."""
-        snapshot = latest()
-        if snapshot is None:
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the first collection is not finished yet")
-        return _lag(snapshot, clock() - snapshot.taken_at)
-
-    _answer_errors_in_one_shape(app)
+    app.include_router(api_router(source, streams, life))
+    answer_errors_in_one_shape(app)
     return app
-
-
-def _lag(snapshot: FleetSnapshot, age_seconds: float) -> dict[str, Any]:
-    total, offsets = snapshot.commands["kafka_lag"], snapshot.commands["offset_checker"]
-    return {
-        "cluster": snapshot.cluster,
-        "group": snapshot.group,
-        **total.result,
-        "rows": [{**row, "age_seconds": row["age_seconds"] + age_seconds} for row in offsets.result["rows"]],
-        "age_seconds": age_seconds,
-        **offsets.completeness(),
-    }
-
-
-_CODES = {
-    HTTPStatus.NOT_FOUND: "not_found",
-    HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
-    HTTPStatus.SERVICE_UNAVAILABLE: "not_ready",
-}
-
-
-def _answer_errors_in_one_shape(app: FastAPI) -> None:
-    @app.exception_handler(HTTPException)
-    async def known(_request: Request, error: HTTPException) -> JSONResponse:
-        code = _CODES.get(HTTPStatus(error.status_code), "failed")
-        return _error(error.status_code, code, str(error.detail), error.headers)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
-        where = "; ".join(f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors())
-        return _error(HTTPStatus.BAD_REQUEST, "bad_params", where)
-
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        # The route's pattern, not the path: nothing that came in goes into a log.
-        log.error("action=http_failed route=%s", getattr(request.scope.get("route"), "path", "-"), exc_info=error)
-        return _error(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the master could not answer; its log says why")
-
-
-def _error(status: int, code: str, message: str, headers: Any = None) -> JSONResponse:
-    retriable = status == HTTPStatus.SERVICE_UNAVAILABLE
-    body = {"error": {"code": code, "message": message, "retriable": retriable}}
-    return JSONResponse(body, status_code=status, headers=headers)

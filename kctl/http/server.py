@@ -4,42 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import socket
 from collections.abc import Iterator
 
 import uvicorn
-from fastapi import FastAPI
 
-from kctl.errors import ConfigError, PortTaken
+from kctl.errors import PortTaken
+from kctl.http.access import Access, address_of
+from kctl.http.app import App
+from kctl.http.protocol import BoundedProtocol
 
 __all__ = ["HttpServer", "bind"]
 
 _BACKLOG = 128
 _SHUTDOWN_SECONDS = 1
+_IDLE_SECONDS = 20
+"""A connection that is kept and asks nothing for so long is closed; Prometheus comes again before, or reconnects."""
+_HEADER_BYTES = 16 * 1024
 
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes any free one. Bound early, so that a taken port is found before workers start.
+    Whether this address may be served is `access_of`'s to say.
 
     Raises:
-        ConfigError: not a loopback address. Figures would be open to the network, and there are no tokens yet.
+        ConfigError: no IP address.
         PortTaken: somebody listens there already.
     """
-    address = "127.0.0.1" if host == "localhost" else host
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        ip = None
-    if ip is None or not ip.is_loopback:
-        raise ConfigError(
-            f"http.host is {host}, but only a loopback address (127.0.0.1, ::1, localhost) is served: "
-            "there are no access tokens yet; put a proxy in front for others"
-        )
+    ip = address_of(host)
     sock = socket.socket(socket.AF_INET6 if ip.version == 6 else socket.AF_INET)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((address, port))
+        sock.bind((str(ip), port))
         sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
@@ -55,28 +51,44 @@ def bind(host: str, port: int) -> socket.socket:
 class HttpServer:
     """`serve` runs until `stop`; it owns the socket from then on."""
 
-    def __init__(self, app: FastAPI, sock: socket.socket) -> None:
+    def __init__(self, app: App, sock: socket.socket, access: Access | None = None) -> None:
+        self._app = app
         self._sock = sock
+        self._access = access or Access()
         config = uvicorn.Config(
-            app,
+            app.guarded,
+            http=BoundedProtocol,
+            ws="none",
+            interface="asgi3",
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
+            proxy_headers=False,
             backlog=_BACKLOG,
+            h11_max_incomplete_event_size=_HEADER_BYTES,
+            timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            ssl_certfile=self._access.certificate,
+            ssl_keyfile=self._access.key,
         )
         self._server = _Server(config)
 
     @property
     def url(self) -> str:
-        return url_of(self._sock)
+        return url_of(self._sock, is_tls=self._access.certificate is not None)
+
+    @property
+    def connections(self) -> frozenset[object]:
+        """Those that are open."""
+        return frozenset(self._server.server_state.connections)
 
     async def serve(self) -> None:
         await self._server.serve(sockets=[self._sock])
 
     def stop(self) -> None:
         """Ends `serve` within about a second."""
+        self._app.close()
         self._server.should_exit = True
 
 
@@ -87,6 +99,6 @@ class _Server(uvicorn.Server):
         yield
 
 
-def url_of(sock: socket.socket) -> str:
+def url_of(sock: socket.socket, *, is_tls: bool) -> str:
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{'https' if is_tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"

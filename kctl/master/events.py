@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kctl_agent.wire import JsonObject
@@ -77,11 +77,13 @@ class EventFeed:
         """The kept events after that number, oldest first."""
         return [(its, event) for its, event in self._events if its > number]
 
-    async def collections(self) -> AsyncIterator[int]:
-        """The number of each collection from now on; one that nobody was quick enough for is skipped."""
-        seen = self._collections
-        while True:
-            if seen == self._collections:
-                await self._changed.wait()
-            seen = self._collections
-            yield seen
+    @property
+    def collections(self) -> int:
+        """How many collections are complete."""
+        return self._collections
+
+    async def wait_beyond(self, collections: int) -> int:
+        """Returns how many there are as soon as there are more than that; may be cancelled."""
+        while self._collections <= collections:
+            await self._changed.wait()
+        return self._collections

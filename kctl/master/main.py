@@ -21,7 +21,7 @@ from kctl import __version__, fleets
 from kctl.config import Config
 from kctl.errors import RunDirUnusable
 from kctl.exporter import Exposition
-from kctl.http import HttpServer, bind, create_app
+from kctl.http import Access, HttpServer, Source, access_of, bind, create_app
 from kctl.kafka.cluster import Cluster
 from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make_folders, own_run_dir
 from kctl.master.collector import Collector
@@ -56,13 +56,14 @@ def run(config: Config, config_path: Path, *, worker_command: Sequence[str] = WO
 async def _run(config: Config, config_path: Path, worker_command: Sequence[str]) -> int:
     # kafka-python logs each lost connection many times over; what an operator needs of it, `cluster` says once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is none
     supervised = names(config)
     with _Signals() as signals, own_run_dir(config.fleet.run_dir, supervised):
         jars = await find_jars(config)
         cluster = Cluster.of(config.kafka, config.collect.timeout_seconds)
         try:
             await cluster.check()
+            access = access_of(config.http, config.path.parent)
             with contextlib.closing(bind(config.http.host, config.http.port)) as http_socket:
                 make_folders(config)
                 await await_former_workers(
@@ -70,7 +71,7 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str])
                 )
                 if signals.stop.is_set():
                     return 0
-                master = _Master(config, config_path, jars, worker_command, cluster, http_socket)
+                master = _Master(config, config_path, jars, worker_command, cluster, http_socket, access)
                 return await master.run(signals)
         finally:
             await cluster.close()
@@ -107,6 +108,7 @@ class _Master:
         worker_command: Sequence[str],
         cluster: Cluster,
         http_socket: socket.socket,
+        access: Access,
     ) -> None:
         self._config = config
         self._config_path = config_path
@@ -117,13 +119,19 @@ class _Master:
             care(config),
             self._members.ping,
         )
-        counts = RpcCounts()
-        self._feed = EventFeed()
-        self._collector = Collector(config, self._members, cluster, self._supervisor, self._feed, counts.figures)
-        self._control = ControlServer(counted(Service(self._members, cluster, self._supervisor.status).answer, counts))
-        latest = self._collector.latest
-        exposition = Exposition(latest, has_alias=config.http.lag_alias)
-        self._http = HttpServer(create_app(latest, exposition.render), http_socket)
+        counts, feed = RpcCounts(), EventFeed()
+        self._collector = Collector(config, self._members, cluster, self._supervisor, feed, counts.figures)
+        answer = counted(Service(self._members, cluster, self._supervisor.status).answer, counts)
+        self._control = ControlServer(answer)
+        source = Source(
+            latest=self._collector.latest,
+            render_metrics=Exposition(self._collector.latest, has_alias=config.http.lag_alias).render,
+            sparkline=self._collector.sparkline,
+            feed=feed,
+            ask=answer,
+            patience_seconds=max(10.0, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
+        )
+        self._http = HttpServer(create_app(source, access), http_socket, access)
 
     async def run(self, signals: _Signals) -> int:
         async with contextlib.AsyncExitStack() as stack:

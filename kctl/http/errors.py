@@ -1,0 +1,137 @@
+"""What HTTP refuses, and the one shape in which every error leaves: `{"error": {"code", "message", "retriable"}}`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from kctl.errors import KctlError
+from kctl_agent.errors import AgentError, BadParams
+
+__all__ = [
+    "BodyTooLarge",
+    "HeadersTooLarge",
+    "HttpError",
+    "NotAllowed",
+    "RequestTooSlow",
+    "TooManyFailures",
+    "Unauthorized",
+    "answer_errors_in_one_shape",
+    "error_body",
+    "error_response",
+]
+
+log = logging.getLogger(__name__)
+
+
+class HttpError(KctlError):
+    """A request that is not served; the subclasses say why."""
+
+    code = "http_error"
+    http_status = 400
+
+
+class Unauthorized(HttpError):
+    """A token is needed, and none or a wrong one came."""
+
+    code = "unauthorized"
+    http_status = 401
+
+
+class NotAllowed(HttpError):
+    """From a page of another origin, by a name that is not ours, or a change where no token is configured."""
+
+    code = "not_allowed"
+    http_status = 403
+
+
+class RequestTooSlow(HttpError):
+    """The request was not complete in time."""
+
+    code = "request_too_slow"
+    retriable = True
+    http_status = 408
+
+
+class BodyTooLarge(HttpError):
+    """The body is larger than any request needs."""
+
+    code = "body_too_large"
+    http_status = 413
+
+
+class HeadersTooLarge(HttpError):
+    """The request line and the headers are larger than any request needs."""
+
+    code = "headers_too_large"
+    http_status = 431
+
+
+class TooManyFailures(HttpError):
+    """So many wrong tokens came that further ones are not looked at for a while; a right one always is."""
+
+    code = "too_many_failures"
+    retriable = True
+    http_status = 429
+
+
+_CODES = {
+    HTTPStatus.NOT_FOUND: "not_found",
+    HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
+}
+
+
+def error_body(code: str, message: str, retriable: bool) -> bytes:
+    return json.dumps({"error": {"code": code, "message": message, "retriable": retriable}}).encode()
+
+
+def error_response(error: HttpError | AgentError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """An agent's error is a 400 when the caller can mend it, else a 503."""
+    if isinstance(error, HttpError):
+        status = error.http_status
+    else:
+        status = HTTPStatus.BAD_REQUEST if isinstance(error, BadParams) else HTTPStatus.SERVICE_UNAVAILABLE
+    return _response(status, error.code, str(error), error.retriable, headers)
+
+
+def answer_errors_in_one_shape(app: FastAPI) -> None:
+    """Whatever goes wrong in a route of `app` is answered so; nothing that came in goes into a log."""
+
+    @app.exception_handler(HttpError)
+    async def refused(_request: Request, error: HttpError) -> JSONResponse:
+        return error_response(error)
+
+    @app.exception_handler(AgentError)
+    async def of_fleet(_request: Request, error: AgentError) -> JSONResponse:
+        return error_response(error)
+
+    @app.exception_handler(HTTPException)
+    async def known(_request: Request, error: HTTPException) -> JSONResponse:
+        code = _CODES.get(HTTPStatus(error.status_code), HttpError.code)
+        return _response(error.status_code, code, str(error.detail), False, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
+        where = "; ".join(f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors())
+        return _response(HTTPStatus.BAD_REQUEST, BadParams.code, where, False)
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        # The route's pattern, not the path: nothing that came in goes into a log.
+        log.error("action=http_failed route=%s", getattr(request.scope.get("route"), "path", "-"), exc_info=error)
+        message = "the master could not answer; its log says why"
+        return _response(HTTPStatus.INTERNAL_SERVER_ERROR, AgentError.code, message, False)
+
+
+def _response(
+    status: int, code: str, message: str, retriable: bool, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    body = {"error": {"code": code, "message": message, "retriable": retriable}}
+    return JSONResponse(body, status_code=status, headers=dict(headers or {}))

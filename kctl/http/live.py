@@ -1,0 +1,37 @@
+"""`?live=1`: the fleet is asked now, and only so many callers may do that at a time."""
+
+from __future__ import annotations
+
+from kctl.http.source import Source
+from kctl_agent.errors import Busy
+from kctl_agent.messages import Request, Role, reducer_method
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Live"]
+
+_AT_A_TIME = 8
+_DEADLINE_MS = 2000
+
+
+class Live:
+    """Belongs to one event loop."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._asking = 0
+
+    async def ask(self, command: str) -> JsonObject:
+        """The master's reply: `result`, `age_seconds` and its completeness.
+
+        Raises:
+            Busy: so many questions are under way already.
+        """
+        if self._asking >= _AT_A_TIME:
+            raise Busy(f"{_AT_A_TIME} live questions are under way already: ask again, or without live")
+        self._asking += 1
+        try:
+            return await self._source.ask(
+                Request(Role.EXTERNAL, command, reducer_method(command), deadline_ms=_DEADLINE_MS)
+            )
+        finally:
+            self._asking -= 1

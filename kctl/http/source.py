@@ -1,0 +1,42 @@
+"""What the routes answer from: the last picture, what happened, and a way to ask the fleet now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from kctl.master.events import EventFeed
+from kctl.master.snapshot import FleetSnapshot
+from kctl_agent.messages import Request
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Source"]
+
+
+def _no_page(_accept: str, _accept_encoding: str) -> tuple[bytes, str, bool]:
+    return b"", "text/plain", False
+
+
+async def _nobody(_request: Request) -> JsonObject:
+    raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Belongs to the master's event loop."""
+
+    latest: Callable[[], FleetSnapshot | None]
+    """The last picture; None before the first."""
+    render_metrics: Callable[[str, str], tuple[bytes, str, bool]] = _no_page
+    """From a scraper's Accept and Accept-Encoding headers to body, content type and whether the body is gzipped."""
+    sparkline: Callable[[str, int], list[int | None]] = lambda _topic, _partition: []
+    """The lag of a partition in the last 15 minutes, in steps of 15 s, oldest first."""
+    feed: EventFeed = field(default_factory=EventFeed)
+    ask: Callable[[Request], Awaitable[JsonObject]] = _nobody
+    """The reply of the fleet to a request, as `master.sock` would give it; may raise an AgentError."""
+    clock: Callable[[], float] = time.monotonic
+    """That of `FleetSnapshot.taken_at`."""
+    unix_clock: Callable[[], float] = time.time
+    patience_seconds: float = 10.0
+    """A collection, or a look at the brokers, that is older than so long is too old to be ready."""

@@ -1,0 +1,80 @@
+"""Server-sent events: what happens in the fleet as it happens, and a word at each collection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from kctl.http.source import Source
+from kctl_agent.errors import Busy
+
+__all__ = ["Streams"]
+
+_AT_A_TIME = 64
+_SILENCE_SECONDS = 15.0
+"""A comment after so long keeps proxies from closing a stream in which nothing happens."""
+
+
+class Streams:
+    """All open streams; belongs to one event loop. `life` is a word that tells this master from its successors: the
+    numbers of events begin anew with each."""
+
+    def __init__(self, source: Source, life: str) -> None:
+        self._source = source
+        self._life = life
+        self._open = 0
+        self._closing = asyncio.Event()
+
+    def close(self) -> None:
+        """Ends every stream."""
+        self._closing.set()
+
+    def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
+        """The lines of one stream: after `last_event_id` if it is of this master, else the `recent` last events.
+
+        Raises:
+            Busy: as many are open as may be.
+        """
+        if self._open >= _AT_A_TIME:
+            raise Busy(f"{_AT_A_TIME} event streams are open already")
+        return self._lines(self._first(last_event_id, recent))
+
+    def _first(self, last_event_id: str | None, recent: int) -> int:
+        last = self._source.feed.last_number
+        if last_event_id:
+            life, _, number = last_event_id.rpartition("-")
+            # An id of a master before this one: all that this one has seen is new.
+            return min(int(number), last) if life == self._life and number.isdecimal() else 0
+        return max(last - recent, 0)
+
+    async def _lines(self, number: int) -> AsyncIterator[str]:
+        feed, collections = self._source.feed, -1
+        self._open += 1
+        try:
+            yield "retry: 2000\n\n"
+            while not self._closing.is_set():
+                for number, event in feed.since(number):  # noqa: B020 - goes on behind the last one told
+                    yield f"id: {self._life}-{number}\nevent: happened\ndata: {json.dumps(event.to_json())}\n\n"
+                if feed.collections != collections:
+                    collections = feed.collections
+                    snapshot = self._source.latest()
+                    sequence = None if snapshot is None else snapshot.sequence
+                    yield f"event: collected\ndata: {json.dumps({'sequence': sequence})}\n\n"
+                if not await self._woken(collections):
+                    yield ": still here\n\n"
+        finally:
+            self._open -= 1
+
+    async def _woken(self, collections: int) -> bool:
+        """Whether there is news within a while, or the end."""
+        waiting = [
+            asyncio.ensure_future(self._source.feed.wait_beyond(collections)),
+            asyncio.ensure_future(self._closing.wait()),
+        ]
+        try:
+            done, _ = await asyncio.wait(waiting, timeout=_SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            return bool(done)
+        finally:
+            for each in waiting:
+                each.cancel()

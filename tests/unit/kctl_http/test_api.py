@@ -1,0 +1,340 @@
+"""The API over a given picture of a fleet: what it tells, what it leaves out, how it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kctl.http import Access, create_app
+from kctl.http import stream as stream_module
+from kctl.http.answers import lag_totals
+from kctl.http.errors import HttpError
+from kctl.master.events import EventFeed, FleetEvent
+from kctl_agent.errors import CommandFailed
+from kctl_agent.messages import Request
+from kctl_agent.wire import JsonObject
+from tests.picture import TOKEN, UNIX, ask, checked, healthy, partition, picture, serving, source_of
+
+pytestmark = pytest.mark.anyio
+
+RESOURCES = ("status", "lag", "offsets", "storage", "members", "brokers", "topics", "workers")
+
+
+async def test_lag_tells_figures_status_age_and_who_is_missing() -> None:
+    response = await ask(picture(), "/api/v1/lag")
+
+    assert response.status_code == 200
+    body = response.json()
+    assert (body["total"], body["topics"], body["cluster"], body["group"]) == (12, {"orders": 12}, "main", "g")
+    assert body["unknown"] == [{"topic": "orders", "partition": 2}]
+    assert body["rows"][0] == {
+        **checked(partition(0)),
+        "age_seconds": 2.5,
+        "start": 0,
+        "position": 4,
+        "status": "ok",
+        "reason": "commits come",
+        "lag_seconds": 2.5,
+        "growth_per_second": -1.0,
+        "catchup_seconds": 6.0,
+    }
+    assert (body["rows"][2]["remaining_count"], body["rows"][2]["status"]) == (None, "stalled")
+    assert (body["age_seconds"], body["complete"], body["answered"]) == (2.0, False, ["worker-0"])
+    assert body["failed"] == [{"from": "worker-1", "code": "timeout", "message": "no answer"}]
+
+
+async def test_status_is_the_fleet_at_a_glance() -> None:
+    body = (await ask(picture(), "/api/v1/status")).json()
+
+    assert (body["status"], body["lag"], body["lag_seconds"], body["catchup_seconds"]) == ("stalled", 12, 2.5, None)
+    assert (body["group_state"], body["group_members"], body["generation"]) == ("stable", 2, 3)
+    assert {name: count for name, count in body["partitions"].items() if count} == {"ok": 2, "stalled": 1}
+    assert (body["ready"], body["not_ready"]) == (False, ["worker-1 is backoff", "1 of 3 partitions stalled"])
+    assert [(each["name"], each["state"]) for each in body["workers"]] == [
+        ("worker-0", "running"),
+        ("worker-1", "backoff"),
+    ]
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+async def test_every_resource_tells_its_age_and_before_the_first_collection_that_there_is_none(resource: str) -> None:
+    told, early = await ask(picture(), f"/api/v1/{resource}"), await ask(None, f"/api/v1/{resource}")
+
+    assert (told.status_code, told.json()["age_seconds"], told.json()["sequence"]) == (200, 2.0, 7)
+    assert early.status_code == 503
+    assert early.json()["error"] == {
+        "code": "not_ready",
+        "message": "the first collection is not finished yet",
+        "retriable": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "partitions"),
+    [
+        ("", [0, 1, 2]),
+        ("topic=orders&partition=0&partition=2", [0, 2]),
+        ("topic=other", []),
+        ("worker=worker-0", [0, 1]),
+        ("status=stalled", [2]),
+        ("min_lag=6", [0, 1]),
+        ("min_lag=7", []),
+        ("limit=1", [0]),
+        ("after=orders/0", [1, 2]),
+        ("after=orders/0&limit=1", [1]),
+    ],
+)
+async def test_rows_are_chosen_and_paged(query: str, partitions: list[int]) -> None:
+    body = (await ask(picture(), f"/api/v1/lag?{query}")).json()
+
+    assert [row["partition"] for row in body["rows"]] == partitions
+    assert body["total"] == 12, "totals are those of the whole group"
+
+
+@pytest.mark.parametrize(
+    ("resource", "count"), [("lag", 7), ("offsets", 7), ("topics", 7), ("brokers", 3), ("workers", 2)]
+)
+async def test_pages_follow_each_other_to_the_end(resource: str, count: int) -> None:
+    latest, seen, after = picture(7), [], ""
+    while True:
+        body = (await ask(latest, f"/api/v1/{resource}?limit=2{after}")).json()
+        seen += body["rows"]
+        assert body["matching"] == count
+        if body["next"] is None:
+            break
+        after = f"&after={body['next']}"
+
+    assert seen == (await ask(latest, f"/api/v1/{resource}")).json()["rows"]
+    assert len(seen) == count
+
+
+async def test_the_lag_of_the_last_minutes_comes_on_request() -> None:
+    rows = (await ask(picture(), "/api/v1/lag?history=1")).json()["rows"]
+
+    assert [row["history"] for row in rows] == [[None, 0], [None, 1], [None, 2]]
+
+
+async def test_what_has_not_changed_is_not_sent_again() -> None:
+    source = source_of(picture())
+    app = create_app(source)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
+        first = await client.get("/api/v1/lag")
+        again = await client.get("/api/v1/lag", headers={"if-none-match": first.headers["etag"]})
+        live = await client.get("/api/v1/status", headers={"if-none-match": 'W/"other-7"'})
+
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    assert live.status_code == 200
+
+
+def reply(result: JsonObject) -> JsonObject:
+    return {"result": result, "complete": True, "asked": ["w"], "answered": ["w"], "failed": [], "age_seconds": 0.01}
+
+
+async def test_live_asks_the_fleet_now() -> None:
+    asked: list[Request] = []
+
+    async def fleet(request: Request) -> JsonObject:
+        asked.append(request)
+        return reply({"rows": [{**checked(partition(1, lag=3)), "age_seconds": 0.2}]})
+
+    body = (await ask(source_of(picture(), ask=fleet), "/api/v1/lag?live=1")).json()
+
+    assert [(request.rpc, request.method) for request in asked] == [("offset_checker", "onOffsetChecker")]
+    assert (body["total"], body["live"], body["complete"], body["age_seconds"]) == (3, True, True, 0.01)
+    assert [(row["remaining_count"], row["age_seconds"], row["status"]) for row in body["rows"]] == [(3, 0.2, "ok")]
+
+
+@pytest.mark.parametrize("resource", ["offsets", "storage", "members", "brokers", "topics", "workers"])
+async def test_every_resource_can_be_asked_live(resource: str) -> None:
+    async def fleet(request: Request) -> JsonObject:
+        return reply(picture().commands[request.rpc].result)
+
+    live = (await ask(source_of(picture(), ask=fleet), f"/api/v1/{resource}?live=1")).json()
+    told = (await ask(picture(), f"/api/v1/{resource}")).json()
+
+    for of_picture in (live, told):
+        for name in ("complete", "asked", "answered", "failed", "age_seconds", "live"):
+            of_picture.pop(name, None)
+        for row in of_picture.get("rows", ()):
+            row.pop("age_seconds", None)
+    assert live == told
+
+
+async def test_a_live_question_that_fails_and_one_too_many_are_told() -> None:
+    hold = asyncio.Event()
+
+    async def fleet(_request: Request) -> JsonObject:
+        await hold.wait()
+        raise CommandFailed("the fleet could not answer")
+
+    app = create_app(source_of(picture(), ask=fleet))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
+        waiting = [asyncio.create_task(client.get("/api/v1/storage?live=1")) for _ in range(9)]
+        done, _ = await asyncio.wait(waiting, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        hold.set()
+        answers = await asyncio.gather(*waiting)
+
+    assert [(task.result().status_code, task.result().json()["error"]["code"]) for task in done] == [(503, "busy")]
+    assert sorted(answer.json()["error"]["code"] for answer in answers) == ["busy", *["command_failed"] * 8]
+
+
+async def test_ready_is_when_the_fleet_does_its_work() -> None:
+    ready = await ask(healthy(), "/readyz")
+    assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
+
+    assert await reasons(picture()) == "worker-1 is backoff; 1 of 3 partitions stalled"
+    assert await reasons(None) == "the first collection is not finished yet"
+    assert (
+        await reasons(replace(healthy(), last_success={"offsets": UNIX})) == "the brokers have not told committed yet"
+    )
+    away = replace(healthy(), last_success={"offsets": UNIX - 60, "committed": UNIX})
+    assert await reasons(away) == "the brokers last told offsets 60 s ago"
+    assert await reasons(replace(healthy(), taken_at=900.0)) == "the last collection is 102 s old"
+
+
+async def reasons(latest: Any) -> str:
+    response = await ask(latest, "/readyz")
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "not_ready")
+    message: str = response.json()["error"]["message"]
+    return message
+
+
+async def test_the_master_is_alive_whatever_the_fleet_does() -> None:
+    response = await ask(None, "/healthz")
+
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+async def test_metrics_are_rendered_for_what_the_scraper_accepts() -> None:
+    response = await ask(picture(), "/metrics", headers={"accept": "text/plain"})
+
+    assert response.text == "metrics for text/plain\n"
+    assert response.headers["content-type"].startswith("text/plain")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status", "code"),
+    [
+        ("/nothing", "GET", 404, "not_found"),
+        ("/api/v1/lag", "POST", 405, "method_not_allowed"),
+        ("/api/v1/lag?limit=0", "GET", 400, "bad_params"),
+        ("/api/v1/lag?limit=x", "GET", 400, "bad_params"),
+        ("/api/v1/lag?status=fine", "GET", 400, "bad_params"),
+        ("/api/v1/lag?after=orders", "GET", 400, "bad_params"),
+        ("/api/v1/brokers?after=x", "GET", 400, "bad_params"),
+    ],
+)
+async def test_every_error_has_one_shape(path: str, method: str, status: int, code: str) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    response = await ask(picture(), path, method, Access(token=TOKEN), headers=headers)
+
+    assert response.status_code == status
+    assert response.json().keys() == {"error"}
+    assert response.json()["error"].keys() == {"code", "message", "retriable"}
+    assert response.json()["error"]["code"] == code
+
+
+async def test_an_unexpected_failure_tells_nothing_of_its_inside() -> None:
+    def broken(*_: str) -> tuple[bytes, str, bool]:
+        raise RuntimeError("/secret/path")
+
+    response = await ask(source_of(picture(), render_metrics=broken), "/metrics")
+
+    assert response.status_code == 500
+    assert response.json()["error"]["code"] == "internal"
+    assert "secret" not in response.text
+
+
+async def test_the_documentation_needs_nothing_from_elsewhere_and_names_every_path() -> None:
+    page = await ask(picture(), "/docs")
+
+    assert page.status_code == 200
+    assert "<script" not in page.text
+    for path in (await ask(picture(), "/openapi.json")).json()["paths"]:
+        assert f"<code>GET {path}</code>" in page.text
+
+
+def test_totals_of_rows_are_those_of_the_command() -> None:
+    latest = picture()
+
+    assert lag_totals(latest.commands["offset_checker"].result["rows"]) == latest.commands["kafka_lag"].result
+
+
+async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]]:
+    """Event, id and data of each as it comes."""
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value.strip()
+        elif "event" in fields:
+            yield fields["event"], fields.get("id", ""), json.loads(fields["data"])
+            fields = {}
+
+
+async def test_events_come_as_they_happen_and_go_on_where_a_listener_left_off() -> None:
+    feed = EventFeed()
+    feed.tell(FleetEvent(UNIX, "state", f"event {number}") for number in range(3))
+    async with serving(source_of(picture(), feed=feed)) as server, httpx.AsyncClient(timeout=10) as client:
+        url = f"{server.url}/api/v1/events"
+        async with client.stream("GET", f"{url}?recent=1") as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            stream = events(response)
+            name, last, data = await anext(stream)
+            assert (name, data["text"]) == ("happened", "event 2")
+            assert await anext(stream) == ("collected", "", {"sequence": 7})
+            feed.tell([FleetEvent(UNIX, "rebalance", "generation 1 -> 2")])
+            feed.collected()
+            assert (await anext(stream))[2]["kind"] == "rebalance"
+
+        async with client.stream("GET", url, headers={"last-event-id": last}) as response:
+            assert (await anext(events(response)))[2]["text"] == "generation 1 -> 2"
+        async with client.stream("GET", url, headers={"last-event-id": "0ther-1"}) as response:
+            assert (await anext(events(response)))[2]["text"] == "event 0"
+
+
+async def test_open_streams_do_not_hold_up_an_end() -> None:
+    async with (
+        serving(source_of(picture())) as server,
+        httpx.AsyncClient(timeout=10) as client,
+        client.stream("GET", f"{server.url}/api/v1/events") as response,
+    ):
+        stream = events(response)
+        await anext(stream)
+        server.stop()
+        async with asyncio.timeout(3):
+            assert [event async for event in stream] == []
+
+
+async def test_more_streams_than_the_bound_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "_AT_A_TIME", 1)
+    async with serving(source_of(picture())) as server, httpx.AsyncClient(timeout=10) as client:
+        url = f"{server.url}/api/v1/events"
+        async with client.stream("GET", url) as response:
+            await anext(events(response))
+            refused = await client.get(url)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
+
+
+async def test_the_page_of_http_names_every_path_parameter_and_code() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
+    paths = (await ask(picture(), "/openapi.json")).json()["paths"]
+
+    assert [path for path in paths if f"`{path}`" not in page] == []
+    named = {
+        each["name"]
+        for operations in paths.values()
+        for told in operations.values()
+        for each in told.get("parameters", ())
+    }
+    assert [name for name in named - {"if-none-match", "last-event-id"} if f"`{name}`" not in page] == []
+    kinds: list[type[HttpError]] = [HttpError, *HttpError.__subclasses__()]
+    assert [kind.code for kind in kinds if f"| `{kind.code}` |" not in page] == []

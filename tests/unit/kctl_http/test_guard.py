@@ -1,0 +1,359 @@
+"""Who is let in, and what a caller may cost: over real sockets where the connection matters."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import signal
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import Request, Response
+
+from kctl.config import Http
+from kctl.errors import ConfigError, PortTaken
+from kctl.http import Access, access_of, bind, create_app
+from kctl.http.guard import Limits
+from kctl.http.protocol import BoundedProtocol
+from tests.conftest import eventually
+from tests.picture import TOKEN, ask, picture, serving, source_of
+
+pytestmark = pytest.mark.anyio
+
+WITH_TOKEN = Access(token=TOKEN)
+REMOTE = Access(is_loopback=False, token=TOKEN)
+GOOD = {"authorization": f"Bearer {TOKEN}"}
+WRONG = {"authorization": "Bearer wrong-wrong-wrong-wrong"}
+PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/api/v1/lag", "/api/v1/events", "/nothing")
+
+
+async def refusal(path: str, method: str = "GET", access: Access | None = None, **options: Any) -> tuple[int, str]:
+    response = await ask(picture(), path, method, access, **options)
+    assert response.headers["connection"] == "close"
+    assert TOKEN not in response.text
+    return response.status_code, response.json()["error"]["code"]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/api/v1/lag", "/docs"])
+async def test_on_loopback_reading_is_open(path: str) -> None:
+    assert (await ask(picture(), path, access=WITH_TOKEN)).status_code == 200
+    assert (await ask(picture(), path)).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_what_changes_something_needs_the_token_even_on_loopback(method: str) -> None:
+    assert await refusal("/api/v1/lag", method) == (403, "not_allowed")
+    assert await refusal("/api/v1/lag", method, WITH_TOKEN) == (401, "unauthorized")
+    assert await refusal("/api/v1/lag", method, WITH_TOKEN, headers=WRONG) == (401, "unauthorized")
+    assert (await ask(picture(), "/api/v1/lag", method, WITH_TOKEN, headers=GOOD)).status_code == 405
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_beyond_this_host_everything_needs_the_token(path: str) -> None:
+    assert await refusal(path, access=REMOTE) == (401, "unauthorized")
+    assert await refusal(path, access=REMOTE, headers=WRONG) == (401, "unauthorized")
+    assert await refusal(path, access=REMOTE, headers={"authorization": TOKEN}) == (401, "unauthorized")
+
+
+async def test_the_right_token_opens_by_whatever_name() -> None:
+    for access in (REMOTE, WITH_TOKEN):
+        response = await ask(picture(), "/api/v1/lag", access=access, headers={**GOOD, "host": "kctl.example:9750"})
+        assert response.status_code == 200
+
+
+async def test_a_browser_may_ask_a_person_for_the_token_but_only_to_read() -> None:
+    basic = {"authorization": "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()}
+
+    assert (await ask(picture(), "/api/v1/lag", access=REMOTE, headers=basic)).status_code == 200
+    assert "Basic" in (await ask(picture(), "/api/v1/lag", access=REMOTE)).headers["www-authenticate"]
+    assert await refusal("/api/v1/lag", "POST", REMOTE, headers=basic) == (401, "unauthorized")
+    assert await refusal("/api/v1/lag", access=REMOTE, headers={"authorization": "Basic ???"}) == (401, "unauthorized")
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "http://localhost:1", "null", "http://localhost.evil.example"]
+)
+async def test_pages_of_another_origin_are_refused_token_or_not(origin: str) -> None:
+    for method in ("GET", "POST", "OPTIONS"):
+        headers = {**GOOD, "origin": origin}
+        assert await refusal("/api/v1/lag", method, WITH_TOKEN, headers=headers) == (403, "not_allowed")
+
+
+async def test_our_own_page_is_let_in_and_no_other_origin_is_ever_allowed() -> None:
+    response = await ask(picture(), "/api/v1/lag", headers={"origin": "http://localhost"})
+
+    assert response.status_code == 200
+    assert not any(name.startswith("access-control") for name in response.headers)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9750", "", "localhost.evil.example", "[", "10.0.0.1"])
+async def test_a_foreign_name_that_points_at_us_is_refused(host: str) -> None:
+    assert await refusal("/api/v1/lag", headers={"host": host}) == (403, "not_allowed")
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:9750", "127.0.0.1", "[::1]:9750", "127.0.0.2:1", "LOCALHOST", "proxy.example"]
+)
+async def test_our_own_names_are_known(host: str) -> None:
+    access = Access(hosts=frozenset({"proxy.example"}))
+
+    assert (await ask(picture(), "/api/v1/lag", access=access, headers={"host": host})).status_code == 200
+
+
+async def test_wrong_tokens_are_refused_unseen_after_a_while_and_the_right_one_never() -> None:
+    app = create_app(source_of(picture()), REMOTE, Limits(failures=5))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
+        codes = [(await client.get("/metrics", headers=WRONG)).status_code for _ in range(8)]
+        late = await client.get("/metrics", headers=WRONG)
+
+        assert codes == [401] * 5 + [429] * 3
+        assert (late.json()["error"]["code"], late.headers["retry-after"]) == ("too_many_failures", "60")
+        assert (await client.get("/metrics", headers=GOOD)).status_code == 200
+
+
+async def test_every_answer_forbids_what_a_browser_might_do_with_it() -> None:
+    for response in (await ask(picture(), "/api/v1/lag"), await ask(picture(), "/nothing")):
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+        assert len(response.headers.get_list("content-security-policy")) == 1
+
+
+async def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
+    headers = {**GOOD, "content-length": str(64 * 1024 + 1)}
+
+    assert await refusal("/api/v1/lag", "POST", WITH_TOKEN, headers=headers) == (413, "body_too_large")
+
+
+async def test_headers_that_are_too_large_are_refused() -> None:
+    assert await refusal("/api/v1/lag", headers={"x": "y" * 20_000}) == (431, "headers_too_large")
+    assert await refusal(f"/api/v1/lag?topic={'y' * 20_000}") == (431, "headers_too_large")
+
+
+def test_access_never_shows_its_token() -> None:
+    assert TOKEN not in repr(WITH_TOKEN)
+
+
+@pytest.fixture
+def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BoundedProtocol, "max_connections", 10)
+    monkeypatch.setattr(BoundedProtocol, "request_seconds", 0.3)
+    monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.5)
+
+
+async def connected(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+
+
+async def answer_to(url: str, data: bytes) -> bytes:
+    """All that comes back until the server closes."""
+    reader, writer = await connected(url)
+    writer.write(data)
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    return answer
+
+
+@pytest.mark.usefixtures("bounds")
+@pytest.mark.parametrize(
+    ("data", "status", "code"),
+    [
+        (b"GET /healthz HT", b"408", b"request_too_slow"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ", b"408", b"request_too_slow"),
+        (b"", b"408", b"request_too_slow"),
+        (b"\x16\x03\x01 what is this\r\n\r\n", b"400", b"bad_request"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100_000, b"431", b"headers_too_large"),
+        (b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n", b"403", b"not_allowed"),
+        (
+            b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+            b"404",
+            b"not_found",
+        ),
+    ],
+    ids=["half a line", "half a header", "nothing", "no http", "endless header", "body never comes", "websocket"],
+)
+async def test_a_caller_that_never_comes_to_the_point_is_closed_in_our_shape(
+    data: bytes, status: bytes, code: bytes
+) -> None:
+    async with serving(source_of(picture())) as server:
+        answer = await (once if status == b"404" else answer_to)(server.url, data)
+
+        assert answer.startswith(b"HTTP/1.1 " + status)
+        assert b'{"error":' in answer
+        assert code in answer
+        assert await is_alive(server.url)
+
+
+async def once(url: str, data: bytes) -> bytes:
+    """What comes back on a connection that is kept."""
+    reader, writer = await connected(url)
+    writer.write(data)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    body = await reader.read(4096)
+    writer.close()
+    return head + body
+
+
+async def is_alive(url: str) -> bool:
+    async with httpx.AsyncClient(timeout=5) as client:
+        return (await client.get(f"{url}/healthz")).status_code == 200
+
+
+@pytest.mark.usefixtures("bounds")
+async def test_drops_of_a_request_do_not_keep_a_connection_open() -> None:
+    async with serving(source_of(picture())) as server:
+        reader, writer = await connected(server.url)
+        dripping = asyncio.create_task(drip(writer))
+        answer = await asyncio.wait_for(reader.read(), 5)
+        dripping.cancel()
+
+        assert answer.startswith(b"HTTP/1.1 408")
+        writer.close()
+
+
+async def drip(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"GET /healthz HTTP/1.1\r\n")
+    while not writer.is_closing():
+        writer.write(b"X: y\r\n")
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.usefixtures("bounds")
+async def test_more_connections_than_the_bound_are_told_so_and_the_next_is_served() -> None:
+    async with serving(source_of(picture())) as server:
+        kept = [await connected(server.url) for _ in range(10)]
+
+        refused = await answer_to(server.url, b"")
+        assert refused.startswith(b"HTTP/1.1 503")
+        assert b'"busy"' in refused
+
+        for _, writer in kept:
+            writer.close()
+        for reader, _ in kept:
+            await reader.read()
+        assert await is_alive(server.url)
+
+
+@pytest.mark.usefixtures("bounds")
+async def test_a_caller_that_does_not_read_its_answer_is_let_go() -> None:
+    huge = source_of(picture(), render_metrics=lambda *_: (b"x" * 50_000_000, "text/plain", False))
+    async with serving(huge) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as unread:
+            unread.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await asyncio.to_thread(eventually, lambda: len(server.connections) == 1, 5)
+            await asyncio.to_thread(eventually, lambda: len(server.connections) == 0, 5)
+        assert await is_alive(server.url)
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    app = create_app(source_of(picture()), WITH_TOKEN, Limits(body_seconds=0.1, body_bytes=100))
+    sent: list[Any] = []
+
+    async def take(request: Request) -> Response:
+        return Response(await request.body())
+
+    app.routes.add_route("/take", take, methods=["POST"])
+
+    async def never() -> Any:
+        await asyncio.Event().wait()
+
+    async def large() -> Any:
+        return {"type": "http.request", "body": b"x" * 60, "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    for receive, status in ((never, 408), (large, 413)):
+        scope = {
+            "type": "http", "method": "POST", "path": "/take", "raw_path": b"/take", "query_string": b"",
+            "root_path": "", "scheme": "http", "http_version": "1.1", "server": None, "client": None,
+            "headers": [(b"host", b"localhost"), (b"authorization", GOOD["authorization"].encode())],
+        }  # fmt: skip
+        sent.clear()
+        await asyncio.wait_for(app.guarded(scope, receive, send), 5)
+        assert sent[0]["status"] == status
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        yield taken.getsockname()[1]
+
+
+def test_a_taken_port_is_one_sentence(taken_port: int) -> None:
+    with pytest.raises(PortTaken, match=rf"port {taken_port} on 127\.0\.0\.1 is taken: set http\.port"):
+        bind("127.0.0.1", taken_port)
+
+
+Settings = Callable[..., Http]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    (tmp_path / "short").write_text("secret\n")
+    return lambda **more: replace(Http(), **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"host": "0.0.0.0"}, "loopback address, so others can reach it: set http.token_file"),
+        ({"host": "::"}, "set http.token_file"),
+        ({"host": "10.0.0.1", "token_file": "token"}, "set http.tls_certificate, or http.insecure"),
+        ({"host": "example.org"}, "no IP address"),
+        ({"token_file": "nothing"}, "cannot be read"),
+        ({"token_file": "short"}, "at least 16 characters"),
+        ({"tls_certificate": "nothing"}, "cannot be used"),
+        ({"tls_key": "token"}, "http.tls_certificate is not"),
+    ],
+)
+def test_what_would_be_open_to_others_is_refused_at_the_start(
+    settings: Settings, tmp_path: Path, more: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        access_of(settings(**more), tmp_path)
+
+    assert sentence in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_what_is_configured_well_is_used(settings: Settings, tmp_path: Path) -> None:
+    assert access_of(settings(), tmp_path) == Access()
+    open_to_others = settings(host="0.0.0.0", token_file="token", insecure=True, allowed_hosts=("Proxy.example",))
+
+    assert access_of(open_to_others, tmp_path) == Access(False, TOKEN, frozenset({"proxy.example"}))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
+async def test_it_serves_on_a_free_port_in_the_callers_loop_and_leaves_signals_alone(host: str) -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    async with serving(source_of(picture()), host=host) as server:
+        assert await is_alive(server.url)
+        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"],
+        cwd=tmp_path, check=True, capture_output=True,
+    )  # fmt: skip
+    return tmp_path / "cert.pem"
+
+
+async def test_with_a_certificate_https_is_served(settings: Settings, certificate: Path) -> None:
+    access = access_of(settings(tls_certificate="cert.pem", tls_key="key.pem", token_file="token"), certificate.parent)
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    async with serving(source_of(picture()), access) as server, httpx.AsyncClient(verify=trusted) as client:
+        assert server.url.startswith("https://")
+        assert (await client.get(f"{server.url}/healthz")).status_code == 200
