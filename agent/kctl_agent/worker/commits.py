@@ -58,3 +58,5 @@ class Commits:
             self._storage.record_committed({tuple(tp): offset for tp, offset in offsets.items()})
         except StorageError as error:
             log.warning("the committed offsets were not recorded: %s", error)
+            self._unrecorded = {**offsets, **self._unrecorded}  # tried again when it is quiet, or told by the next put
+            self._noted_at = time.monotonic()
