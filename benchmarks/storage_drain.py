@@ -20,31 +20,22 @@ import argparse
 import json
 import shutil
 import statistics
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any
 
 import litequeue
-import numpy as np
 import persistqueue
 import redis
 
-from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Mark, Storage
-from kctl_agent.storage.block import BinaryColumn, Block, Columns
+from benchmarks._storages import BLOCK, IN_FLIGHT, STATES, VALUE_BYTES, burden, chunks, fill, redis_server
+from kctl_agent.storage.block import Block
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.putting import cut
 from kctl_agent.storage.redis import RedisStorage
 
-BLOCK = 500
-CHUNK = 10_000
-VALUE_BYTES = 100
-IN_FLIGHT = 10_000
-DEAD = 100_000
 ROUNDS = 20
 PEER_MESSAGES = 4000
 LIST_BATCH = 100
@@ -63,7 +54,7 @@ def main() -> None:
     try:
         with redis_server(place) as url:
             steps: dict[str, Step] = {}
-            for state in ("plain", "in_flight", "dead"):
+            for state in STATES:
                 steps[f"file_{state}"] = drain(FileStorage(place / state), state, messages)
                 steps[f"redis_{state}"] = drain(RedisStorage(url, state), state, messages)
             steps["file_persist_queue"] = persist_queue(place)
@@ -102,26 +93,9 @@ def report(rates: dict[str, list[float]]) -> None:
         print(json.dumps(line))
 
 
-def chunks(messages: int) -> Iterator[Chunk]:
-    random = np.random.default_rng(1)
-    for start in range(0, messages, CHUNK):
-        offsets = np.arange(start, start + CHUNK)
-        values = BinaryColumn(np.full(CHUNK, VALUE_BYTES, np.int32), random.bytes(CHUNK * VALUE_BYTES))
-        keys = BinaryColumn(np.full(CHUNK, 8, np.int32), random.bytes(CHUNK * 8))
-        yield Chunk("orders", 0, None, start, start + CHUNK, 0, Columns(offsets, offsets, keys, values, None))
-
-
-def drain(storage: Storage, state: str, messages: int) -> Step:
-    storage.prepare()
-    if state == "in_flight":
-        one_each = lease_singles(storage)
-        assert one_each == IN_FLIGHT
-    if state == "dead":
-        storage.bury([Message("orders", 2, offset, None, b"x" * VALUE_BYTES, 0) for offset in range(DEAD)], "no")
-    storage.place_marks([Mark("orders", 0, None, 0, None)])
-    with storage.writer() as writer:
-        for chunk in chunks(messages):
-            writer.put(chunk)
+def drain(storage: FileStorage | RedisStorage, state: str, messages: int) -> Step:
+    burden(storage, state)
+    fill(storage, messages)
     share = messages // ROUNDS
 
     def step() -> int:
@@ -134,17 +108,6 @@ def drain(storage: Storage, state: str, messages: int) -> Step:
         return taken
 
     return step
-
-
-def lease_singles(storage: Storage) -> int:
-    """Blocks of one message, all leased to others for an hour."""
-    storage.place_marks([Mark("orders", 1, None, 0, None)])
-    with storage.writer() as writer:
-        for at in range(IN_FLIGHT):
-            offsets = np.array([at])
-            values = BinaryColumn(np.array([4], np.int32), b"busy")
-            writer.put(Chunk("orders", 1, None, at, at + 1, 0, Columns(offsets, offsets, None, values, None)))
-    return len(storage.claim("others", IN_FLIGHT, 3600.0))
 
 
 def persist_queue(place: Path) -> Step:
@@ -207,7 +170,7 @@ def stream(url: str, messages: int) -> Step:
             pipeline.xadd("stream", {"body": b""})
         pipeline.execute()
     client.xreadgroup("sinkers", "others", {"stream": ">"}, count=IN_FLIGHT)
-    for chunk in chunks(messages):
+    for chunk in chunks(0, messages):
         for block in cut(chunk, 0, BLOCK, "none"):
             client.xadd("stream", {"first": block.first, "last": block.last, "count": block.count, "body": block.body})
     share = messages // ROUNDS
@@ -232,31 +195,6 @@ def _entries(client: Any) -> Iterator[list[tuple[bytes, dict[bytes, bytes]]]]:
     found = client.xreadgroup("sinkers", "me", {"stream": ">"}, count=1)
     for _, entries in found.items() if isinstance(found, dict) else found:
         yield entries[0] if isinstance(entries[0], list) else entries
-
-
-@contextmanager
-def redis_server(place: Path) -> Iterator[str]:
-    path = place / "redis.sock"
-    process = subprocess.Popen(
-        ["redis-server", "--port", "0", "--unixsocket", str(path), "--dir", str(place), "--save", "",
-         "--appendonly", "yes", "--appendfsync", "always"],
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        deadline = monotonic() + 20
-        while not _answers(path):
-            assert monotonic() < deadline, "redis-server does not answer"
-        yield f"unix://{path}"
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _answers(path: Path) -> bool:
-    try:
-        return bool(redis.Redis(unix_socket_path=str(path), retry=None).ping())
-    except redis.RedisError:
-        return False
 
 
 if __name__ == "__main__":

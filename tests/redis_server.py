@@ -41,6 +41,10 @@ class RedisServer:
     def url(self) -> str:
         return f"unix://{self.socket}"
 
+    def client(self) -> redis.Redis:
+        """To look into it from outside; a context manager."""
+        return redis.Redis(unix_socket_path=str(self.socket))
+
     def start(self) -> None:
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def make_fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Callable[..., F
     """Makes fleets that are closed at the end; when the test fails their logs' last lines are printed."""
     made: list[Fleet] = []
 
-    def make(*, workers: int = 1, partitions: int = 4, on: KafkaBroker | None = None, **more: str) -> Fleet:
+    def make(*, workers: int = 1, partitions: int = 4, on: KafkaBroker | None = None, **more: Any) -> Fleet:
         directory = short_dir / str(len(made))
         directory.mkdir()
         made.append(Fleet(directory, on or broker, partitions=partitions, workers=workers, **more))

@@ -48,8 +48,11 @@ backoff_min_seconds = 0.2
 {workers_more}
 
 [spark]
-master = "local[1]"
-conf = {{ "spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" }}
+master = "{spark_master}"
+
+[spark.conf]
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+{spark_conf}
 
 [storage]
 {storage}
@@ -68,17 +71,29 @@ port = 0
 class Fleet(DemoFleet):
     """A fleet with a topic and a group of its own, asked over its socket or by the command line."""
 
-    def __init__(self, directory: Path, broker: KafkaBroker, *, partitions: int, workers: int, **more: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        broker: KafkaBroker,
+        *,
+        partitions: int,
+        workers: int,
+        beside: Fleet | None = None,
+        **more: str,
+    ) -> None:
+        """`beside` another fleet: with its topic and in its group. `more` is TOML for further sections."""
         super().__init__(directory)
         (directory / "logs").mkdir()
         self.broker = broker
-        self.topic = self.group = f"t{uuid.uuid4().hex[:8]}"
+        self.topic: str = beside.topic if beside else f"t{uuid.uuid4().hex[:8]}"
+        self.group = self.topic
         self.partitions = partitions
         self.sent: Counter[TopicPartition] = Counter()
         self._more = more
         self._loads: list[Producer] = []
         self._attached: list[subprocess.Popen[bytes]] = []
-        topics.create_topic(broker.bootstrap_servers, self.topic, partitions)
+        if beside is None:
+            topics.create_topic(broker.bootstrap_servers, self.topic, partitions)
         self.set_up(workers)
 
     def set_up(self, workers: int) -> None:
@@ -91,6 +106,8 @@ class Fleet(DemoFleet):
                 workers_more=self._more.get("workers_more", ""),
                 storage=self._more.get("storage", ""),
                 sinkers=self._more.get("sinkers", ""),
+                spark_master=self._more.get("spark_master", "local[1]"),
+                spark_conf=self._more.get("spark_conf", ""),
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import struct
+import time
 from pathlib import Path
 
 from kctl_agent.message import Message
@@ -102,6 +103,18 @@ def waits_for_gate(messages: list[Message]) -> list[bool]:
     with open(os.environ["KCTL_TEST_GATE"], "rb", buffering=0) as gate:
         gate.read(1)
     return [True] * len(messages)
+
+
+def sets_the_clock_back(messages: list[Message]) -> list[bool]:
+    """By an hour, for its own process, at each call; refuses what it is given for the first time."""
+    global _clock
+    note(messages)
+    now, _clock = _clock, lambda: now() - 3600.0
+    time.time = _clock
+    return [message.tries > 0 for message in messages]
+
+
+_clock = time.time
 
 
 def fails_on_poison(messages: list[Message]) -> list[bool]:

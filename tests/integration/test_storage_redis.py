@@ -137,6 +137,18 @@ def test_a_settle_whose_reply_was_lost_can_be_repeated_and_does_nothing_more(sto
     assert total(storage) == (0, 0, 1, 2)
 
 
+def test_a_claim_whose_reply_was_lost_is_repeated_without_leasing_more(storage: RedisStorage) -> None:
+    fill(storage, 9)
+
+    first, again = (storage._run("claim", "a", "token", 6, 60_000, 0) for _ in range(2))
+    other = storage._run("claim", "a", "another token", 6, 60_000, 0)
+
+    assert again == first
+    assert [int(row[4]) for row in first] == [0, 3]
+    assert [int(row[4]) for row in other] == [6]
+    assert total(storage) == (0, 9, 0, 0)
+
+
 @pytest.mark.parametrize("hours", [-1, 1], ids=["back", "forward"])
 def test_a_clock_that_is_set_by_an_hour_leaves_nothing_stuck_and_nothing_twice(
     server: RedisServer, storage: RedisStorage, hours: int

@@ -138,8 +138,8 @@ class RedisStorage(Storage):
             yield from (block_of(row) for row in rows if row[0] is not None)
 
     def claim(self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False) -> list[Claim]:
-        token = uuid.uuid4().hex
         while True:
+            token = uuid.uuid4().hex
             lease_until = time.monotonic() + lease_seconds
             rows = self._run("claim", owner, token, limit, int(lease_seconds * 1000), int(ordered))
             leased = [(id_.decode(), int(tries), block_of(row)) for id_, tries, *row in rows]

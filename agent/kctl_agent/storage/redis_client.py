@@ -6,6 +6,7 @@ redis-py is imported when a storage is first used, so that nobody else needs it.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -68,7 +69,7 @@ def connect(url: str, password_file: Path | None) -> Any:
         "retry": Retry(ExponentialWithJitterBackoff(cap=RETRY_SECONDS[1], base=RETRY_SECONDS[0]), RETRIES),
         "retry_on_error": [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError],
         "socket_timeout": REPLY_SECONDS,
-        "client_name": "kctl",
+        "client_name": f"kctl-{os.getpid()}",
     }
     if urlsplit(url).scheme != "unix":
         options |= {"socket_connect_timeout": CONNECT_SECONDS, "socket_keepalive": True}

@@ -1,18 +1,31 @@
 -- ARGV: owner, token, limit, lease in milliseconds, '1' for ordered.
--- {id, tries, tp, topic_id, first, last, count, body} of each block that is leased now.
+-- {id, tries, tp, topic_id, first, last, count, body} of each block that is leased now. A claim that is repeated because
+-- its reply was lost gets the same blocks: else the first ones would wait for their lease to run out.
 local owner, token, limit, lease, ordered = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
 local MOST_WOKEN = 1000 -- a script must be short: the next claim wakes the rest
 local LOOK_AHEAD = 16
+local FIELDS = {'tries', 'tp', 'topic_id', 'first', 'last', 'count', 'body'}
+local leased = {}
+
+local said = redis.call('HGET', P .. 'claimed', owner) or ''
+if string.sub(said, 1, #token + 1) == token .. ' ' then
+  for id in string.gmatch(string.sub(said, #token + 2), '%d+') do
+    local block = P .. 'block:' .. id
+    if redis.call('HGET', block, 'token') == token then
+      leased[#leased + 1] = {id, unpack(redis.call('HMGET', block, unpack(FIELDS)))}
+    end
+  end
+  return leased
+end
+
 local now = tick(lease / 3)
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'timed', '-inf', now, 'LIMIT', 0, MOST_WOKEN)) do
   free(id, redis.call('HGET', P .. 'block:' .. id, 'state') == 'processing')
 end
 
-local leased = {}
-
 local function take(id)
   local block = P .. 'block:' .. id
-  local found = redis.call('HMGET', block, 'tries', 'tp', 'topic_id', 'first', 'last', 'count', 'body')
+  local found = redis.call('HMGET', block, unpack(FIELDS))
   redis.call('ZREM', P .. 'ready', id)
   if not found[2] then return end
   redis.call('HSET', block, 'state', 'processing', 'owner', owner, 'token', token, 'leased', text(now))
@@ -41,5 +54,10 @@ else
       if limit > 0 then take(id) end
     end
   end
+end
+if #leased > 0 then
+  local ids = {}
+  for i, row in ipairs(leased) do ids[i] = row[1] end
+  redis.call('HSET', P .. 'claimed', owner, token .. ' ' .. table.concat(ids, ' '))
 end
 return leased

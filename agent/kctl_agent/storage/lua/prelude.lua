@@ -9,6 +9,7 @@
 --   line:TP      zset    every id of a partition that is not dead
 --   dead         zset    ids of dead letters; dead:ID hash
 --   counts       hash    "TP STATE" -> messages, "TP bytes" -> bytes: what `stats` reads
+--   claimed      hash    owner -> its last claim, and
 --   settled      hash    owner -> its last settle, so that one whose reply was lost can be repeated
 --   clock        hash    machine: the server's TIME when it was last looked at; now: the storage's clock; milliseconds
 --

@@ -1,0 +1,72 @@
+"""On a Spark cluster the messages go from the executors into the storage, not through the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl_agent.storage.redis_client import script
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.spark_cluster import EXECUTORS, SparkCluster, running_cluster
+from tests.redis_server import RedisServer, require_redis
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServer]:
+    require_redis()
+    directory = short_dir / "redis"
+    directory.mkdir()
+    server = RedisServer(directory, eventually, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000000")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def cluster(short_dir: Path, eventually: Eventually) -> Iterator[SparkCluster]:
+    yield from running_cluster(short_dir / "spark", eventually)
+
+
+def who_has_put(client: Any) -> set[int]:
+    """Every process that has sent a put, by the name of its connection in Redis' log of all commands."""
+    put = script(client, "put").sha.encode()  # type: ignore[attr-defined]
+    entries = [entry for entry in client.slowlog_get(-1) if put in entry["command"]]
+    return {int(entry["client_name"].removeprefix(b"kctl-")) for entry in entries}
+
+
+def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once(
+    redis_server: RedisServer,
+    cluster: SparkCluster,
+    make_fleet: Callable[..., Fleet],
+    eventually: Eventually,
+) -> None:
+    fleet = make_fleet(
+        partitions=4,
+        spark_master=cluster.url,
+        spark_conf=cluster.conf,
+        storage=f'mode = "redis"\nurl = "{redis_server.url}"',
+    )
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    load = fleet.load(rate=2000)
+
+    driver = fleet.workers()["worker-0"]["pid"]
+    with redis_server.client() as client:
+
+        def executors() -> set[int | None]:
+            return {cluster.executor_of(pid) for pid in who_has_put(client)}
+
+        eventually(lambda: len(executors() - {None}) == EXECUTORS, SETTLE_SECONDS, "every executor puts")
+        assert None not in executors(), "somebody puts who belongs to no executor"
+        assert driver not in who_has_put(client)
+
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated) == (0, 0)
+    assert found.stored == found.produced > 0

@@ -1,0 +1,130 @@
+"""One storage and several who use it: two masters, two sinkers of one name, and clocks that are set back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl_agent.storage import open_storage
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.conformance.given import fill
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.redis import RedisStorage
+from tests.integration.conftest import Master
+from tests.integration.sinker_handlers import ledger
+from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
+from tests.redis_server import RedisServer, require_redis
+
+__all__ = ["place", "sinker"]
+
+Eventually = Callable[..., Any]
+Start = Callable[..., SinkerProcess]
+
+
+def is_empty(storage: Storage) -> bool:
+    stats = storage.stats()
+    return stats.pending == stats.processing == stats.delayed == 0
+
+
+def test_two_masters_with_one_file_handle_each_message_once_whoever_is_killed(
+    place: Path, config_file: Callable[..., Path], eventually: Eventually
+) -> None:
+    path = place / "shared.sqlite"
+    storage = FileStorage(path, block_messages=10)
+    storage.prepare()
+    fill(storage, 3000, partition=0, topic="of the first's group")
+    fill(storage, 3000, partition=1, topic="of the second's group")
+    config = config_file(
+        storage={"path": str(path)},
+        workers={"count": 0},
+        sinkers={
+            "count": 2,
+            "handler": "tests.integration.sinker_handlers:counts",
+            "batch_size": 10,
+            "lease_seconds": 3600,
+        },
+    )
+    another = place / "second" / "kctl.toml"
+    another.parent.mkdir()
+    shutil.copy(config, another)
+    one, two = Master(config), Master(another)
+    try:
+        eventually(lambda: len(ledger()) > 500, 30, "some are handled")
+        os.kill(one.process.pid, signal.SIGKILL)
+        one.process.wait()
+        eventually(lambda: len(ledger()) > 1500, 30, "the other master's sinkers go on")
+        one = Master(config)
+        eventually(lambda: is_empty(storage), 60, "all are handled")
+        eventually(lambda: one.is_announced() and set(one.states()) == {"running"}, 30)
+        assert one.ask("block_size").result == two.ask("block_size").result
+        assert (one.stop(), two.stop()) == (0, 0)
+    finally:
+        for each in (one, two):
+            if each.process.poll() is None:
+                os.killpg(each.process.pid, signal.SIGKILL)
+                each.process.wait()
+        storage.close()
+
+    assert sorted(ledger()) == sorted((offset, partition) for partition in (0, 1) for offset in range(3000))
+
+
+def test_a_second_sinker_of_one_name_is_turned_away_and_takes_nothing_from_the_first(
+    place: Path, sinker: Start, eventually: Eventually
+) -> None:
+    with closing(FileStorage(place / "s.sqlite")) as storage:
+        storage.prepare()
+        fill(storage, 10)
+        first = sinker("waits_for_gate")
+        eventually(lambda: len(ledger()) == 10)
+
+        second = sinker("counts")
+        assert second.process.wait(20) == 1
+        assert "sinker-0" in second.last_line
+        assert storage.stats().processing == 10, "it released what the first holds"
+        (place / "gate").write_bytes(b"x")
+
+        eventually(lambda: first.figures.get("handled") == 10)
+        assert first.leave() == 0
+        assert len(ledger()) == 10
+
+
+@pytest.mark.parametrize("kind", ["file", "redis"])
+def test_clocks_that_are_set_back_by_an_hour_leave_nothing_stuck_and_nothing_twice(
+    kind: str, place: Path, sinker: Start, eventually: Eventually
+) -> None:
+    """The sinkers' own at each call, and that of the Redis while they work: for the storage it is then as if it had
+    seen a later time before."""
+    server = None
+    told = storage_settings(place, block_messages=20)
+    if kind == "redis":
+        require_redis()
+        server = RedisServer(place, eventually)
+        server.start()
+        told |= {"mode": "redis", "url": server.url, "namespace": "g"}
+    try:
+        with closing(open_storage(told)) as storage:
+            storage.prepare()
+            fill(storage, 400)
+            sinkers = [
+                sinker("sets_the_clock_back", name, storage=told, batch_size=20, lease_seconds=2.0)
+                for name in ("sinker-0", "sinker-1")
+            ]
+            if isinstance(storage, RedisStorage):
+                eventually(lambda: len(ledger()) > 100)
+                storage._client().hincrby(storage.prefix + "clock", "machine", 3_600_000)
+            eventually(lambda: is_empty(storage), 30, "everything is handled")
+            assert [one.leave() for one in sinkers] == [0, 0]
+            assert list(storage.dead()) == []
+    finally:
+        if server is not None:
+            server.kill()
+
+    assert Counter(ledger()) == {(offset, 0): 2 for offset in range(400)}
