@@ -15,7 +15,16 @@ MAP = (
     .split("\n## Where things are\n")[1]
     .split("\n## ")[0]
 )
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("agent/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("deploy/*.md"),
+        *ROOT.glob("docs/runbooks/*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("agent/*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+    ]
+)
 PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 

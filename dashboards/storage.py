@@ -1,0 +1,139 @@
+"""*Storage and sinkers*: what waits for the handler, and how the handler is doing."""
+
+from __future__ import annotations
+
+from dashboards.board import FLEET, WORKER, Board
+from dashboards.panels import GROUP_LEGEND, figures, lines
+
+__all__ = ["build"]
+
+_SINKER = "{{cluster}} {{group}} {{worker}}"
+_BY_SINKER = "max by (cluster, group, worker)"
+_WAITING = f'kctl_storage_messages{{{FLEET}, state=~"pending|processing"}}'
+_HELD = f"sum by (cluster, group) (max by (cluster, group, state) ({_WAITING}))"
+_LIMIT = f"max by (cluster, group) (kctl_storage_limit_messages{{{FLEET}}})"
+
+
+def build() -> Board:
+    board = Board(
+        "storage",
+        "Storage and sinkers",
+        "What waits in the storage, how fast sinkers settle it, and what their handler makes of it.",
+        ("worker", f"kctl_sinker_messages_total{{{FLEET}}}"),
+    )
+    board.row(
+        "Storage",
+        [
+            figures(
+                "Dead letters",
+                "They wait for a person: kctl storage dead list.",
+                "short",
+                (f'max by (cluster, group) (kctl_storage_messages{{{FLEET}, state="dead"}})', GROUP_LEGEND),
+                width=8,
+                warns_above=1,
+            ),
+            figures(
+                "Of its limit",
+                "At 100 % the workers take no new batch.",
+                "percentunit",
+                (f"{_HELD} / {_LIMIT}", GROUP_LEGEND),
+                width=8,
+                warns_above=0.8,
+            ),
+            figures(
+                "Size",
+                "What the storage holds.",
+                "bytes",
+                (f"max by (cluster, group) (kctl_storage_bytes{{{FLEET}}})", GROUP_LEGEND),
+                width=8,
+            ),
+            lines(
+                "Messages in the storage",
+                "pending: waiting; processing: leased to a sinker; dead: given up.",
+                "short",
+                (
+                    f"max by (cluster, group, state) (kctl_storage_messages{{{FLEET}}})",
+                    "{{cluster}} {{group}} {{state}}",
+                ),
+                width=12,
+            ),
+            lines(
+                "Stored and handled",
+                "What workers put in and what sinkers settle for good, each second.",
+                "mps",
+                (
+                    f"sum by (cluster, group) (rate(kctl_batch_rows_total{{{FLEET}}}[$__rate_interval]))",
+                    f"{GROUP_LEGEND} stored",
+                ),
+                (
+                    f'sum by (cluster, group) (rate(kctl_sinker_messages_total{{{FLEET}, outcome="handled"}}'
+                    "[$__rate_interval]))",
+                    f"{GROUP_LEGEND} handled",
+                ),
+                width=12,
+            ),
+        ],
+    )
+    board.row(
+        "Sinkers",
+        [
+            lines(
+                "Settled by outcome",
+                "handled: gone for good; retried: to come again; dead: given up; lost: the lease was lost meanwhile.",
+                "mps",
+                (
+                    "sum by (cluster, group, outcome) "
+                    f"(rate(kctl_sinker_messages_total{{{WORKER}}}[$__rate_interval]))",
+                    "{{cluster}} {{group}} {{outcome}}",
+                ),
+                is_stacked=True,
+            ),
+            lines(
+                "Handled by sinker",
+                "Messages that each sinker settles for good, each second.",
+                "mps",
+                (
+                    "sum by (cluster, group, worker) "
+                    f'(rate(kctl_sinker_messages_total{{{WORKER}, outcome="handled"}}[$__rate_interval]))',
+                    _SINKER,
+                ),
+            ),
+            lines(
+                "Not acknowledged",
+                "Share of the settled messages that come again or were given up.",
+                "percentunit",
+                (
+                    "sum by (cluster, group) "
+                    f'(rate(kctl_sinker_messages_total{{{WORKER}, outcome=~"retried|dead"}}[$__rate_interval])) / '
+                    f"(sum by (cluster, group) (rate(kctl_sinker_messages_total{{{WORKER}}}[$__rate_interval])) > 0)",
+                    GROUP_LEGEND,
+                ),
+            ),
+            lines(
+                "Duration of the handler",
+                "p50 and p99 of the latest calls.",
+                "s",
+                (
+                    f"max by (cluster, group, worker, percentile) (kctl_sinker_handler_duration_seconds{{{WORKER}}})",
+                    f"{_SINKER} {{{{percentile}}}}",
+                ),
+            ),
+            lines(
+                "Handler errors",
+                "Calls that raised, took too long or answered wrongly.",
+                "short",
+                (
+                    "sum by (cluster, group, worker) "
+                    f"(increase(kctl_sinker_handler_errors_total{{{WORKER}}}[$__rate_interval]))",
+                    _SINKER,
+                ),
+            ),
+            lines(
+                "In flight",
+                "Claimed and not settled yet.",
+                "short",
+                (f"{_BY_SINKER} (kctl_sinker_in_flight_messages{{{WORKER}}})", _SINKER),
+            ),
+        ],
+    )
+    return board

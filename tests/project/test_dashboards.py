@@ -1,0 +1,114 @@
+"""The dashboards: the files are the ones that are built, and every panel can be read, on two clusters too."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.build import DASHBOARDS, to_json
+from tests.project.test_rules import TABLE
+from tests.promql import aggregations, labels, selectors
+
+ROOT = Path(__file__).parents[2]
+BUILT = {name: json.loads(to_json(build())) for name, build in DASHBOARDS.items()}
+PANELS = [(name, panel) for name, board in BUILT.items() for panel in board["panels"] if panel["type"] != "row"]
+EACH_BOARD = pytest.mark.parametrize("name", BUILT)
+EACH_PANEL = pytest.mark.parametrize(
+    ("board", "panel"), PANELS, ids=[f"{name}: {panel['title']}" for name, panel in PANELS]
+)
+DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+def check(expression: str) -> None:
+    """Names exist, several clusters and groups are kept apart, and rates take the interval that fits."""
+    used = selectors(expression)
+    assert used
+    for one in used:
+        assert one.metric in TABLE, one.metric
+        assert one.matchers.keys() <= TABLE[one.metric]
+        assert one.matchers["cluster"] == '=~"$cluster"'
+        assert one.matchers["group"] == '=~"$group"'
+        assert one.window in ("", "[$__rate_interval]")
+    assert labels(expression) <= set().union(*(TABLE[one.metric] for one in used))
+    assert aggregations(expression)
+    for grouping in aggregations(expression):
+        assert grouping[:2] == ["cluster", "group"]
+
+
+@EACH_BOARD
+def test_the_file_is_the_one_that_is_built(name: str) -> None:
+    file = ROOT / "dashboards" / f"{name}.json"
+
+    assert file.read_text(encoding="utf-8") == to_json(DASHBOARDS[name]()), "python -m dashboards"
+
+
+def test_there_is_no_file_that_nobody_builds() -> None:
+    assert {file.stem for file in (ROOT / "dashboards").glob("*.json")} == BUILT.keys()
+
+
+@EACH_BOARD
+def test_data_source_cluster_and_group_are_variables_and_every_variable_is_used(name: str) -> None:
+    board = BUILT[name]
+    variables = {variable["name"]: variable for variable in board["templating"]["list"]}
+
+    assert [*variables][:3] == ["datasource", "cluster", "group"]
+    assert variables["datasource"]["query"] == "prometheus"
+    queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    for variable in [*variables][1:]:
+        assert variables[variable]["datasource"] == DATA_SOURCE
+        assert variables[variable]["multi"]
+        assert variables[variable]["includeAll"]
+        assert any(f'{variable}=~"${variable}"' in query for query in queries), variable
+
+
+def test_some_dashboard_has_the_topic_as_a_variable() -> None:
+    named = {name for name, board in BUILT.items() if "topic" in {each["name"] for each in board["templating"]["list"]}}
+
+    assert named == {"fleet", "group"}
+
+
+@EACH_BOARD
+def test_restarts_and_rebalances_are_annotated(name: str) -> None:
+    annotations = {each["name"]: each for each in BUILT[name]["annotations"]["list"]}
+
+    assert annotations.keys() >= {"Restarts", "Rebalances"}
+    for each in ("Restarts", "Rebalances"):
+        assert annotations[each]["datasource"] == DATA_SOURCE
+        check(annotations[each]["expr"])
+
+
+@EACH_BOARD
+def test_panels_have_ids_of_their_own_and_do_not_overlap(name: str) -> None:
+    panels = BUILT[name]["panels"]
+    cells: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        covered = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not covered & cells, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        cells |= covered
+
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+@EACH_PANEL
+def test_a_panel_says_what_it_shows_in_which_unit(board: str, panel: dict[str, Any]) -> None:
+    assert panel["description"].endswith(".")
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    assert panel["datasource"] == DATA_SOURCE
+
+
+@EACH_PANEL
+def test_a_panel_works_with_two_clusters_and_names_them(board: str, panel: dict[str, Any]) -> None:
+    assert panel["targets"]
+    for target in panel["targets"]:
+        check(target["expr"])
+        assert target["datasource"] == DATA_SOURCE
+        assert target["legendFormat"].startswith("{{cluster}} {{group}}")
+        [grouping, *_] = aggregations(target["expr"])
+        shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        assert shown >= set(grouping) - {"le"}, "two series of one legend"

@@ -1,0 +1,154 @@
+"""The alert rules: each names metrics that exist, is tested firing and not firing, and leads to a page that helps."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from kctl.cli.app import build
+from kctl.exporter import METRICS
+from kctl.reduce import REDUCERS
+from tests.prometheus import require
+from tests.promql import aggregations, labels, selectors
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "prometheus"
+RULES = [rule for group in yaml.safe_load((FOLDER / "kctl.rules.yml").read_text())["groups"] for rule in group["rules"]]
+ALERTS = [rule for rule in RULES if "alert" in rule]
+RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
+EACH_ALERT = pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+EACH_RUNBOOK = pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
+
+TABLE = {metric.name: set(metric.labels) for metric in METRICS} | {"up": {"job", "instance"}}
+TABLE |= {
+    f"{metric.name}{part}": {*metric.labels, "le"}
+    for metric in METRICS
+    if metric.kind == "histogram"
+    for part in ("_bucket", "_sum", "_count")
+}
+RECORDED = {rule["record"]: {"cluster", "group"} for rule in RULES if "record" in rule}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
+def test_every_metric_and_label_of_a_rule_is_one_that_is_exported(rule: dict[str, Any]) -> None:
+    known = TABLE | RECORDED
+
+    used = selectors(rule["expr"])
+
+    assert used
+    assert {one.metric for one in used} - known.keys() == set()
+    for one in used:
+        assert one.matchers.keys() <= known[one.metric], one
+    assert labels(rule["expr"]) <= set().union(*(known[one.metric] for one in used))
+
+
+@EACH_ALERT
+def test_an_alert_keeps_clusters_and_groups_apart(rule: dict[str, Any]) -> None:
+    for grouping in aggregations(rule["expr"]):
+        assert grouping[:2] == ["cluster", "group"]
+
+
+@EACH_ALERT
+def test_an_alert_has_severity_summary_description_with_its_value_and_a_runbook(rule: dict[str, Any]) -> None:
+    notes = rule["annotations"]
+
+    assert rule["labels"]["severity"] in {"warning", "critical"}
+    assert notes.keys() == {"summary", "description", "runbook_url"}
+    assert "$value" in notes["description"]
+    assert notes["runbook_url"].startswith("docs/runbooks/")
+    page = (ROOT / notes["runbook_url"]).read_text(encoding="utf-8")
+    assert rule["alert"] in page
+
+
+@EACH_ALERT
+def test_an_alert_is_tested_firing_and_not_firing(rule: dict[str, Any]) -> None:
+    expected = [
+        bool(check.get("exp_alerts"))
+        for file in FOLDER.glob("tests/*.test.yml")
+        for test in yaml.safe_load(file.read_text())["tests"]
+        for check in test["alert_rule_test"]
+        if check["alertname"] == rule["alert"]
+    ]
+
+    assert set(expected) == {True, False}
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("tests/*.test.yml")), ids=lambda file: file.name)
+def test_the_rules_fire_when_they_should_and_only_then(file: Path) -> None:
+    [promtool] = require("promtool")
+
+    done = subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_finds_nothing_wrong_with_the_rules() -> None:
+    [promtool] = require("promtool")
+
+    done = subprocess.run(
+        [promtool, "check", "rules", "--lint=all", "--lint-fatal", FOLDER / "kctl.rules.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(RULES)} rules found" in done.stdout
+
+
+def test_promtool_finds_nothing_wrong_with_the_configuration() -> None:
+    [promtool] = require("promtool")
+
+    done = subprocess.run(
+        [promtool, "check", "config", "--syntax-only", FOLDER / "prometheus.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_runbook_is_left_over() -> None:
+    linked = {Path(rule["annotations"]["runbook_url"]).name for rule in ALERTS}
+
+    assert {page.name for page in RUNBOOKS} == linked
+
+
+@EACH_RUNBOOK
+def test_a_runbook_says_what_it_means_where_to_look_what_it_may_be_and_what_to_do(page: Path) -> None:
+    parts = re.split(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+
+    assert parts[::2] == [page.stem, "First look", "Causes", "What to do"]
+    assert all(len(text.strip()) > 40 for text in parts[1::2])
+
+
+def commands(group: Any, words: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    found: dict[tuple[str, ...], Any] = {}
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            found |= commands(command, (*words, name))
+        else:
+            found[*words, name] = command
+    return found
+
+
+@EACH_RUNBOOK
+def test_every_command_of_a_runbook_is_one_of_kctl(page: Path) -> None:
+    known = commands(typer.main.get_command(build()))
+    code = re.findall(r"^(kctl [^#\n]+)|`(kctl [^`]+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert code
+    for line, inline in code:
+        words = re.split(r"[|>]", line or inline)[0].split()[1:]
+        [name] = [name for name in known if tuple(words[: len(name)]) == name]
+        options = {option for each in known[name].params for option in each.opts}
+        assert {word for word in words if word.startswith("-")} <= options, (line or inline, options)
+        if name == ("rpc",):
+            assert words[1] in REDUCERS

@@ -1,0 +1,240 @@
+"""A real Prometheus, a real Alertmanager and somebody who listens to it, for a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+__all__ = ["Alertmanager", "Page", "Prometheus", "Webhook", "program", "require", "serving"]
+
+Eventually = Callable[..., Any]
+Page = tuple[str, bytes]
+"""Content type and body."""
+
+
+def program(name: str) -> str | None:
+    """`name` on the PATH, or where scripts/setup unpacks it."""
+    return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+
+
+def require(*names: str) -> list[str]:
+    """Their paths; a test that needs one that is missing is skipped, and fails in CI."""
+    found = []
+    for name in names:
+        path = program(name)
+        if path is None:
+            reason = f"{name} is missing: scripts/setup unpacks it where apt-get is"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+        found.append(path)
+    return found
+
+
+class _Server:
+    """A program that says in its log where it listens."""
+
+    def __init__(self, command: Sequence[str], log: Path, eventually: Eventually) -> None:
+        self._log = log
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        try:
+            self.url = f"http://127.0.0.1:{eventually(self._port, 20, f'{command[0]} listens')}"
+            eventually(self._is_ready, 30, f"{command[0]} is ready")
+        except BaseException:
+            self.close()
+            raise
+
+    def _port(self) -> int | None:
+        assert self._process.poll() is None, self._log.read_text()
+        import psutil
+
+        for connection in psutil.Process(self._process.pid).net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                return int(connection.laddr.port)
+        return None
+
+    def _is_ready(self) -> bool:
+        assert self._process.poll() is None, self._log.read_text()
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5):
+                return True
+        except OSError:
+            return False
+
+    def get(self, path: str, **parameters: str) -> Any:
+        """The `data` of an answer of the API. Raises AssertionError with its words when it refuses."""
+        url = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from None
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Prometheus(_Server):
+    """Scrapes `targets` (job `kctl`) and evaluates `rules` every second."""
+
+    def __init__(
+        self,
+        directory: Path,
+        eventually: Eventually,
+        targets: Sequence[str],
+        *,
+        rules: str = "",
+        alertmanager: str | None = None,
+    ) -> None:
+        [prometheus] = require("prometheus")
+        (directory / "rules.yml").write_text(rules)
+        config: dict[str, Any] = {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": [{"job_name": "kctl", "static_configs": [{"targets": list(targets)}]}],
+        }
+        if alertmanager:
+            config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
+        (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
+        command = [
+            prometheus,
+            f"--config.file={directory / 'prometheus.yml'}",
+            f"--storage.tsdb.path={directory / 'tsdb'}",
+            "--web.listen-address=127.0.0.1:0",
+            "--rules.alert.resend-delay=1s",
+        ]
+        super().__init__(command, directory / "prometheus.log", eventually)
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series of an instant vector, now."""
+        data = self.get("/api/v1/query", query=expression)["data"]
+        assert data["resultType"] == "vector", expression
+        series: list[dict[str, Any]] = data["result"]
+        return series
+
+    def rules(self) -> list[dict[str, Any]]:
+        """All rules, with their health."""
+        return [rule for group in self.get("/api/v1/rules")["data"]["groups"] for rule in group["rules"]]
+
+
+class Alertmanager(_Server):
+    """Hands every alert to `webhook` at once."""
+
+    def __init__(self, directory: Path, eventually: Eventually, webhook: str) -> None:
+        [alertmanager] = require("prometheus-alertmanager")
+        config = {
+            "route": {
+                "receiver": "test",
+                "group_by": ["..."],
+                "group_wait": "0s",
+                "group_interval": "1s",
+                "repeat_interval": "1h",
+            },
+            "receivers": [{"name": "test", "webhook_configs": [{"url": webhook, "send_resolved": True}]}],
+        }
+        (directory / "alertmanager.yml").write_text(yaml.safe_dump(config))
+        command = [
+            alertmanager,
+            f"--config.file={directory / 'alertmanager.yml'}",
+            f"--storage.path={directory / 'alertmanager'}",
+            "--web.listen-address=127.0.0.1:0",
+            "--cluster.listen-address=",
+        ]
+        super().__init__(command, directory / "alertmanager.log", eventually)
+
+    @property
+    def address(self) -> str:
+        return self.url.removeprefix("http://")
+
+
+class Webhook:
+    """Receives what Alertmanager sends; `wait` gives the first that fits."""
+
+    def __init__(self) -> None:
+        self._arrived: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.seen: list[dict[str, Any]] = []
+        arrived = self._arrived
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                for alert in body["alerts"]:
+                    arrived.put(alert)
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class names it so
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="webhook")
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+
+    def wait(self, alertname: str, status: str, seconds: float, **labels: str) -> dict[str, Any]:
+        """The next alert of this name, status and labels. Raises AssertionError with what came instead."""
+        before = len(self.seen)
+        try:
+            while True:
+                alert = self._arrived.get(timeout=seconds)
+                self.seen.append(alert)
+                wanted = {"alertname": alertname, **labels}
+                if alert["status"] == status and wanted.items() <= alert["labels"].items():
+                    return alert
+        except queue.Empty:
+            came = [(alert["labels"]["alertname"], alert["status"]) for alert in self.seen[before:]]
+            raise AssertionError(f"{alertname} {status} did not come within {seconds:g} s; {came} did") from None
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@contextmanager
+def serving(page: Callable[[], Page]) -> Iterator[str]:
+    """A page at /metrics on a port of its own; its `host:port`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content_type, body = page()
+            self.send_response(200)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class names it so
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, name="metrics")
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
