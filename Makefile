@@ -4,6 +4,8 @@
 SHELL := bash
 BIN := .venv/bin
 SETUP_DONE := .venv/.setup-done
+SCRIPTS := scripts/lock_jars scripts/runtime_requirements deploy/docker/probe
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 PYTEST := $(BIN)/pytest -m "not long" $(ARGS)
 
 .DEFAULT_GOAL := help
@@ -23,8 +25,8 @@ demo: setup ## a real Kafka broker, Spark workers and a live table; Ctrl-C ends 
 	@$(BIN)/kctl demo $(ARGS)
 
 check: $(SETUP_DONE) ## format, lint, types, dependency rules
-	$(BIN)/ruff format --check . scripts/lock_jars
-	$(BIN)/ruff check . scripts/lock_jars
+	$(BIN)/ruff format --check . $(SCRIPTS)
+	$(BIN)/ruff check . $(SCRIPTS)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -43,9 +45,9 @@ bench: setup ## the figures of benchmarks/README.md, as JSON lines
 bench-long: setup ## the same with more rounds, for figures that go into the README
 	@$(BIN)/python -m benchmarks --long $(ARGS)
 
-lock: $(SETUP_DONE) ## pin requirements.in in requirements.lock (ARGS=--upgrade for newer versions)
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		$(ARGS) --output-file requirements.lock requirements.in
+lock: $(SETUP_DONE) ## pin requirements.in in requirements.lock, and the image's part of it (ARGS=--upgrade for newer versions)
+	@$(LOCK) $(ARGS) --output-file requirements.lock requirements.in
+	@scripts/runtime_requirements | $(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock -
 
 lock-jars: $(SETUP_DONE) ## write kctl/jars/*.lock anew (needs Maven; versions stand in scripts/lock_jars)
 	@$(BIN)/python scripts/lock_jars

@@ -1,0 +1,240 @@
+"""What is in deploy/ is checked by the tools of those who will read it, as far as they run without a cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kctl.config import load
+from tests.prometheus import require
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+BIN = Path(sys.executable).parent
+MANIFESTS = sorted(path for path in (DEPLOY / "kubernetes").glob("*.yaml") if path.stem != "kustomization")
+OF_OTHERS = {"servicemonitor"}
+"""The operator's own definition is not among Kubernetes' schemas; deploy/README.md says how it was checked."""
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+EACH_MANIFEST = pytest.mark.parametrize(
+    "manifest", [path for path in MANIFESTS if path.stem not in OF_OTHERS], ids=lambda path: path.stem
+)
+
+
+def run(*command: str | Path) -> str:
+    """What the command says on stdout; it must succeed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def manifest(name: str) -> Any:
+    return yaml.safe_load((DEPLOY / "kubernetes" / f"{name}.yaml").read_text())
+
+
+def versions(lock: Path) -> dict[str, str]:
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(), re.MULTILINE))
+
+
+def test_the_compose_file_follows_its_schema() -> None:
+    run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
+
+
+def test_every_file_that_the_compose_file_mounts_is_there() -> None:
+    for service in COMPOSE["services"].values():
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert (DEPLOY / source).exists(), source
+    build = COMPOSE["services"]["kctl"]["build"]
+    assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
+
+
+def test_prometheus_alertmanager_grafana_and_kctl_know_each_other_by_the_names_of_their_services() -> None:
+    prometheus = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+    source = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/prometheus.yaml").read_text())
+
+    assert COMPOSE["services"].keys() >= {"kafka", "redis", "kctl", "prometheus", "alertmanager", "grafana"}
+    assert '"kctl:9750"' in prometheus
+    assert '"alertmanager:9093"' in prometheus
+    assert source["datasources"][0]["url"] == "http://prometheus:9090"
+
+
+def test_no_service_of_the_compose_file_is_open_to_the_network() -> None:
+    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", ())]
+
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_amtool_finds_nothing_wrong_with_the_routes() -> None:
+    [amtool] = require("amtool")
+
+    run(amtool, "check-config", DEPLOY / "alertmanager" / "alertmanager.yml")
+
+
+@pytest.mark.parametrize(("severity", "receiver"), [("critical", "on-call"), ("warning", "team")])
+def test_an_alert_goes_to_who_is_meant(severity: str, receiver: str) -> None:
+    [amtool] = require("amtool")
+
+    routed = run(
+        amtool, "config", "routes", "test", f"--config.file={DEPLOY / 'alertmanager/alertmanager.yml'}",
+        f"severity={severity}",
+    )  # fmt: skip
+
+    assert routed.split() == [receiver]
+
+
+def test_every_alert_that_silences_or_is_silenced_exists() -> None:
+    rules = (DEPLOY / "prometheus" / "kctl.rules.yml").read_text()
+    routes = (DEPLOY / "alertmanager" / "alertmanager.yml").read_text()
+    alerts = re.findall(r"alert: (\w+)", rules)
+
+    for pattern in re.findall(r'alertname=~?"([^"]+)"', routes):
+        for name in pattern.split("|"):
+            assert any(re.fullmatch(name, alert) for alert in alerts), name
+
+
+@EACH_MANIFEST
+def test_a_manifest_is_what_kubernetes_takes(manifest: Path) -> None:
+    run(BIN / "kubernetes-validate", "--strict", manifest)
+
+
+def test_the_kustomization_lists_every_manifest() -> None:
+    listed = manifest("kustomization")["resources"]
+
+    assert sorted(listed) == [path.name for path in MANIFESTS]
+
+
+def test_the_pod_has_no_rights_that_it_does_not_need() -> None:
+    pod = manifest("deployment")["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+
+
+def test_what_the_read_only_container_writes_to_is_mounted() -> None:
+    [container] = manifest("deployment")["spec"]["template"]["spec"]["containers"]
+    image = (DEPLOY / "docker" / "Dockerfile").read_text()
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+
+    written = re.findall(r"KCTL_FLEET_\w+_DIR=(\S+)", image)
+
+    assert len(written) == 3
+    assert mounted >= {"/tmp"}
+    assert all(any(path.startswith(mount) for mount in mounted) for path in written)
+
+
+def test_the_service_monitor_and_the_budget_find_the_pod() -> None:
+    pods = manifest("deployment")["spec"]["template"]["metadata"]["labels"]
+    service, monitor = manifest("service"), manifest("servicemonitor")
+
+    assert service["spec"]["selector"].items() <= pods.items()
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    assert manifest("poddisruptionbudget")["spec"]["selector"]["matchLabels"].items() <= pods.items()
+
+
+@pytest.mark.parametrize("file", ["compose/kctl.toml", "kubernetes/kctl.toml"])
+def test_the_fleets_that_are_deployed_can_be_used(file: str) -> None:
+    config = load(DEPLOY / file, {"KCTL_HTTP_TOKEN_FILE": "/run/secrets/token"})
+
+    assert config.http.host == "0.0.0.0"
+
+
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        if os.environ.get("CI"):
+            pytest.fail("systemd-analyze is missing: apt-get install systemd")
+        pytest.skip("systemd-analyze is missing: apt-get install systemd")
+    unit = tmp_path / "kctl@orders.service"
+    unit.write_text((DEPLOY / "systemd" / "kctl@.service").read_text().replace("/opt/kctl/bin/kctl", str(BIN / "kctl")))
+
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False
+    )
+    assert [line for line in verified.stderr.splitlines() if "kctl" in line] == []  # it warns and exits with 0
+    assert verified.returncode == 0
+    exposure = run("systemd-analyze", "security", "--offline=true", "--threshold=25", unit)
+    assert "Overall exposure level" in exposure
+
+
+def test_the_image_has_the_packages_that_are_tested_and_nothing_else() -> None:
+    tested, shipped = versions(ROOT / "requirements.lock"), versions(DEPLOY / "requirements.lock")
+    wanted = run(ROOT / "scripts" / "runtime_requirements").split("\n")
+
+    assert shipped.items() <= tested.items()
+    assert {re.split(r"[\[ <>=]", line)[0].lower() for line in wanted if line} <= shipped.keys()
+    assert "selenium" not in shipped
+
+
+def test_the_image_gets_every_folder_that_it_copies() -> None:
+    image = (DEPLOY / "docker" / "Dockerfile").read_text()
+    let_in = (DEPLOY / "docker" / "Dockerfile.dockerignore").read_text().split()
+
+    sources = [word for line in re.findall(r"^COPY (?!--from)(.+)$", image, re.MULTILINE) for word in line.split()[:-1]]
+
+    for source in (word for word in sources if not word.startswith("--")):
+        assert (ROOT / source).exists(), source
+        assert f"!{source}" in let_in, source
+
+
+def test_the_probe_of_the_image_sends_the_token_and_tells_why_a_fleet_is_not_ready(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a-token-of-a-test\n")
+    asked: list[tuple[str, str | None]] = []
+
+    class Master(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers["Authorization"]))
+            self.send_response(200 if self.path == "/healthz" else 503)
+            self.end_headers()
+            self.wfile.write(b"no broker")
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class names it so
+            pass
+
+    def probe(path: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, DEPLOY / "docker" / "probe", path],
+            env={"KCTL_HTTP_PORT": str(server.server_port), "KCTL_HTTP_TOKEN_FILE": str(token)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    with HTTPServer(("127.0.0.1", 0), Master) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        alive, ready = probe("healthz"), probe("readyz")
+        server.shutdown()
+        thread.join()
+    gone = probe("healthz")
+
+    assert asked == [(path, "Bearer a-token-of-a-test") for path in ("/healthz", "/readyz")]
+    assert (alive.returncode, ready.returncode, gone.returncode) == (0, 1, 1)
+    assert ready.stderr == "readyz: 503 no broker\n"
+    assert "refused" in gone.stderr
+
+
+def test_the_page_names_every_folder() -> None:
+    text = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    folders = {path.name for path in DEPLOY.iterdir() if path.is_dir() and path.name != "secrets"}
+
+    assert {folder for folder in folders if f"{folder}/" not in text} == set()
