@@ -21,6 +21,7 @@ __all__ = [
     "NoMaster",
     "NoSocketFile",
     "NobodyListening",
+    "OrderFailed",
     "OrderRefused",
     "PortTaken",
     "RunDirUnusable",
@@ -59,6 +60,12 @@ class OrderRefused(KctlError):
 
     code = "order_refused"
     http_status = 409
+
+
+class OrderFailed(KctlError):
+    """An order was begun and could not be carried out; the sentence says how far it came."""
+
+    code = "order_failed"
 
 
 class AgentRefused(KctlError):

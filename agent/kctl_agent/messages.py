@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Protocol
 
-from kctl_agent.errors import AgentError, BadPayload, BadRequest
+from kctl_agent.errors import BadPayload, BadRequest
 from kctl_agent.wire import JsonObject
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Reply",
     "Request",
     "Role",
+    "TellableError",
     "check_request",
     "printable_name",
     "readable_id",
@@ -222,7 +223,14 @@ def reply_ok(
     return frame
 
 
-def reply_error(id: str | None, error: AgentError) -> JsonObject:  # noqa: A002 - the wire's own word
+class TellableError(Protocol):
+    """What a reply tells of an error; those of both distributions have it."""
+
+    code: ClassVar[str]
+    retriable: ClassVar[bool]
+
+
+def reply_error(id: str | None, error: TellableError) -> JsonObject:  # noqa: A002 - the wire's own word
     """A refusal as it goes on the wire; the error's message must be fit to leave the process."""
     failure = {"code": error.code, "message": str(error), "retriable": error.retriable}
     return {"v": PROTOCOL_VERSION, "id": id, "ok": False, "error": failure}

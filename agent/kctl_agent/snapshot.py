@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kctl_agent.orders import Scope
+
 __all__ = [
     "BrokerFigures",
     "Event",
@@ -35,6 +37,8 @@ class PartitionFigures:
     last_timestamp: float | None
     """Unix seconds of the last stored record's Kafka timestamp."""
     taken_at: float | None
+    paused: bool = False
+    """By order: it stays with this worker, and nobody reads it."""
 
     @property
     def lag(self) -> int | None:
@@ -152,5 +156,7 @@ class Snapshot:
     work: WorkFigures = field(default_factory=WorkFigures)
     rss_bytes: int | None = None
     events: tuple[Event, ...] = ()
+    paused: tuple[Scope, ...] = ()
+    """What it was ordered not to read."""
     sinker: SinkerFigures | None = None
     """Of a sinker only; its `work` counts handled messages and calls of the handler."""

@@ -13,8 +13,33 @@ from kctl.errors import UsageError
 
 __all__ = ["COMMANDS", "build", "run"]
 
-COMMANDS = ("start", "stop", "status", "logs", "rpc", "storage", "demo", "config", "jars", "version")
-"""In the order of the help page; each is registered by `register(app)` of the module COMMAND_command."""
+_READING, _PROCESSES, _ORDERS = "reading_commands", "process_commands", "order_commands"
+_MODULES = {
+    "start": "start_command",
+    "stop": "stop_command",
+    "status": "status_command",
+    "logs": "logs_command",
+    "rpc": "rpc_command",
+    "pause": _READING,
+    "resume": _READING,
+    "seek": _READING,
+    "restart": _PROCESSES,
+    "drain": _PROCESSES,
+    "scale": _PROCESSES,
+    "reload": _PROCESSES,
+    "log-level": _PROCESSES,
+    "stack": _PROCESSES,
+    "order": _ORDERS,
+    "orders": _ORDERS,
+    "storage": "storage_command",
+    "demo": "demo_command",
+    "config": "config_command",
+    "jars": "jars_command",
+    "version": "version_command",
+}
+"""Command to its module, in the order of the help page. A module of its own has `register(app)`, one that several
+share has `register_COMMAND(app)` of each."""
+COMMANDS = tuple(_MODULES)
 
 _EXIT_CODES = """\
 Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer, 4 above --fail-above, 5 no master,
@@ -35,7 +60,9 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     )
     app.callback(epilog=_EXIT_CODES)(_root)
     for command in commands:
-        import_module(f"kctl.cli.{command}_command").register(app)
+        module = import_module(f"kctl.cli.{_MODULES[command]}")
+        own = f"register_{command.replace('-', '_')}"
+        getattr(module, own if hasattr(module, own) else "register")(app)
     return app
 
 

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from kctl.cli.options import ConfigOption, config_option
+from kctl.cli.options import ConfigOption, Output, config_option
+from kctl.cli.order import carry_out
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout
 from kctl.fleets import Fleet, find
 from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive
@@ -27,14 +28,19 @@ def register(app: typer.Typer) -> None:
 
 def _stop(
     context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One worker or sinker only.")] = None,
     config: ConfigOption = None,
     timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
 ) -> None:
-    """Stop a fleet in order.
+    """Stop a fleet in order, or one worker or sinker of it.
 
-    Asks its master to stop (SIGTERM) and waits until it is gone. Exit code 5 when there is none.
+    Asks its master to stop (SIGTERM) and waits until it is gone. Exit code 5 when there is none. With a NAME that one
+    leaves its group and stays stopped until `kctl start NAME`; it is killed after `workers.stop_timeout_seconds`.
     """
     fleet = find(config_option(context, config), os.environ)
+    if name is not None:
+        carry_out(fleet, "stop", {"name": name}, Output.TABLE, deadline=max(timeout, 0.1))
+        return
     master = fleet.master or _master_of(fleet)
     started = time.monotonic()
     # A pidfd is this very process: between the check and the signal its pid cannot become another's.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.config.load import load, variable
+from kctl.config.load import check_together, load, variable
 from kctl.config.sections import Collect, Config, Fleet, Http, Kafka, Log, Spark, Storage, Workers
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Spark",
     "Storage",
     "Workers",
+    "check_together",
     "load",
     "variable",
 ]

@@ -12,7 +12,7 @@ from kctl.config.sections import SECTIONS, Config, size_bytes
 from kctl.config.values import allowed, from_text, from_toml
 from kctl.errors import ConfigError
 
-__all__ = ["load", "variable"]
+__all__ = ["check_together", "load", "variable"]
 
 
 def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Config:
@@ -38,7 +38,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
         values[name] = _accepted(name, text, "the command line", from_text)
         sources[name] = "flag"
     config = _built(path, values, sources)
-    _check_together(config)
+    check_together(config)
     return config
 
 
@@ -145,8 +145,8 @@ def _anchored(value: Any, folder: Path) -> Any:
     return value
 
 
-def _check_together(config: Config) -> None:
-    """The rules that join two settings."""
+def check_together(config: Config) -> None:
+    """The rules that join two settings. Raises ConfigError."""
     kafka, workers = config.kafka, config.workers
     if kafka.heartbeat_interval_seconds >= kafka.session_timeout_seconds:
         raise ConfigError(

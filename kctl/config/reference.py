@@ -7,6 +7,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
+from kctl.config.effects import effect
 from kctl.config.load import variable
 from kctl.config.sections import SECTIONS
 from kctl.config.values import allowed, kind_words
@@ -33,7 +34,7 @@ topics = ["orders"]
   `key=value` pairs separated by commas.
 - Relative paths are relative to the folder of the file, wherever they were given.
 - An unknown section, key or variable is an error that names the nearest known one. Everything is read once, at the
-  start.
+  start, and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest.
 
 Not settings, but read from the environment too: `KCTL_CONFIG` (the file that is meant without `-c`), `KCTL_DEBUG=1`
 (show tracebacks), `KCTL_MAVEN_REPOSITORY` (a mirror for the jars), `KCTL_CACHE_DIR` (where they are kept).
@@ -47,7 +48,9 @@ def reference() -> str:
         rows = [_row(section, setting) for setting in fields(kind)]
         parts.append(
             f"\n## `[{section}]`\n\n{kind.__doc__}\n\n"
-            "| key | type | default | what it does | variable |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+            "| key | type | default | what it does | a change takes effect | variable |\n|---|---|---|---|---|---|\n"
+            + "\n".join(rows)
+            + "\n"
         )
     return "".join(parts)
 
@@ -60,7 +63,14 @@ def _row(section: str, setting: Field[Any]) -> str:
     sentence = rule["sentence"]
     if rule["choices"] or rule["minimum"] is not None:
         sentence += f" Takes {allowed(setting)}."
-    cells = [f"`{setting.name}`", kind, _default(setting), sentence, f"`{variable(f'{section}.{setting.name}')}`"]
+    cells = [
+        f"`{setting.name}`",
+        kind,
+        _default(setting),
+        sentence,
+        effect(f"{section}.{setting.name}").value,
+        f"`{variable(f'{section}.{setting.name}')}`",
+    ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

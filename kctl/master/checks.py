@@ -14,9 +14,9 @@ from pathlib import Path
 from kctl.config import Config
 from kctl.errors import AlreadyRunning, JarsMissing, RunDirUnusable
 from kctl.jars import jar_paths, java_command
-from kctl.master.process import socket_owner
+from kctl.master.process import kill_session, remove_socket, socket_owner
 from kctl_agent.errors import PathError
-from kctl_agent.paths import MASTER_NAME, is_alive, prepare_run_dir, socket_path
+from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, prepare_run_dir, socket_path
 
 __all__ = ["ABOUT_NAME", "await_former_workers", "find_jars", "make_folders", "own_run_dir"]
 
@@ -75,26 +75,43 @@ async def find_jars(config: Config) -> list[Path]:
 
 
 async def await_former_workers(run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event) -> None:
-    """Waits for the workers of a master that was killed: without it they leave, but a batch may have to end first.
+    """Waits for the processes of a master that was killed: without it they leave, but a batch may have to end first.
+    What has not left after `timeout_seconds`, a process that hangs or a JVM without its worker, is killed.
 
     Returns at once when `stop` is set.
 
     Raises:
-        AlreadyRunning: one is still there after `timeout_seconds`; two of one name must never live.
+        AlreadyRunning: one survives even that; two of one name must never live.
     """
     deadline = time.monotonic() + timeout_seconds
     for name in names:
         owner = socket_owner(socket_path(run_dir, name))
-        if owner is not None and is_alive(owner):
+        if owner is None:
+            continue
+        if is_alive(owner):
             log.info("action=wait worker=%s pid=%d: it still runs from a former master", name, owner.pid)
-        while owner is not None and is_alive(owner):
-            if time.monotonic() > deadline:
-                raise AlreadyRunning(
-                    f"{name} of {run_dir} still runs as pid {owner.pid} without its master: wait for it, or kill it"
-                )
+        while is_alive(owner) and time.monotonic() < deadline:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), _LOOK_SECONDS)
                 return
+        await _kill_former(run_dir, name, owner)
+
+
+async def _kill_former(run_dir: Path, name: str, owner: ProcessIdentity) -> None:
+    """Kills what a master of this run_dir has started under this name, and nothing else: an agent that somebody else
+    runs may have such a name too. The session is the worker's pid, which the kernel gives to nobody else meanwhile."""
+    path = socket_path(run_dir, name)
+    try:
+        killed = await kill_session(owner.pid, mark=str(path))
+    except TimeoutError:
+        killed = 0
+    if killed:
+        log.warning("action=killed worker=%s pid=%d: %d processes left from a former master", name, owner.pid, killed)
+    if is_alive(owner):
+        raise AlreadyRunning(
+            f"{name} of {run_dir} still runs as pid {owner.pid} without its master: wait for it, or kill it"
+        )
+    await asyncio.to_thread(remove_socket, path, owner.pid)
 
 
 def make_folders(config: Config) -> None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from kctl.errors import KctlError
+from kctl.master.orders.base import Caller
 from kctl_agent.errors import (
     AgentError,
     BrokenFrame,
@@ -50,9 +52,12 @@ class Limits:
 
 
 class ControlServer:
-    """Belongs to one event loop. `answer` gets every well-formed request and may raise an AgentError."""
+    """Belongs to one event loop. `answer` gets every well-formed request, with the kernel's word on who sends it, and
+    may raise an AgentError or a KctlError."""
 
-    def __init__(self, answer: Callable[[Request], Awaitable[JsonObject]], limits: Limits | None = None) -> None:
+    def __init__(
+        self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: Limits | None = None
+    ) -> None:
         self._answer = answer
         self._limits = limits or Limits()
         self._connections: set[asyncio.Task[None]] = set()
@@ -84,11 +89,12 @@ class ControlServer:
         assert task is not None
         self._connections.add(task)
         try:
-            refusal = self._refusal(writer)
+            pid, uid, gid = peer_credentials(cast(socket.socket, writer.get_extra_info("socket")))
+            refusal = self._refusal(uid, gid)
             if refusal is not None:
                 await self._write(writer, reply_error(None, refusal))
             else:
-                await self._serve(reader, writer)
+                await self._serve(reader, writer, Caller(uid, pid))
         except (OSError, TimeoutError, BrokenFrame):
             pass  # the caller has gone, sent nothing for too long, or does not read: nobody is left to be told
         except asyncio.CancelledError:
@@ -102,8 +108,7 @@ class ControlServer:
                 writer.transport.abort()
             writer.close()
 
-    def _refusal(self, writer: asyncio.StreamWriter) -> AgentError | None:
-        _, uid, gid = peer_credentials(cast(socket.socket, writer.get_extra_info("socket")))
+    def _refusal(self, uid: int, gid: int) -> AgentError | None:
         if not is_permitted(uid, gid, None):
             log.warning("action=refused uid=%d", uid)
             return NotPermitted("this socket serves its own user and root only")
@@ -111,7 +116,7 @@ class ControlServer:
             return Busy(f"{self._limits.max_connections} connections are open already, try again")
         return None
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, caller: Caller) -> None:
         decoder = Decoder(MAX_REQUEST_BYTES)
         loop = asyncio.get_running_loop()
         frame_deadline: float | None = None
@@ -128,7 +133,7 @@ class ControlServer:
                 await self._write(writer, reply_error(None, error))
                 return
             for frame in frames:
-                await self._write(writer, await self._reply(frame))
+                await self._write(writer, await self._reply(frame, caller))
             if decoder.at_boundary:
                 frame_deadline = None
             elif frames or frame_deadline is None:
@@ -137,12 +142,12 @@ class ControlServer:
                 await self._write(writer, reply_error(None, decoder.error))
                 return
 
-    async def _reply(self, frame: JsonObject) -> JsonObject:
+    async def _reply(self, frame: JsonObject, caller: Caller) -> JsonObject:
         try:
             request = Request.parse(frame)
-            return await self._answer(request)
+            return await self._answer(request, caller)
         except Exception as error:
-            if isinstance(error, AgentError) and not isinstance(error, PathError):  # paths do not leave the process
+            if isinstance(error, KctlError | AgentError) and not isinstance(error, PathError):  # paths stay inside
                 return reply_error(readable_id(frame), error)
             log.exception("action=command_failed")
             return reply_error(readable_id(frame), CommandFailed("the master could not answer; its log says why"))

@@ -219,7 +219,8 @@ class Keeper:
         self._incarnation += 1
         try:
             settings = {**self.launch.settings, **self._at_start(self.name)}
-            self._child = await Child.spawn(self.launch.command, settings, self.launch.log_path)
+            mark = str(self.launch.socket_path)
+            self._child = await Child.spawn(self.launch.command, settings, self.launch.log_path, mark)
         except OSError as error:
             self._ending, self._last_error = "could not be started", str(error)
             self._post(Exited(_SPAWN_FAILED))

@@ -14,21 +14,25 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 
 from kctl import __version__, fleets
-from kctl.config import Config
-from kctl.errors import RunDirUnusable
+from kctl.config import Config, load
+from kctl.errors import OrderRefused, RunDirUnusable
 from kctl.exporter import Exposition
 from kctl.http import Access, HttpServer, Source, access_of, bind, create_app
 from kctl.kafka.cluster import Cluster
 from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make_folders, own_run_dir
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
+from kctl.master.desk import Desk
 from kctl.master.events import EventFeed
 from kctl.master.launch import WORKER_COMMAND, care, launches, names, sinker_launches
 from kctl.master.members import Members
+from kctl.master.notify import notify, pet_watchdog
+from kctl.master.orders import Caller, Context, Orders, verbs
+from kctl.master.pauses import Pauses
 from kctl.master.rpc_figures import RpcCounts, counted
 from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
@@ -39,21 +43,31 @@ __all__ = ["run"]
 
 log = logging.getLogger(__name__)
 
+_RELOAD_SECONDS = 600.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(config: Config, config_path: Path, *, worker_command: Sequence[str] = WORKER_COMMAND) -> int:
-    """Runs the fleet until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 when a part of the master failed.
+def run(
+    config: Config,
+    config_path: Path,
+    *,
+    worker_command: Sequence[str] = WORKER_COMMAND,
+    reread: Callable[[], Config] | None = None,
+) -> int:
+    """Runs the fleet until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 when a part of the master failed or
+    a worker was given up that must not be.
 
-    Logging is the caller's to set up; a second signal during the stop kills what is left at once.
+    Logging is the caller's to set up; a second signal during the stop kills what is left at once. SIGHUP is the order
+    `reload`, for which `reread` loads the configuration anew, by default from `config_path` and the environment.
 
     Raises:
         StartError: what must hold does not; nothing was started and nothing is left behind. Also ConfigError.
     """
-    return asyncio.run(_run(config, config_path, worker_command))
+    again = reread or (lambda: load(config_path, os.environ))
+    return asyncio.run(_run(config, config_path, worker_command, again))
 
 
-async def _run(config: Config, config_path: Path, worker_command: Sequence[str]) -> int:
+async def _run(config: Config, config_path: Path, worker_command: Sequence[str], reread: Callable[[], Config]) -> int:
     # kafka-python logs each lost connection many times over; what an operator needs of it, `cluster` says once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is none
@@ -71,26 +85,30 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str])
                 )
                 if signals.stop.is_set():
                     return 0
-                master = _Master(config, config_path, jars, worker_command, cluster, http_socket, access)
+                master = _Master(config, config_path, jars, worker_command, reread, cluster, http_socket, access)
                 return await master.run(signals)
         finally:
             await cluster.close()
 
 
 class _Signals:
-    """SIGTERM and SIGINT as events: the first asks for an orderly stop, any further one for an end at once."""
+    """SIGTERM and SIGINT as events: the first asks for an orderly stop, any further one for an end at once. SIGHUP too:
+    a reload."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
         self.now = asyncio.Event()
+        self.reload = asyncio.Event()
 
     def __enter__(self) -> _Signals:
+        loop = asyncio.get_running_loop()
         for number in _STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._received)
+            loop.add_signal_handler(number, self._received)
+        loop.add_signal_handler(signal.SIGHUP, self.reload.set)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number in _STOP_SIGNALS:
+        for number in (*_STOP_SIGNALS, signal.SIGHUP):
             asyncio.get_running_loop().remove_signal_handler(number)
 
     def _received(self) -> None:
@@ -106,6 +124,7 @@ class _Master:
         config_path: Path,
         jars: Sequence[Path],
         worker_command: Sequence[str],
+        reread: Callable[[], Config],
         cluster: Cluster,
         http_socket: socket.socket,
         access: Access,
@@ -118,11 +137,16 @@ class _Master:
             [*launches(config, jars, worker_command), *sinker_launches(config)],
             care(config),
             self._members.ping,
+            at_start=lambda name: {"paused": self._context.scopes(name)},
+            paused=lambda name: tuple(self._context.scopes(name)),
         )
         counts, feed = RpcCounts(), EventFeed()
         self._collector = Collector(config, self._members, cluster, self._supervisor, feed, counts.figures)
         answer = counted(Service(self._members, cluster, self._supervisor.status).answer, counts)
-        self._control = ControlServer(answer)
+        pauses = Pauses(config.fleet.data_dir / "pauses.json")
+        self._context = Context(config, self._supervisor, self._members, pauses, jars, worker_command, reread)
+        self._orders = Orders(verbs(self._context), config.fleet.log_dir / "orders.jsonl")
+        self._control = ControlServer(Desk(answer, self._orders).answer)
         source = Source(
             latest=self._collector.latest,
             render_metrics=Exposition(self._collector.latest, has_alias=config.http.lag_alias).render,
@@ -146,12 +170,17 @@ class _Master:
                 _task(self._supervisor.run(), "supervisor"),
                 _task(self._collector.run(), "collector"),
                 _task(self._http.serve(), "http"),
+                _task(pet_watchdog(), "watchdog"),
+                _task(self._reload(signals.reload), "reload"),
             ]
             stack.push_async_callback(_end, tasks)
             fleet = self._config.fleet
             counts = (self._config.workers.count, self._config.sinkers.count)
             log.info("action=running fleet=%s workers=%d sinkers=%d http=%s", fleet.name, *counts, self._http.url)
+            notify("READY=1", f"STATUS={counts[0]} workers, {counts[1]} sinkers, {self._http.url}")
             failed = await self._until_stopped(tasks, signals.stop)
+            notify("STOPPING=1")
+            await self._orders.close()
             await self._stop_workers(tasks[0], signals.now)
             self._http.stop()
             await asyncio.wait([tasks[2]], timeout=2)
@@ -174,9 +203,19 @@ class _Master:
         """Until a worker is fatal, where `workers.on_fatal` is to end the fleet then."""
         while True:
             name = await self._supervisor.until_fatal()
-            if self._config.workers.on_fatal == "exit":
+            if self._context.config.workers.on_fatal == "exit":
                 log.critical("action=exit worker=%s: it is fatal, and workers.on_fatal is exit", name)
                 return
+
+    async def _reload(self, asked: asyncio.Event) -> None:
+        """SIGHUP is an order like any other, by whoever this process belongs to."""
+        while True:
+            await asked.wait()
+            asked.clear()
+            with contextlib.suppress(OrderRefused):  # told in the log: another one is under way
+                notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+                await self._orders.give("reload", {}, Caller(os.getuid(), os.getpid(), "signal"), _RELOAD_SECONDS)
+            notify("READY=1")
 
     async def _stop_workers(self, supervising: asyncio.Task[None], now: asyncio.Event) -> None:
         """Orderly, or at once when a second signal comes; cancelling the supervisor kills what is left."""

@@ -18,7 +18,15 @@ from typing import BinaryIO
 
 from kctl_agent.paths import ProcessIdentity
 
-__all__ = ["LOG_LIMIT_BYTES", "Child", "memory_by_session", "remove_socket", "session_members", "socket_owner"]
+__all__ = [
+    "LOG_LIMIT_BYTES",
+    "Child",
+    "kill_session",
+    "memory_by_session",
+    "remove_socket",
+    "session_members",
+    "socket_owner",
+]
 
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
 """A log above this size is moved to NAME.log.1 (replacing the one there) when its process is started again."""
@@ -27,6 +35,7 @@ _TAIL_LINE_CHARACTERS = 400
 _KILL_POLL_SECONDS = 0.02
 _KILL_DEADLINE_SECONDS = 5.0
 _ABORT_SECONDS = 1.0
+_MARK = "KCTL_SUPERVISED"
 
 
 class Child:
@@ -38,11 +47,13 @@ class Child:
         self._log_start = log_start
 
     @classmethod
-    async def spawn(cls, command: Sequence[str], settings: Mapping[str, object], log_path: Path) -> Child:
+    async def spawn(
+        cls, command: Sequence[str], settings: Mapping[str, object], log_path: Path, mark: str = ""
+    ) -> Child:
         """Starts `command` in a new session; its stdin gets `settings` as one JSON line and then stays open.
 
         The open pipe is the life line: end of file tells the child that its master is gone, however the master ended.
-        stdout and stderr are appended to `log_path`.
+        stdout and stderr are appended to `log_path`. By `mark`, in its environment, a later master knows it.
 
         Raises:
             OSError: the command cannot be executed or the log cannot be opened.
@@ -56,6 +67,7 @@ class Child:
                 stdout=log,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
+                env={**os.environ, _MARK: mark},
             )
         finally:
             log.close()
@@ -99,22 +111,8 @@ class Child:
         return await self.kill()
 
     async def kill_session(self) -> int:
-        """Kills what is left of the session and waits until it is gone; returns how many processes had to be killed.
-
-        Repeated until a look finds nobody: a process may fork between the look and the kill.
-
-        Raises:
-            TimeoutError: something survived SIGKILL for 5 s (a process in uninterruptible I/O).
-        """
-        killed: set[int] = set()
-        async with asyncio.timeout(_KILL_DEADLINE_SECONDS):
-            while members := await asyncio.to_thread(session_members, self.pid):
-                for pid in members:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                killed.update(members)
-                await asyncio.sleep(_KILL_POLL_SECONDS)
-        return len(killed)
+        """See `kill_session`."""
+        return await kill_session(self.pid)
 
     async def last_lines(self, count: int = 1) -> list[str]:
         """The last lines that this incarnation wrote to its log: not empty, shortened, free of control characters."""
@@ -124,6 +122,37 @@ class Child:
         """Lets go of the pipe to a process that has ended."""
         if self._process.stdin is not None:
             self._process.stdin.close()
+
+
+async def kill_session(session: int, mark: str | None = None) -> int:
+    """Kills what is left of the session and waits until it is gone; returns how many processes had to be killed. With
+    a `mark` only those that were spawned with it, and what they have started.
+
+    Repeated until a look finds nobody: a process may fork between the look and the kill.
+
+    Raises:
+        TimeoutError: something survived SIGKILL for 5 s (a process in uninterruptible I/O).
+    """
+    killed: set[int] = set()
+    async with asyncio.timeout(_KILL_DEADLINE_SECONDS):
+        while members := await asyncio.to_thread(_members, session, mark):
+            for pid in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            killed.update(members)
+            await asyncio.sleep(_KILL_POLL_SECONDS)
+    return len(killed)
+
+
+def _members(session: int, mark: str | None) -> list[int]:
+    return [pid for pid in session_members(session) if mark is None or _has_mark(pid, mark)]
+
+
+def _has_mark(pid: int, mark: str) -> bool:
+    try:
+        return f"{_MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def session_members(session: int) -> list[int]:

@@ -1,72 +1,142 @@
 """A test child that keeps the worker's side of the start protocol: settings on stdin, an agent, SIGTERM, end of stdin.
 
-It has one partition of the first topic and claims committed offset 40 of 100. It has a grandchild in a process group
-of its own, as a Spark driver has. `KCTL_TEST_WORKER` in Spark's conf makes it misbehave: `boot_failure`, `stubborn`.
+It has one partition of the first topic and claims committed offset 40 of 100; it takes orders. It has a grandchild in
+a process group of its own, as a Spark driver has. `KCTL_TEST_WORKER` in Spark's conf makes it misbehave; with a file
+that `KCTL_TEST_ILL` names only while that file is there, so that a later incarnation is well:
+
+`boot_failure` ends with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stops answering, in C, with the
+interpreter held · `grows` takes 200 MB more after a second · `stalls` finishes no batch · `slow` needs a second for the
+batch that an order has to wait for
 """
 
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from kctl_agent import lifeline
+from kctl_agent.commands import COMMANDS, order_commands, with_describe
+from kctl_agent.orders import Inbox, Order, Outcome, Scope, is_paused
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import PartitionFigures, Snapshot, StorageFigures
+from kctl_agent.snapshot import PartitionFigures, Snapshot, StorageFigures, WorkFigures
+
+END = 100
 
 
-def snapshot(name: str, topic: str, started_at: float) -> Snapshot:
-    now = time.monotonic()
-    return Snapshot(
-        name=name,
-        kind="worker",
-        state="running",
-        state_since=started_at,
-        started_at=started_at,
-        published_at=now,
-        partitions=(
-            PartitionFigures(
-                topic=topic,
-                partition=int(name.rpartition("-")[2]),
-                start=0,
-                committed=40,
-                position=50,
-                end=100,
-                last_timestamp=None,
-                taken_at=now,
-            ),
-        ),
-        storage=StorageFigures(identity="file:/stand-in", pending=7, processing=0, dead=0, bytes=70),
-    )
+class StandIn:
+    """What it says of itself."""
+
+    def __init__(self, name: str, topic: str, behaviour: str, paused: Sequence[Scope]) -> None:
+        self.name, self.topic, self.behaviour = name, topic, behaviour
+        self.inbox = Inbox(paused)
+        self.started_at = time.monotonic()
+        self.position = 50
+        self.batches = 0
+        self.waiting: list[tuple[float, Order]] = []
+
+    @property
+    def partition(self) -> int:
+        return int(self.name.rpartition("-")[2])
+
+    @property
+    def is_paused(self) -> bool:
+        return is_paused(self.inbox.paused, self.topic, self.partition)
+
+    def turn(self) -> None:
+        now = time.monotonic()
+        if not self.is_paused and self.behaviour != "stalls":
+            self.batches += 1
+        due = now + (1.0 if self.behaviour == "slow" else 0.0)
+        self.waiting += [(due, order) for order in self.inbox.take()]
+        for at, order in list(self.waiting):
+            if at <= now:
+                self.waiting.remove((at, order))
+                self.inbox.tell(order.id, self.outcome(order))
+
+    def outcome(self, order: Order) -> Outcome:
+        if order.rpc == "pause":
+            return Outcome("done", "so it is")
+        target = int(order.params["to"])
+        result = {"topic": self.topic, "partition": self.partition, "from": self.position, "to": target}
+        if not order.params.get("dry_run"):
+            self.position = target
+        return Outcome("done", f"{self.topic}-{self.partition}: goes on at {target}", result)
+
+    def snapshot(self) -> Snapshot:
+        now = time.monotonic()
+        figures = PartitionFigures(
+            topic=self.topic,
+            partition=self.partition,
+            start=0,
+            committed=40,
+            position=self.position,
+            end=END,
+            last_timestamp=None,
+            taken_at=now,
+            paused=self.is_paused,
+        )
+        return Snapshot(
+            name=self.name,
+            kind="worker",
+            state="paused" if self.is_paused else "running",
+            state_since=self.started_at,
+            started_at=self.started_at,
+            published_at=now,
+            partitions=(figures,),
+            storage=StorageFigures(identity="file:/stand-in", pending=7, processing=0, dead=0, bytes=70),
+            work=WorkFigures(batches_total=self.batches),
+            paused=self.inbox.paused,
+        )
+
+
+def hang() -> None:
+    """One call into C that never gives up the interpreter: a pattern with exponential backtracking."""
+    re.match(r"(a+)+$", "a" * 64 + "b")
 
 
 def main() -> int:
-    settings = json.loads(sys.stdin.readline())
-    behaviour = settings["pipeline"]["conf"].get("KCTL_TEST_WORKER", "")
+    settings: dict[str, Any] = json.loads(sys.stdin.readline())
+    conf = settings["pipeline"]["conf"]
+    behaviour = conf.get("KCTL_TEST_WORKER", "")
+    if conf.get("KCTL_TEST_ILL") and not Path(conf["KCTL_TEST_ILL"]).exists():
+        behaviour = ""
     print(f"{settings['name']} starts", flush=True)
     if behaviour == "boot_failure":
         print("no such transform: module:function", flush=True)
         return 78
+    if behaviour == "dies":
+        print("there is no such column: price", flush=True)
+        return 1
     leave = threading.Event()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if behaviour == "stubborn" else lambda *_: leave.set())
+    lifeline.hold(leave.set)
+    if behaviour == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     grandchild = subprocess.Popen(
         [sys.executable, "-c", "import signal; signal.pause()"], process_group=0, stdin=subprocess.DEVNULL
     )
-
-    def leave_without_master() -> None:
-        sys.stdin.read()
-        leave.set()
-
-    threading.Thread(target=leave_without_master, daemon=True).start()
-    server = AgentServer(Path(settings["run_dir"]), settings["name"])
-    topic, started_at = settings["kafka"]["topics"][0], time.monotonic()
-    server.publish(snapshot(settings["name"], topic, started_at))
+    scopes = [Scope.parse(each) for each in settings.get("paused", ())]
+    worker = StandIn(settings["name"], settings["kafka"]["topics"][0], behaviour, scopes)
+    commands = with_describe({**COMMANDS, **order_commands(worker.inbox, can_seek=True)})
+    server = AgentServer(Path(settings["run_dir"]), settings["name"], commands)
+    server.publish(worker.snapshot())
     server.start()
-    while not leave.wait(0.1):
-        server.publish(snapshot(settings["name"], topic, started_at))
+    held = b""
+    while not leave.wait(0.05):
+        worker.turn()
+        server.publish(worker.snapshot())
+        age = time.monotonic() - worker.started_at
+        if behaviour == "grows" and age > 1.0 and not held:
+            held = bytes(bytearray(b"x") * (200 << 20))
+        if behaviour == "hangs" and age > 0.5:
+            hang()
     server.close()
     grandchild.kill()
     grandchild.wait()

@@ -16,13 +16,14 @@ __all__ = ["Answer", "Command", "Param", "ParamType", "check_params"]
 Answer: TypeAlias = Callable[[Snapshot, JsonObject, float], JsonObject]
 """(snapshot, checked params, now by `time.monotonic()`) -> result. It runs on the agent's thread and must not wait."""
 
-ParamType: TypeAlias = Literal["string", "integer", "number", "boolean"]
+ParamType: TypeAlias = Literal["string", "integer", "number", "boolean", "array"]
 
 _PYTHON_TYPES: Final[dict[ParamType, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
     "boolean": (bool,),
+    "array": (list,),
 }
 
 

@@ -17,7 +17,8 @@ _OLD_SECONDS = 15.0
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
-    """Who answers, and what a supervisor judges it by: `lag` over all its partitions, null while it is not known."""
+    """Who answers, and what a supervisor judges it by: `lag` over all partitions that it may read, null while it is not
+    known."""
     return {
         "name": snapshot.name,
         "pid": os.getpid(),
@@ -31,6 +32,8 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
 def _lag(snapshot: Snapshot, now: float) -> int | None:
     total = 0
     for figures in snapshot.partitions:
+        if figures.paused:
+            continue
         if figures.taken_at is None or now - figures.taken_at > _OLD_SECONDS or figures.lag is None:
             return None
         total += figures.lag

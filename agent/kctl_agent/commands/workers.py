@@ -33,6 +33,7 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         "rows_total": work.rows_total,
         "batches_total": work.batches_total,
         "last_error": work.last_error,
+        "paused": [scope.to_json() for scope in snapshot.paused],
         "events": [_event(event) for event in snapshot.events],
         **({} if snapshot.sinker is None else {"sinker": dataclasses.asdict(snapshot.sinker)}),
     }

@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from kctl_agent.errors import StorageError
+from kctl_agent.orders import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, SinkerFigures, Snapshot, StorageFigures, WorkFigures
 from kctl_agent.storage.base import Storage
@@ -41,7 +42,8 @@ class Call:
 class Figures:
     """Every method may be called from any thread."""
 
-    def __init__(self, name: str, server: AgentServer, storage: Storage) -> None:
+    def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
+        self._inbox = inbox
         self._name = name
         self._server = server
         self._storage = storage
@@ -58,6 +60,10 @@ class Figures:
         self._stored: StorageFigures | None = None
         self._counted_at = float("-inf")
         self._thread = threading.Thread(target=self._run, name="kctl-figures", daemon=True)
+
+    @property
+    def state(self) -> str:
+        return self._state
 
     def start(self) -> None:
         self.publish()
@@ -151,6 +157,7 @@ class Figures:
                 work=replace(self._work, rows_per_second=recent / span if span else None),
                 rss_bytes=_rss_bytes(),
                 events=tuple(self._events),
+                paused=self._inbox.paused,
                 sinker=replace(
                     self._sinker,
                     handler_p50_seconds=_percentile(seconds, 0.5),

@@ -16,8 +16,9 @@ import sys
 from collections.abc import Sequence
 
 from kctl_agent import lifeline
-from kctl_agent.commands import COMMANDS
+from kctl_agent.commands import COMMANDS, order_commands, with_describe
 from kctl_agent.errors import AgentError
+from kctl_agent.orders import Inbox
 from kctl_agent.paths import prepare_run_dir
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.figures import Figures
@@ -38,7 +39,7 @@ EX_CONFIG = 78
 SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while the agent waits for it."""
 SERVED = ("ping", "describe", "workers", "block_size")
-"""The commands that a sinker has something to say to; `kctl.master.members` asks it no other."""
+"""The questions that a sinker has something to say to; `kctl.master.members` asks it no other."""
 
 
 def main() -> int:
@@ -57,9 +58,11 @@ def main() -> int:
     try:
         settings.scratch_dir.mkdir(parents=True, exist_ok=True)
         prepare_run_dir(settings.run_dir)
-        commands = {name: COMMANDS[name] for name in SERVED}
+        inbox = Inbox(settings.paused)
+        served = {name: COMMANDS[name] for name in SERVED}
+        commands = with_describe({**served, **order_commands(inbox, can_seek=False)})
         with AgentServer(settings.run_dir, settings.name, commands) as server:
-            return _serve(settings, server)
+            return _serve(settings, server, inbox)
     except (BootError, OSError) as error:
         log.error("cannot start: %s", error)
         return EX_CONFIG
@@ -68,16 +71,16 @@ def main() -> int:
         return 1
 
 
-def _serve(settings: SinkerSettings, server: AgentServer) -> int:
+def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     storage = open_storage(settings.storage)
-    figures, stop = Figures(settings.name, server, storage), Stop()
+    figures, stop = Figures(settings.name, server, storage, inbox), Stop()
     lifeline.hold(stop.ask)
     code, why = 0, ""
     try:
         storage.prepare()
         figures.start()
         handler = load(settings.handler, settings.handler_timeout_seconds, settings.import_dir)
-        _run(settings, storage, handler, figures, stop)
+        _run(settings, storage, handler, figures, stop, inbox)
     except BootError as error:
         code, why = EX_CONFIG, f"cannot start: {error}"
     except Exception as error:  # the boundary of the process: told in one line, with the trace at DEBUG
@@ -95,7 +98,9 @@ def _serve(settings: SinkerSettings, server: AgentServer) -> int:
     return code
 
 
-def _run(settings: SinkerSettings, storage: Storage, handler: Handler, figures: Figures, stop: Stop) -> None:
+def _run(
+    settings: SinkerSettings, storage: Storage, handler: Handler, figures: Figures, stop: Stop, inbox: Inbox
+) -> None:
     """The handler's `open`, the work, the handler's `close`."""
 
     def lost(held: Held) -> None:
@@ -113,7 +118,7 @@ def _run(settings: SinkerSettings, storage: Storage, handler: Handler, figures: 
             os._exit(1)
 
     guard = Guard(storage, settings.lease_seconds, settings.handler_timeout_seconds, lost, timed_out)
-    sinker = Sinker(settings, storage, handler, figures, stop, guard)
+    sinker = Sinker(settings, storage, handler, figures, stop, guard, inbox)
     handler.open()
     guard.start()
     try:

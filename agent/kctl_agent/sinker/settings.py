@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.errors import BadParams
+from kctl_agent.orders import Scope
 from kctl_agent.worker.settings import BootError
 
 __all__ = ["BootError", "SinkerSettings", "parse"]
@@ -35,6 +37,8 @@ class SinkerSettings:
     handler_timeout_seconds: float
     ordered: bool
     storage: dict[str, Any]
+    paused: tuple[Scope, ...] = ()
+    """Not empty: it must claim nothing until it is told otherwise."""
 
     @property
     def owner(self) -> str:
@@ -48,10 +52,11 @@ def parse(line: str) -> SinkerSettings:
     try:
         given = json.loads(line)
         paths = {key: Path(given[key]) for key in ("run_dir", "scratch_dir", "import_dir")}
-        return SinkerSettings(**{**given, **paths})
+        paused = tuple(Scope.parse(each) for each in given.get("paused", ()))
+        return SinkerSettings(**{**given, **paths, "paused": paused})
     except json.JSONDecodeError as error:
         raise BootError(f"the settings on stdin are not JSON: {error}") from error
     except KeyError as error:
         raise BootError(f"the settings on stdin lack {error}") from error
-    except TypeError as error:
+    except (TypeError, BadParams) as error:
         raise BootError(f"the settings on stdin do not fit this sinker: {error}") from error

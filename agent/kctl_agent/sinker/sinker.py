@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kctl_agent.errors import StorageError
+from kctl_agent.orders import Inbox, Outcome
 from kctl_agent.sinker.figures import Call, Figures
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, HandlerError, told
@@ -40,9 +41,17 @@ class Sinker:
     """Everything but the process around it. `run` is the main thread's."""
 
     def __init__(
-        self, settings: SinkerSettings, storage: Storage, handler: Handler, figures: Figures, stop: Stop, guard: Guard
+        self,
+        settings: SinkerSettings,
+        storage: Storage,
+        handler: Handler,
+        figures: Figures,
+        stop: Stop,
+        guard: Guard,
+        inbox: Inbox,
     ) -> None:
         self._settings = settings
+        self._inbox = inbox
         self._storage = storage
         self._handler = handler
         self._figures = figures
@@ -56,13 +65,19 @@ class Sinker:
         self._tidy_up()
         looks = 0
         while not self._stop.is_asked:
+            for order in self._inbox.take():  # there is but `pause`, and nothing is in hand here
+                self._inbox.tell(order.id, Outcome("done", "so it is"))
+            if self._inbox.paused:
+                self._figures.enter("paused")
+                self._stop.wait(IDLE_SECONDS[-1])
+                continue
             self._claim()
             if self._hands:
                 looks = 0
                 self._figures.enter("running")
                 self._work()
             else:
-                if looks:
+                if looks or self._figures.state == "paused":
                     self._figures.enter("idle")
                 self._stop.wait(IDLE_SECONDS[min(looks, len(IDLE_SECONDS) - 1)])
                 looks += 1

@@ -78,6 +78,12 @@ class Brokers:
             for tp in partitions
         }
 
+    def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
+        """The first offset of a record that is not older than this; None when there is none. Raises KafkaError."""
+        found = self._admin.list_partition_offsets({partition: milliseconds})
+        offset: int = found[partition].offset
+        return offset if offset >= 0 else None
+
     def topics(self) -> tuple[tuple[TopicPartitionFigures, ...], dict[str, str]]:
         """Partitions of the subscribed topics, and the topics' ids (KIP-516; absent with old brokers)."""
         rows: list[TopicPartitionFigures] = []

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
+from kctl_agent.orders import Inbox, is_paused
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, MemberFigures, PartitionFigures, Snapshot, StorageFigures, WorkFigures
 from kctl_agent.storage.base import Storage, StorageError
@@ -46,9 +47,10 @@ class Sources:
 class Figures:
     """State, work and events of one worker. Every method may be called from any thread."""
 
-    def __init__(self, name: str, server: AgentServer, storage: Storage) -> None:
+    def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
         self._name = name
         self._server = server
+        self._inbox = inbox
         self._storage = storage
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -164,11 +166,12 @@ class Figures:
                 work=work,
                 rss_bytes=_rss_bytes(),
                 events=tuple(self._events),
+                paused=self._inbox.paused,
             )
         self._server.publish(snapshot)
 
     def _partitions(self, sources: Sources, view: BrokerView) -> tuple[PartitionFigures, ...]:
-        committed = sources.committed()
+        committed, paused = sources.committed(), self._inbox.paused
         return tuple(
             PartitionFigures(
                 tp.topic,
@@ -179,6 +182,7 @@ class Figures:
                 view.ends.get(tp),
                 self._timestamps.get(tp),
                 view.taken_at,
+                is_paused(paused, tp.topic, tp.partition),
             )
             for tp, position in sorted(sources.positions().items())
         )

@@ -16,7 +16,9 @@ import sys
 from pathlib import Path
 
 from kctl_agent import lifeline
+from kctl_agent.commands import COMMANDS, order_commands, with_describe
 from kctl_agent.errors import AgentError
+from kctl_agent.orders import Inbox
 from kctl_agent.paths import prepare_run_dir
 from kctl_agent.server import AgentServer
 from kctl_agent.storage import open_storage
@@ -52,9 +54,11 @@ def main() -> int:
     try:
         settings.scratch_dir.mkdir(parents=True, exist_ok=True)
         prepare_run_dir(settings.run_dir)
-        with AgentServer(settings.run_dir, settings.name) as server:
+        inbox = Inbox(settings.paused)
+        commands = with_describe({**COMMANDS, **order_commands(inbox, can_seek=True)})
+        with AgentServer(settings.run_dir, settings.name, commands) as server:
             _sweep(settings.scratch_dir)
-            return _serve(settings, server)
+            return _serve(settings, server, inbox)
     except (BootError, OSError) as error:
         log.error("cannot start: %s", error)
         return EX_CONFIG
@@ -73,11 +77,11 @@ def _sweep(scratch_dir: Path) -> None:
                 left.unlink(missing_ok=True)
 
 
-def _serve(settings: WorkerSettings, server: AgentServer) -> int:
+def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
     storage = _storage(settings)
-    figures = Figures(settings.name, server, storage)
+    figures = Figures(settings.name, server, storage, inbox)
     figures.start()
-    worker = Worker(settings, figures, storage)
+    worker = Worker(settings, figures, storage, inbox)
     lifeline.hold(worker.stop)
     code, why = 0, ""
     try:

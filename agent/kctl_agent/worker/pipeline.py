@@ -188,6 +188,11 @@ class Pipeline:
         self._run.gate.set()
         return not self._run.busy.locked()
 
+    @property
+    def is_held(self) -> bool:
+        """A query is there that begins no further batch: it has to be stopped."""
+        return self._run is not None and self._run.gate.is_set()
+
     def stop(self, wait_seconds: float) -> dict[TopicPartition, int]:
         """End the query: wait so long for the running batch, then abandon it. Returns the positions that are stored.
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.errors import AgentError
+from kctl_agent.errors import AgentError, BadParams
+from kctl_agent.orders import Scope
 
 __all__ = ["BootError", "KafkaSettings", "PipelineSettings", "WorkerSettings", "dump", "parse"]
 
@@ -60,6 +61,8 @@ class WorkerSettings:
     kafka: KafkaSettings
     pipeline: PipelineSettings
     storage: dict[str, Any]
+    paused: tuple[Scope, ...] = ()
+    """What it must not read until it is told otherwise."""
 
 
 def parse(line: str) -> WorkerSettings:
@@ -70,13 +73,18 @@ def parse(line: str) -> WorkerSettings:
         return WorkerSettings(
             kafka=KafkaSettings(**{**kafka, "topics": tuple(kafka["topics"])}),
             pipeline=PipelineSettings(**{**pipeline, "jars": tuple(pipeline["jars"])}),
-            **{**given, "run_dir": Path(given["run_dir"]), "scratch_dir": Path(given["scratch_dir"])},
+            **{
+                **given,
+                "run_dir": Path(given["run_dir"]),
+                "scratch_dir": Path(given["scratch_dir"]),
+                "paused": tuple(Scope.parse(each) for each in given.get("paused", ())),
+            },
         )
     except json.JSONDecodeError as error:
         raise BootError(f"the settings on stdin are not JSON: {error}") from error
     except KeyError as error:
         raise BootError(f"the settings on stdin lack {error}") from error
-    except TypeError as error:
+    except (TypeError, BadParams) as error:
         raise BootError(f"the settings on stdin do not fit this worker: {error}") from error
 
 

@@ -11,17 +11,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from kctl_agent.storage.base import Storage, StorageError
+from kctl_agent.errors import AgentError
+from kctl_agent.orders import Inbox, Order, Outcome, is_paused
+from kctl_agent.storage.base import Mark, Storage, StorageError
 from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.commits import Commits
 from kctl_agent.worker.figures import Figures, Sources
 from kctl_agent.worker.membership import Lost, Membership
 from kctl_agent.worker.pipeline import Batch, Pipeline, Source
 from kctl_agent.worker.positions import Found, decide
+from kctl_agent.worker.seek import Plan, plan
 from kctl_agent.worker.settings import BootError, WorkerSettings
 
 __all__ = ["Worker"]
@@ -38,8 +42,11 @@ RESUME_FRACTION = 0.8
 class Worker:
     """Everything but the session, the socket and the exit code. `run` is the main thread's."""
 
-    def __init__(self, settings: WorkerSettings, figures: Figures, storage: Storage) -> None:
+    def __init__(self, settings: WorkerSettings, figures: Figures, storage: Storage, inbox: Inbox) -> None:
         self._settings = settings
+        self._inbox = inbox
+        self._orders: list[Order] = []
+        """Taken and not yet carried out, the oldest first."""
         self._figures = figures
         self._storage = storage
         self._stop_asked = threading.Event()
@@ -107,12 +114,70 @@ class Worker:
         if membership.is_rebalancing:
             self._figures.enter("rebalancing")
         self._commit(membership)
-        self._look_after_query(membership)
+        if not self._is_held_by_orders(membership):
+            self._look_after_query(membership)
         self._commits.record(if_quiet=True)
+
+    def _is_held_by_orders(self, membership: Membership) -> bool:
+        """Carry out what was ordered; True while the query must be left alone for it."""
+        self._orders += self._inbox.take()
+        while self._orders:
+            order = self._orders[0]
+            try:
+                outcome = self._carried_out(order, membership)
+            except (AgentError, KafkaError, Lost) as error:
+                outcome = Outcome("failed", str(error) or type(error).__name__)
+            if outcome.state == "running":
+                return order.rpc == "seek"
+            self._inbox.tell(order.id, outcome)
+            log.info("order %s, %s: %s", order.id, outcome.state, outcome.text)
+            del self._orders[0]
+        return False
+
+    def _carried_out(self, order: Order, membership: Membership) -> Outcome:
+        """Called every turn until it is no longer `running`."""
+        if order.rpc == "pause":
+            read = [tp for tp in self._pipeline.sources or () if is_paused(self._inbox.paused, tp.topic, tp.partition)]
+            return Outcome("running", "the running batch is finished first") if read else Outcome("done", "so it is")
+        tp = TopicPartition(order.params["topic"], order.params["partition"])
+        if tp not in membership.partitions:
+            return Outcome("failed", f"{tp.topic}-{tp.partition} is not with {self._settings.name} now")
+        assert self._brokers is not None
+        brokers = self._brokers
+        found = brokers.found([tp])[tp]
+        seeking = plan(order.params["to"], found, self._position(tp, found), lambda at: brokers.offset_at(tp, at))
+        if order.params.get("dry_run"):
+            return Outcome("done", seeking.sentence, seeking.to_json())
+        if membership.is_rebalancing or not self._pipeline.hold():
+            return Outcome("running", "the running batch is finished first")
+        self._commit(membership)  # of what has just been put, so that the plan begins where reading has ended
+        seeking = replace(seeking, position=self._position(tp, found))
+        self._stop_query(0.0)
+        self._seek(membership, tp, found, seeking)
+        return Outcome("done", seeking.sentence, seeking.to_json())
+
+    def _position(self, tp: TopicPartition, found: Found) -> int | None:
+        """The next offset that would be stored: what the query has reached, else the mark, else what is committed."""
+        reached = self._pipeline.positions.get(tp)
+        if reached is not None:
+            return reached
+        mark = self._storage.marks([tuple(tp)]).get(tuple(tp))
+        return mark.next if mark is not None and mark.topic_id == found.topic_id else found.committed
+
+    def _seek(self, membership: Membership, tp: TopicPartition, found: Found, seeking: Plan) -> None:
+        """The group first: if the broker refuses, nothing has changed; killed in between, the mark sees a reset."""
+        membership.commit({tp: seeking.target})
+        self._storage.place_marks([Mark(tp.topic, tp.partition, found.topic_id, seeking.target, seeking.target)])
+        self._commits.done({tp: seeking.target})
+        self._reached = {**self._reached, tp: seeking.target}
+        if seeking.skipped or seeking.again:
+            kind = "skipped" if seeking.skipped else "rewound"
+            self._figures.happened(kind, f"by order: {seeking.sentence}", tp, (seeking.position or 0, seeking.target))
 
     def _look_after_query(self, membership: Membership) -> None:
         """Make the query read what is assigned, as long as the storage has room."""
-        wanted = membership.partitions
+        paused = self._inbox.paused
+        wanted = frozenset(tp for tp in membership.partitions if not is_paused(paused, tp.topic, tp.partition))
         running = self._pipeline.sources
         if running is not None and self._is_outdated(running, wanted):
             if self._pipeline.hold():
@@ -120,17 +185,20 @@ class Worker:
             return
         if running is not None:
             self._check_query(running)
+        elif membership.partitions and not wanted:
+            self._figures.enter("paused")
         elif wanted and time.monotonic() >= self._retry_at and not self._is_full():
             self._start_query(membership, wanted)
 
     def _is_outdated(self, running: Mapping[TopicPartition, Source], wanted: frozenset[TopicPartition]) -> bool:
-        """The query reads other partitions than are assigned, a topic that was made again, or has to wait for room."""
+        """The query reads other partitions than it should or a topic that was made again, is held by an order that came
+        to nothing, or has to wait for room."""
         ids = self._watcher.view.topic_ids if self._watcher else {}
         recreated = any(
             source.topic_id is not None and ids.get(tp.topic, source.topic_id) != source.topic_id
             for tp, source in running.items()
         )
-        return running.keys() != wanted or recreated or self._is_full()
+        return running.keys() != wanted or recreated or self._pipeline.is_held or self._is_full()
 
     def _is_full(self) -> bool:
         limit, held = self._settings.storage["limit"], self._figures.held
@@ -148,7 +216,7 @@ class Worker:
         try:
             found = self._brokers.found(wanted)
             with self._query_lock:
-                if membership.partitions != wanted:
+                if not wanted <= membership.partitions:
                     return  # a rebalance came between
                 sources = self._place(found)
                 self._pipeline.start(sources)

@@ -151,6 +151,7 @@ def test_a_worker_tells_its_state_its_pace_and_its_events(snapshot: Snapshot) ->
         "rows_total": 600,
         "batches_total": 3,
         "last_error": None,
+        "paused": [],
         "events": [
             {
                 "at": 1_700_000_000.0,

@@ -66,7 +66,7 @@ def test_every_command_has_a_help_page(kctl: Kctl, words: tuple[str, ...]) -> No
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("stat",), "kctl: No such command 'stat'. Did you mean 'start', 'status'?; see `kctl --help`"),
+        (("stat",), "kctl: No such command 'stat'. Did you mean 'start', 'status', 'restart'?; see `kctl --help`"),
         (("status", "--nonsense"), "kctl: No such option: --nonsense; see `kctl status --help`"),
         (("stop", "--timeout", "soon"), "kctl: Invalid value for '--timeout'"),
         (("status", "-o", "xml"), "kctl: Invalid value for '--output' / '-o'"),
@@ -96,7 +96,7 @@ def test_start_hands_the_checked_configuration_to_the_master(
 ) -> None:
     started: list[tuple[Config, Path]] = []
 
-    def run(loaded: Config, path: Path) -> int:
+    def run(loaded: Config, path: Path, **_: object) -> int:
         started.append((loaded, path))
         return 0
 
@@ -112,7 +112,7 @@ def test_start_hands_the_checked_configuration_to_the_master(
 def test_a_fleet_that_cannot_start_exits_with_the_code_of_its_cause(
     kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(_config: Config, _path: Path) -> int:
+    def run(_config: Config, _path: Path, **_: object) -> int:
         raise PortTaken("port 9750 on 127.0.0.1 is in use")
 
     monkeypatch.setattr("kctl.master.main.run", run)
@@ -123,7 +123,7 @@ def test_a_fleet_that_cannot_start_exits_with_the_code_of_its_cause(
 
 
 def test_a_defect_is_one_sentence_and_no_traceback(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_config: Config, _path: Path) -> int:
+    def run(_config: Config, _path: Path, **_: object) -> int:
         raise RuntimeError("impossible")
 
     monkeypatch.setattr("kctl.master.main.run", run)
@@ -135,7 +135,7 @@ def test_a_defect_is_one_sentence_and_no_traceback(kctl: Kctl, config: Path, mon
 
 
 def test_ctrl_c_exits_130_and_says_nothing(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_config: Config, _path: Path) -> int:
+    def run(_config: Config, _path: Path, **_: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("kctl.master.main.run", run)

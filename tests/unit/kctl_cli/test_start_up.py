@@ -83,7 +83,7 @@ def completed(*words: str, incomplete: str = "") -> list[str]:
 
 
 def test_the_shell_completes_commands_their_options_and_the_rpc_commands() -> None:
-    assert completed(incomplete="st") == ["start", "stop", "status", "storage"]
+    assert completed(incomplete="st") == ["start", "stop", "status", "stack", "storage"]
     assert completed("rpc") == list(TABLES)
     assert completed("rpc", "kafka_lag", incomplete="--f") == ["--fail-above"]
     assert completed("rpc", "kafka_lag", "-o") == list(OUTPUTS)

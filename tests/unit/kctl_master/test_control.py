@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kctl.master.control import ControlServer, Limits
+from kctl.master.orders import base
 from kctl_agent.errors import BadParams, PathError
 from kctl_agent.messages import Reply, Request, Role, reply_ok
 from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, JsonObject, encode
@@ -23,7 +24,7 @@ ASK = encode(Request(Role.EXTERNAL, "ping", "getPing", id="1").to_json())
 TIGHT = Limits(max_connections=2, frame_timeout_seconds=0.2, idle_timeout_seconds=0.4, write_timeout_seconds=0.2)
 
 
-async def answer(request: Request) -> JsonObject:
+async def answer(request: Request, _caller: base.Caller) -> JsonObject:
     match request.rpc:
         case "refuses":
             raise BadParams("not like that")

@@ -367,8 +367,8 @@ async def test_a_hundred_forced_restarts_leave_descriptors_threads_and_files_as_
                 before = held()
 
         assert kept.supervisor.status()[0].restarts[Cause.REQUESTED] == 100
-        after = held()
-    assert before is not None
-    assert after[0] <= before[0]
-    assert after[1] <= before[1] + 4  # asyncio's pool grows up to its bound
-    assert after[2] == before[2]
+        assert before is not None
+        descriptors, tasks, files = before
+        await until(lambda: held()[0] <= descriptors)  # the pipe of the last one may just be closing
+        assert held()[1] <= tasks + 4, "asyncio's pool grows up to its bound"
+        assert held()[2] == files

@@ -1,0 +1,79 @@
+"""Orders: what an agent lets itself be told. Each is accepted at once; `order` says what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kctl_agent.commands.base import Answer, Command, Param
+from kctl_agent.commands.log_level import LOG_LEVEL
+from kctl_agent.commands.stack_dump import STACK_DUMP
+from kctl_agent.errors import CommandFailed
+from kctl_agent.messages import printable_name
+from kctl_agent.orders import Inbox, Order, Scope
+from kctl_agent.snapshot import Snapshot
+from kctl_agent.wire import JsonObject
+
+__all__ = ["order_commands"]
+
+_ID: Final = Param("order", "string", "the id under which its outcome is asked for", required=True)
+
+
+def order_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
+    """The orders of a worker (`can_seek`) or sinker, bound to what its owning thread takes them from."""
+    commands = [
+        Command(
+            "pause",
+            _accepting(inbox, "pause", lambda params: inbox.pause([Scope.parse(each) for each in params["scopes"]])),
+            "read exactly what these scopes leave, until the next `pause`; none: resume",
+            (_ID, Param("scopes", "array", "topic, partition, by, since; topic null: everything", required=True)),
+            changes=True,
+            needs_snapshot=False,
+        ),
+        Command(
+            "order",
+            _outcome(inbox),
+            "what became of an order",
+            (_ID,),
+            needs_snapshot=False,
+        ),
+        LOG_LEVEL,
+        STACK_DUMP,
+    ]
+    if can_seek:
+        commands.append(
+            Command(
+                "seek",
+                _accepting(inbox, "seek"),
+                "go on reading a partition elsewhere, group and storage alike",
+                (
+                    _ID,
+                    Param("topic", "string", "its topic", required=True),
+                    Param("partition", "integer", "its number", required=True),
+                    Param("to", "string", "earliest, latest, an offset, or @milliseconds since 1970", required=True),
+                    Param("dry_run", "boolean", "only say what it would do"),
+                ),
+                changes=True,
+                needs_snapshot=False,
+            )
+        )
+    return {command.name: command for command in commands}
+
+
+def _accepting(inbox: Inbox, rpc: str, first: Callable[[JsonObject], None] = lambda _: None) -> Answer:
+    def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
+        first(params)
+        inbox.accept(Order(params["order"], rpc, params))
+        return {"accepted": True}
+
+    return answer
+
+
+def _outcome(inbox: Inbox) -> Answer:
+    def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
+        outcome = inbox.outcome(params["order"])
+        if outcome is None:
+            raise CommandFailed(f"no order {printable_name(params['order'])} is known here: it was started again since")
+        return outcome.to_json()
+
+    return answer

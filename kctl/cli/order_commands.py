@@ -1,0 +1,76 @@
+"""`kctl order`, `kctl orders`"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from kctl.cli.ask import ask
+from kctl.cli.options import ConfigOption, Output, OutputOption
+from kctl.cli.order import WaitOption, asked, fleet_of, follow, show
+from kctl.cli.output import as_json, as_yaml
+from kctl.cli.table import Column, render
+from kctl.cli.tables import duration
+from kctl_agent.messages import reducer_method, wire_method
+
+__all__ = ["register_order", "register_orders"]
+
+_COLUMNS = (
+    Column("id", is_number=True),
+    Column("order"),
+    Column("by"),
+    Column("via"),
+    Column("at"),
+    Column("took", is_number=True),
+    Column("state"),
+    Column("what-happened"),
+)
+_TIMEOUT_SECONDS = 10.0
+
+
+def register_order(app: typer.Typer) -> None:
+    app.command("order")(_order)
+
+
+def register_orders(app: typer.Typer) -> None:
+    app.command("orders")(_orders)
+
+
+def _order(
+    context: typer.Context,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="As it was printed when the order was given.")],
+    config: ConfigOption = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="End it; what it has done already stays done.")] = False,
+    wait: WaitOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show how far an order has come.
+
+    Exit code 1 when it has failed.
+    """
+    fleet = fleet_of(context, config)
+    if cancel:
+        ask(fleet, "cancel", reducer_method("cancel"), {"id": id_}, _TIMEOUT_SECONDS)
+        typer.echo(f"order {id_} is being cancelled")
+        return
+    order = asked(fleet, id_)
+    show(follow(fleet, order) if wait else order, output)
+
+
+def _orders(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
+    """List the last orders: who gave them, how, and what happened."""
+    result = ask(fleet_of(context, config), "orders", wire_method("orders"), {}, _TIMEOUT_SECONDS).result
+    if output is Output.TABLE:
+        typer.echo("\n".join(render(_COLUMNS, [_cells(order) for order in result["rows"]])))
+    else:
+        typer.echo(as_json(result) if output is Output.JSON else as_yaml(result))
+
+
+def _cells(order: dict[str, Any]) -> tuple[object, ...]:
+    words = " ".join([order["verb"], *(f"{key}={value}" for key, value in order["params"].items())])
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(order["started_at"]))
+    ended = order["ended_at"]
+    took = None if ended is None else duration(ended - order["started_at"])
+    return order["id"], words, order["by"], order["via"], at, took, order["state"], order["text"]

@@ -1,0 +1,47 @@
+"""systemd's word on how a service is (sd_notify(3)): one datagram to the socket that NOTIFY_SOCKET names.
+
+Without that variable nothing is sent; systemd that does not listen is no reason to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping
+
+__all__ = ["notify", "pet_watchdog", "watchdog_seconds"]
+
+
+def notify(*words: str, env: Mapping[str, str] = os.environ) -> bool:
+    """Tell `READY=1`, `STOPPING=1`, `STATUS=…`; whether anybody was there to be told."""
+    path = env.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):
+        return False
+    address = "\0" + path[1:] if path.startswith("@") else path
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.setblocking(False)
+            sender.sendto("\n".join(words).encode(), address)
+    except OSError:
+        return False
+    return True
+
+
+def watchdog_seconds(env: Mapping[str, str] = os.environ) -> float | None:
+    """How often to report, half of what systemd allows (WatchdogSec=); None when it does not watch this process."""
+    if env.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    try:
+        return int(env["WATCHDOG_USEC"]) / 2e6
+    except (KeyError, ValueError):
+        return None
+
+
+async def pet_watchdog() -> None:
+    """Report for as long as the event loop turns; for ever without a watchdog."""
+    seconds = watchdog_seconds()
+    while True:
+        if seconds is not None:
+            notify("WATCHDOG=1")
+        await asyncio.sleep(3600 if seconds is None else seconds)

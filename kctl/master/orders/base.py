@@ -1,0 +1,135 @@
+"""The words of orders: who gives one, what it may say, what it touches, how far it has come. No I/O in here."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from kctl_agent.errors import BadParams
+from kctl_agent.messages import printable_name
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Caller", "Carry", "Order", "OrderState", "Param", "Tell", "Verb", "check", "contradiction"]
+
+OrderState: TypeAlias = Literal["running", "done", "failed"]
+Tell: TypeAlias = Callable[[str], None]
+"""Says in one sentence how far an order has come."""
+Carry: TypeAlias = Callable[[JsonObject, "Caller", Tell], Awaitable[tuple[str, JsonObject]]]
+"""(checked params, who, tell) -> what has happened, in one sentence and as an object. Raises what went wrong."""
+
+_KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who gave an order. The kernel's word (SO_PEERCRED) on the socket; over HTTP the token is all that is known."""
+
+    uid: int | None
+    pid: int | None = None
+    via: Literal["socket", "http", "signal"] = "socket"
+
+    @property
+    def name(self) -> str:
+        if self.uid is None:
+            return f"{self.via} token"
+        try:
+            return pwd.getpwuid(self.uid).pw_name
+        except KeyError:
+            return f"uid {self.uid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter of an order."""
+
+    name: str
+    kind: Literal["string", "integer", "number", "boolean"]
+    summary: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One entry of the table of orders. A long one is answered with its id while it is under way."""
+
+    name: str
+    summary: str
+    params: tuple[Param, ...]
+    touches: Callable[[JsonObject], frozenset[str]]
+    """What it must have for itself: a process by its name, `reading`, `scale`. Nothing: it contradicts no other."""
+    carry: Carry
+    deadline_seconds: Callable[[JsonObject], float]
+    is_long: bool = False
+    changes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One order and how far it has come; replaced as a whole whenever that changes."""
+
+    id: str
+    verb: str
+    params: JsonObject
+    by: str
+    uid: int | None
+    via: str
+    started_at: float
+    """Unix seconds, as is `ended_at`."""
+    deadline_seconds: float
+    touches: frozenset[str]
+    state: OrderState = "running"
+    text: str = ""
+    result: JsonObject = field(default_factory=dict)
+    ended_at: float | None = None
+
+    @property
+    def words(self) -> str:
+        """`restart worker-0`"""
+        told = [str(value) if key in ("name", "level") else f"{key} {value}" for key, value in self.params.items()]
+        return " ".join([self.verb, *told])
+
+    def to_json(self) -> JsonObject:
+        return {
+            "id": self.id,
+            "verb": self.verb,
+            "params": self.params,
+            "by": self.by,
+            "uid": self.uid,
+            "via": self.via,
+            "state": self.state,
+            "text": self.text,
+            "result": self.result,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "deadline_seconds": self.deadline_seconds,
+        }
+
+
+def check(verb: Verb, params: JsonObject) -> None:
+    """Refuse what the verb does not take.
+
+    Raises:
+        BadParams: a parameter is unknown, missing, or of another type; the message names it.
+    """
+    known = {param.name: param for param in (*verb.params, _DEADLINE)}
+    for name, value in params.items():
+        param = known.get(name)
+        if param is None:
+            raise BadParams(f'{verb.name} has no parameter "{printable_name(name)}"; it takes {", ".join(known)}')
+        if type(value) not in _KINDS[param.kind]:
+            raise BadParams(f'{verb.name}: parameter "{name}" must be of type {param.kind}')
+    for param in verb.params:
+        if param.required and param.name not in params:
+            raise BadParams(f'{verb.name}: parameter "{param.name}" is missing')
+    if params.get("deadline_seconds", 1) <= 0:
+        raise BadParams(f"{verb.name}: deadline_seconds must be above 0")
+
+
+_DEADLINE = Param("deadline_seconds", "number", "give up after so long")
+
+
+def contradiction(running: Iterable[Order], touches: frozenset[str]) -> Order | None:
+    """The order under way that touches what this one touches; None when it may begin."""
+    return next((order for order in running if touches & order.touches), None)

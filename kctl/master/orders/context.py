@@ -1,0 +1,146 @@
+"""What orders are carried out with, and what several of them need: names, agents that take an order and finish it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kctl.config import Config
+from kctl.errors import AgentRefused, KctlError, OrderRefused
+from kctl.master.keeper import Keeper
+from kctl.master.members import Members
+from kctl.master.orders.base import Tell
+from kctl.master.pauses import Pauses
+from kctl.master.restart import State
+from kctl.master.supervisor import Supervisor
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Context", "settled", "together"]
+
+log = logging.getLogger(__name__)
+
+_ANSWER_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+_UP = ("running", "idle", "paused", "throttled", None)
+"""What a worker says of itself when it has come up; None: an agent that tells nothing."""
+
+
+@dataclass(slots=True)
+class Context:
+    """Belongs to the master's event loop. `config` is the one in force: `scale` and `reload` replace it."""
+
+    config: Config
+    supervisor: Supervisor
+    members: Members
+    pauses: Pauses
+    jars: Sequence[Path]
+    worker_command: Sequence[str]
+    reread: Callable[[], Config]
+    """The configuration as it is on disk now; raises ConfigError."""
+    draining: dict[str, JsonObject] = field(default_factory=dict)
+    """Who is being drained, with the scope it is told meanwhile."""
+    _ids: itertools.count[int] = field(default_factory=itertools.count)
+    _later: set[asyncio.Task[object]] = field(default_factory=set)
+
+    def scopes(self, name: str) -> list[JsonObject]:
+        """What this process must not read just now."""
+        draining = self.draining.get(name)
+        return [*self.pauses.of(name), *([] if draining is None else [draining])]
+
+    def later(self, work: Coroutine[object, object, object]) -> None:
+        """Does it beside everything else; what goes wrong is logged and told to nobody."""
+        task: asyncio.Task[object] = asyncio.ensure_future(_or_told(work))
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def chosen(self, params: JsonObject) -> list[Keeper]:
+        """The process that is named, or all of them.
+
+        Raises:
+            OrderRefused: there is none of that name, or neither a name nor `all` is given, or both.
+        """
+        name, everybody = params.get("name"), params.get("all", False)
+        if (name is None) != bool(everybody):
+            raise OrderRefused("say which: a name, or all")
+        names = self.supervisor.names if name is None else [str(name)]
+        return [self.supervisor.keeper(each) for each in names]
+
+    async def ordered(self, name: str, rpc: str, params: JsonObject, tell: Tell) -> JsonObject:
+        """Has one agent carry out an order; returns when it is done.
+
+        Raises:
+            AgentRefused: it did not take it, or failed in it; the message says why.
+        """
+        # Unique over restarts of the master too: an agent takes an order of a known id for the same one.
+        order = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
+        await self.members.order(name, rpc, {"order": order, **params}, _ANSWER_SECONDS)
+        while True:
+            outcome = await self.members.order(name, "order", {"order": order}, _ANSWER_SECONDS)
+            if outcome.get("state") == "done":
+                return outcome
+            text = str(outcome.get("text", ""))
+            if outcome.get("state") == "failed":
+                raise AgentRefused(f"{name}: {text}")
+            tell(f"{name}: {text}")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def tell_paused(self, name: str, tell: Tell) -> str:
+        """Has a process read what the pauses leave; returns when it does, or when it need not be told: a process that
+        starts is told at its start."""
+        keeper = self.supervisor.keeper(name)
+        while True:
+            if keeper.state is State.STARTING:
+                tell(f"{name} is starting")
+                await keeper.until(lambda: keeper.state is not State.STARTING)
+            if keeper.state is not State.RUNNING:
+                return f"{name} is {keeper.state}"
+            incarnation = keeper.incarnation
+            try:
+                await self.ordered(name, "pause", {"scopes": self.scopes(name)}, tell)
+            except AgentRefused:
+                if keeper.incarnation == incarnation and keeper.state is State.RUNNING:
+                    raise
+            else:
+                return name
+
+
+async def _or_told(work: Coroutine[object, object, object]) -> None:
+    try:
+        await work
+    except KctlError as error:
+        log.warning("action=afterwards: %s", error)
+
+
+async def together(work: Iterable[Coroutine[object, object, object]]) -> None:
+    """All of it to its end; then the first error is raised."""
+    for outcome in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def settled(context: Context, keeper: Keeper, after: int, tell: Tell) -> None:
+    """Returns when a process later than incarnation `after` has come up, by its supervisor's word and its own.
+
+    Raises:
+        OrderRefused: it was given up, or stopped.
+    """
+    while True:
+        await keeper.until(
+            lambda: (
+                keeper.state in (State.FATAL, State.STOPPED)
+                or (keeper.state is State.RUNNING and keeper.incarnation > after)
+            )
+        )
+        if keeper.state in (State.FATAL, State.STOPPED):
+            why = keeper.status().last_error
+            raise OrderRefused(f"{keeper.name} is {keeper.state}" + (f": {why}" if why else ""))
+        beat = await context.members.ping(keeper.name, 1.0)
+        if beat is not None and beat.state in _UP:
+            return
+        tell(f"{keeper.name} is {'silent' if beat is None else beat.state}")
+        await asyncio.sleep(_LOOK_SECONDS)

@@ -1,0 +1,106 @@
+"""`pause`, `resume`, `seek`: what is read, and from where."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from kctl.errors import OrderRefused
+from kctl.master.orders.base import Caller, Tell
+from kctl.master.orders.context import Context
+from kctl_agent.wire import JsonObject
+
+__all__ = ["pause", "resume", "seek"]
+
+_OWNERS_SECONDS = 5.0
+
+
+async def pause(context: Context, params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+    """Nothing of it is read until `resume`; partitions stay where they are. It is kept first, then told to everybody
+    it concerns, so that what starts meanwhile starts paused."""
+    worker, topic, partition = _scope(context, params)
+    made = context.pauses.add(worker, topic, partition, caller.name)
+    told = await _tell_all(context, worker, tell)
+    return f"{made.what} is paused; {told}", {"paused": [each.scope() | {"worker": each.worker} for each in [made]]}
+
+
+async def resume(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+    """Ends pauses: this one, those of a topic and its partitions, or all."""
+    worker, topic, partition = _scope(context, params)
+    ended = context.pauses.remove(worker, topic, partition)
+    told = await _tell_all(context, worker, tell)
+    return f"resumed: {', '.join(each.what for each in ended)}; {told}", {"resumed": [each.what for each in ended]}
+
+
+async def seek(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+    """Goes on reading a topic's partitions elsewhere: each owner moves the group's committed offset and the storage's
+    mark together. Every partition must have an owner, or nothing is changed."""
+    topic, dry_run = params["topic"], params.get("dry_run", False)
+    owners = await _owners(context, topic)
+    wanted = sorted(owners) if params.get("partition") is None else [params["partition"]]
+    missing = [each for each in wanted if owners.get(each) is None]
+    if not wanted or missing:
+        where = ", ".join(f"{topic}-{each}" for each in missing) or f"topic {topic}"
+        raise OrderRefused(
+            f"{where} is with no worker now: wait for a rebalance to end, or see `kctl rpc offset_checker`"
+        )
+
+    async def one(partition: int) -> JsonObject:
+        order = {"topic": topic, "partition": partition, "to": _wire_target(params["to"]), "dry_run": dry_run}
+        return await context.ordered(str(owners[partition]), "seek", order, tell)
+
+    outcomes = await asyncio.gather(*(one(each) for each in wanted), return_exceptions=True)
+    failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    done = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+    if failed and not done:
+        raise failed[0]
+    text = "; ".join(str(outcome["text"]) for outcome in done)
+    if failed:
+        raise OrderRefused(f"only in part: {text}; but {'; '.join(str(each) for each in failed)}")
+    rows = [outcome["result"] for outcome in done]
+    return ("it would be: " if dry_run else "") + text, {"dry_run": dry_run, "rows": rows}
+
+
+def _scope(context: Context, params: JsonObject) -> tuple[str | None, str | None, int | None]:
+    """Raises OrderRefused: not exactly one of worker, topic (with or without partition), all."""
+    worker, topic, partition = params.get("worker"), params.get("topic"), params.get("partition")
+    if sum((worker is not None, topic is not None, bool(params.get("all", False)))) != 1:
+        raise OrderRefused("say which: a worker, a topic (and a partition of it), or all")
+    if partition is not None and topic is None:
+        raise OrderRefused("a partition belongs to a topic: say which")
+    if worker is not None:
+        context.supervisor.keeper(worker)
+    if topic is not None and topic not in context.config.kafka.topics:
+        raise OrderRefused(f"this fleet reads no topic {topic}; it reads {', '.join(context.config.kafka.topics)}")
+    return worker, topic, partition
+
+
+async def _tell_all(context: Context, worker: str | None, tell: Tell) -> str:
+    names = context.supervisor.names if worker is None else [worker]
+    told = await asyncio.gather(*(context.tell_paused(name, tell) for name in names))
+    return f"carried out by {', '.join(told) or 'nobody'}"
+
+
+async def _owners(context: Context, topic: str) -> dict[int, str | None]:
+    """Partition to the worker that has it."""
+    sockets = await context.members.sockets()
+    deadline = asyncio.get_running_loop().time() + _OWNERS_SECONDS
+    outcome = await context.members.ask(context.members.concerned(sockets, "ping"), "offset_checker", {}, deadline)
+    return {
+        row["partition"]: answer.sender
+        for answer in outcome.answers
+        for row in answer.result.get("rows", ())
+        if row.get("topic") == topic
+    }
+
+
+def _wire_target(to: str) -> str:
+    """`2026-11-21T10:00` -> `@1795255200000`, local time unless it says otherwise; anything else as it is."""
+    if to in ("earliest", "latest") or to.isdecimal() or to.startswith("@"):
+        return to
+    try:
+        return f"@{int(datetime.fromisoformat(to).timestamp() * 1000)}"
+    except ValueError:
+        raise OrderRefused(
+            f"{to!r} is no place to go on at: earliest, latest, an offset, or a time such as 2026-11-21T10:00"
+        ) from None

@@ -1,0 +1,75 @@
+"""`reload`: the configuration is read again, what can be applied is applied, and what cannot is named."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from kctl.config import Config
+from kctl.config.effects import Change, Effect, changes
+from kctl.errors import AgentRefused
+from kctl.master.launch import care, launches, sinker_launches
+from kctl.master.orders.base import Caller, Tell
+from kctl.master.orders.context import Context
+from kctl.master.orders.processes import scaled
+from kctl.master.restart import State
+from kctl_agent.wire import JsonObject
+
+__all__ = ["reload"]
+
+_ANSWER_SECONDS = 5.0
+
+
+async def reload(context: Context, _params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+    """A file that cannot be used changes nothing. What needs a new process is told to processes that start from now on;
+    what needs a new master stays as it was."""
+    wanted = await asyncio.to_thread(context.reread)
+    found = changes(context.config, wanted)
+    by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}
+    context.config = _applicable(context, by_effect[Effect.NOW] + by_effect[Effect.NEXT_START], wanted)
+    context.supervisor.reconfigure(
+        [*launches(context.config, context.jars, context.worker_command), *sinker_launches(context.config)],
+        care(context.config),
+    )
+    names = {change.name for change in found}
+    if "log.level" in names:
+        await _set_log_level(context)
+    counts = {kind: getattr(wanted, kind).count for kind in ("workers", "sinkers") if f"{kind}.count" in names}
+    if counts:
+        await scaled(context, counts, tell)
+    sentences = [f"{effect.value}: {_named(changed)}" for effect, changed in by_effect.items() if changed]
+    result = {effect.name.lower(): [_told(change) for change in changed] for effect, changed in by_effect.items()}
+    if by_effect[Effect.NEXT_START]:
+        sentences.append("`kctl restart --all --rolling` starts all processes anew")
+    return "; ".join(sentences) or "nothing has changed", result
+
+
+def _applicable(context: Context, changed: list[Change], wanted: Config) -> Config:
+    """The configuration in force, with these settings of the wanted one; counts are left to `scaled`."""
+    config = context.config
+    for change in changed:
+        section, _, key = change.name.partition(".")
+        if key != "count":
+            value = getattr(getattr(wanted, section), key)
+            config = replace(config, **{section: replace(getattr(config, section), **{key: value})})
+    return config
+
+
+async def _set_log_level(context: Context) -> None:
+    level = context.config.log.level
+    logging.getLogger().setLevel(level)
+    for name in context.supervisor.names:
+        if context.supervisor.keeper(name).state is State.RUNNING:
+            try:
+                await context.members.order(name, "log_level", {"level": level}, _ANSWER_SECONDS)
+            except AgentRefused as error:  # it has the new level with its next start
+                logging.getLogger(__name__).warning("action=log_level worker=%s: %s", name, error)
+
+
+def _named(changed: list[Change]) -> str:
+    return ", ".join(f"{change.name} {change.before!s} -> {change.after!s}" for change in changed)
+
+
+def _told(change: Change) -> JsonObject:
+    return {"setting": change.name, "before": str(change.before), "after": str(change.after)}

@@ -1,0 +1,134 @@
+"""The table of orders: a name from the wire is looked up here and selects nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeAlias
+
+from kctl.master.orders.base import Caller, Param, Tell, Verb
+from kctl.master.orders.context import Context
+from kctl.master.orders.looking import log_level, stack
+from kctl.master.orders.processes import drain, restart, scale, start, stop
+from kctl.master.orders.reading import pause, resume, seek
+from kctl.master.orders.reload import reload
+from kctl_agent.wire import JsonObject
+
+__all__ = ["verbs"]
+
+_Work: TypeAlias = Callable[[Context, JsonObject, Caller, Tell], Awaitable[tuple[str, JsonObject]]]
+
+_NAME = Param("name", "string", "a worker or sinker", required=True)
+_SCOPE = (
+    Param("worker", "string", "this worker or sinker"),
+    Param("topic", "string", "this topic"),
+    Param("partition", "integer", "this partition of the topic"),
+    Param("all", "boolean", "everything"),
+)
+_SHORT_SECONDS = 30.0
+_LONG_SECONDS = 600.0
+
+
+def verbs(context: Context) -> dict[str, Verb]:
+    """Every order by its name, to be carried out with `context`."""
+
+    def verb(
+        name: str,
+        work: _Work,
+        summary: str,
+        params: tuple[Param, ...],
+        touches: Callable[[JsonObject], frozenset[str]],
+        *,
+        deadline_seconds: float = _SHORT_SECONDS,
+        is_long: bool = False,
+        changes: bool = True,
+    ) -> Verb:
+        deadline = deadline_seconds
+        return Verb(name, summary, params, touches, partial(work, context), lambda _: deadline, is_long, changes)
+
+    def the_named(params: JsonObject) -> frozenset[str]:
+        return frozenset({str(params["name"])})
+
+    def chosen(params: JsonObject) -> frozenset[str]:
+        return frozenset(keeper.name for keeper in context.chosen(params)) | {"scale"}
+
+    def everybody(_params: JsonObject) -> frozenset[str]:
+        return frozenset({*context.supervisor.names, "scale"})
+
+    def reading(_params: JsonObject) -> frozenset[str]:
+        return frozenset({"reading"})
+
+    def nothing(_params: JsonObject) -> frozenset[str]:
+        return frozenset()
+
+    stop_seconds = context.config.workers.stop_timeout_seconds + _SHORT_SECONDS
+    table = (
+        verb("pause", pause, "read nothing of it until it is resumed; partitions stay where they are", _SCOPE, reading),
+        verb("resume", resume, "read again what was paused", _SCOPE, reading),
+        verb(
+            "seek",
+            seek,
+            "go on reading a topic elsewhere: the group's offset and the storage's mark move together",
+            (
+                Param("topic", "string", "its topic", required=True),
+                Param("partition", "integer", "this partition only"),
+                Param("to", "string", "earliest, latest, an offset, or a time such as 2026-11-21T10:00", required=True),
+                Param("dry_run", "boolean", "only say what would be skipped or handled again"),
+            ),
+            reading,
+            deadline_seconds=120.0,
+        ),
+        verb("start", start, "start one that was stopped or given up", (_NAME,), the_named, deadline_seconds=180.0),
+        verb("stop", stop, "stop one; it stays stopped", (_NAME,), the_named, deadline_seconds=stop_seconds),
+        verb(
+            "restart",
+            restart,
+            "start one anew, or all, at once or one after another",
+            (
+                Param("name", "string", "a worker or sinker"),
+                Param("all", "boolean", "all of them"),
+                Param("rolling", "boolean", "one after another, each when the one before has come up"),
+            ),
+            chosen,
+            deadline_seconds=_LONG_SECONDS,
+            is_long=True,
+        ),
+        verb(
+            "drain",
+            drain,
+            "let one finish what it has begun, commit and leave; nothing is killed",
+            (_NAME,),
+            the_named,
+            deadline_seconds=_LONG_SECONDS,
+            is_long=True,
+        ),
+        verb(
+            "scale",
+            scale,
+            "run so many workers or sinkers",
+            (Param("workers", "integer", "how many"), Param("sinkers", "integer", "how many")),
+            everybody,
+            deadline_seconds=_LONG_SECONDS,
+            is_long=True,
+        ),
+        verb(
+            "reload",
+            reload,
+            "read the configuration again, apply what can be applied, name what cannot",
+            (),
+            everybody,
+            deadline_seconds=_LONG_SECONDS,
+        ),
+        verb(
+            "log_level",
+            log_level,
+            "write so much into the log, until the process ends",
+            (
+                Param("name", "string", "a worker, a sinker, or master", required=True),
+                Param("level", "string", "DEBUG, INFO, WARNING or ERROR", required=True),
+            ),
+            nothing,
+        ),
+        verb("stack", stack, "where all threads stand, the JVM's too", (_NAME,), nothing, changes=False),
+    )
+    return {each.name: each for each in table}

@@ -1,0 +1,123 @@
+"""What the operator has paused: kept in a file, so that it outlives workers and masters until it is resumed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kctl.errors import OrderRefused
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Pause", "Pauses"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """One pause: of one worker or sinker, one topic, one partition of it, or (all None) of everything."""
+
+    worker: str | None
+    topic: str | None
+    partition: int | None
+    by: str
+    since: float
+    """Unix seconds."""
+
+    @property
+    def what(self) -> str:
+        if self.worker is not None:
+            return self.worker
+        if self.topic is None:
+            return "everything"
+        return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+
+    @property
+    def key(self) -> tuple[str | None, str | None, int | None]:
+        return (self.worker, self.topic, self.partition)
+
+    def scope(self) -> JsonObject:
+        """As a worker is told it (`kctl_agent.orders.Scope`)."""
+        return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
+
+
+class Pauses:
+    """Belongs to one event loop; the file is small and written as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises nothing: a file that cannot be read is told and counts as no pause."""
+        self._path = path
+        self._pauses: dict[tuple[str | None, str | None, int | None], Pause] = {}
+        try:
+            for each in json.loads(path.read_text(encoding="utf-8")):
+                pause = Pause(each["worker"], each["topic"], each["partition"], str(each["by"]), float(each["since"]))
+                self._pauses[pause.key] = pause
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.error("action=pauses_unreadable path=%s: %s; nothing is paused", path, error)
+        for pause in self._pauses.values():
+            log.warning("action=paused what=%s by=%s: it was paused before this start", pause.what, pause.by)
+
+    def all(self) -> list[Pause]:
+        return list(self._pauses.values())
+
+    def of(self, name: str) -> tuple[JsonObject, ...]:
+        """What this worker must not read. A sinker, which knows no topics, is paused by its name or with everything."""
+        is_sinker = name.startswith("sinker-")
+        return tuple(
+            pause.scope()
+            for pause in self._pauses.values()
+            if pause.worker in (None, name) and not (is_sinker and pause.topic is not None)
+        )
+
+    def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
+        """A pause that is there already stays the older one's.
+
+        Raises:
+            OrderRefused: it cannot be kept; nothing was changed.
+        """
+        pause = Pause(worker, topic, partition, by, time.time())
+        if pause.key not in self._pauses:
+            self._replace([*self._pauses.values(), pause])
+        return self._pauses[pause.key]
+
+    def remove(self, worker: str | None, topic: str | None, partition: int | None) -> list[Pause]:
+        """Ends the pauses of this worker, of this topic and its partitions, of this partition; with all None, all.
+
+        Raises:
+            OrderRefused: a wider pause would remain, so nothing would be read; or none is there; or it cannot be kept.
+        """
+        ended = [
+            pause
+            for pause in self._pauses.values()
+            if (worker is None or pause.worker == worker)
+            and (topic is None or pause.topic == topic)
+            and (partition is None or pause.partition == partition)
+        ]
+        left = [pause for pause in self._pauses.values() if pause not in ended]
+        for wider in left:
+            is_all = wider.key == (None, None, None)
+            if is_all or (partition is not None and (wider.topic, wider.partition) == (topic, None)):
+                raise OrderRefused(f"{wider.what} is paused, by {wider.by}: resume that")
+        if not ended:
+            raise OrderRefused("that is not paused; `kctl status` shows what is")
+        self._replace(left)
+        return ended
+
+    def _replace(self, pauses: Iterable[Pause]) -> None:
+        wanted = {pause.key: pause for pause in pauses}
+        beside = self._path.with_suffix(".new")
+        try:
+            if wanted:
+                beside.write_text(json.dumps([asdict(pause) for pause in wanted.values()]), encoding="utf-8")
+                beside.replace(self._path)
+            else:
+                self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise OrderRefused(f"the pauses cannot be kept in {self._path}: {error.strerror}") from None
+        self._pauses = wanted

@@ -1,0 +1,184 @@
+"""Every way a worker can be ill, as a real process under a real master: its cause, and what an operator reads."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.master.process import session_members
+from tests.integration.conftest import Master
+
+pytestmark = pytest.mark.real
+
+Eventually = Callable[..., Any]
+QUICK: dict[str, object] = {
+    "count": 1,
+    "ping_interval_seconds": 0.2,
+    "ping_timeout_seconds": 1.5,
+    "memory_interval_seconds": 0.2,
+    "backoff_min_seconds": 0.1,
+    "backoff_max_seconds": 0.2,
+    "stop_timeout_seconds": 1.0,
+}
+
+
+@pytest.fixture
+def ill(master: Callable[..., Master], short_dir: Path, eventually: Eventually) -> Callable[..., tuple[Master, Path]]:
+    """A fleet of one worker that misbehaves for as long as a file is there."""
+
+    def start(behaviour: str, until: str = "running", **workers: object) -> tuple[Master, Path]:
+        illness = short_dir / "ill"
+        illness.touch()
+        conf = {"KCTL_TEST_WORKER": behaviour, "KCTL_TEST_ILL": str(illness)}
+        return master(until=until, workers={**QUICK, **workers}, spark={"conf": conf}), illness
+
+    return start
+
+
+def row(fleet: Master) -> dict[str, Any]:
+    return fleet.status()["worker-0"]
+
+
+def healed(fleet: Master, illness: Path, eventually: Eventually, cause: str) -> dict[str, Any]:
+    """Its row when it has been restarted for that cause and, the illness gone, runs again."""
+    eventually(lambda: row(fleet)["restarts_by_cause"].get(cause), 20, f"restarted because of {cause}")
+    illness.unlink()
+    return dict(eventually(lambda: (r := row(fleet))["state"] == "running" and r, 20))
+
+
+def test_a_worker_that_dies_at_once_is_tried_with_growing_pauses_then_given_up(ill: Callable[..., Any]) -> None:
+    fleet, _ = ill("dies", until="fatal", max_failures=4)
+
+    told = row(fleet)
+
+    assert (told["restarts_by_cause"], told["desired"]) == ({"exit": 3}, "running")
+    assert told["last_error"] == "last log line: there is no such column: price"
+    assert "action=fatal worker=worker-0: ended (exit code 1), not started again" in fleet.log.read_text()
+
+
+def test_a_worker_that_cannot_start_as_configured_is_not_tried_again(ill: Callable[..., Any]) -> None:
+    fleet, _ = ill("boot_failure", until="fatal")
+
+    told = row(fleet)
+
+    assert (told["restarts"], told["last_error"]) == (0, "last log line: no such transform: module:function")
+
+
+def test_where_it_is_so_configured_a_worker_given_up_ends_the_fleet(
+    config_file: Callable[..., Path], short_dir: Path
+) -> None:
+    config = config_file(workers={"on_fatal": "exit"}, spark={"conf": {"KCTL_TEST_WORKER": "boot_failure"}})
+
+    fleet = Master(config)
+
+    assert fleet.process.wait(30) == 1
+    assert re.search(r"action=exit worker=worker-\d: it is fatal, and workers.on_fatal is exit", fleet.log.read_text())
+    assert os.listdir(fleet.run_dir) == []
+
+
+def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(ill: Callable[..., Any], eventually: Eventually) -> None:
+    fleet, _ = ill("", backoff_min_seconds=1.0, backoff_max_seconds=1.0)
+    pid = row(fleet)["pid"]
+
+    os.kill(pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    told = eventually(lambda: (r := row(fleet))["state"] == "backoff" and r, 5)
+    seen_after = time.monotonic() - killed_at - told["since_seconds"]
+
+    assert seen_after < 0.2
+    assert 0 < told["next_try_seconds"] <= 1.0
+    assert eventually(lambda: (r := row(fleet))["state"] == "running" and r)["restarts_by_cause"] == {"signal": 1}
+
+
+def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(
+    ill: Callable[..., Any], eventually: Eventually
+) -> None:
+    fleet, illness = ill("")
+    pid = row(fleet)["pid"]
+
+    os.kill(pid, signal.SIGSTOP)
+    stopped_at = time.monotonic()
+    told = eventually(lambda: (r := row(fleet))["state"] != "running" and r, 10)
+    found_after = time.monotonic() - stopped_at - told["since_seconds"]
+
+    assert found_after < 0.2 + 1.5 + 0.3
+    after = healed(fleet, illness, eventually, "unresponsive")
+    assert re.match(r"its agent has not answered for 1\.\d s", after["last_error"])
+    assert session_members(pid) == []
+    assert "Fatal Python error: Aborted" in Path(after["log"]).read_text()
+    assert "in main" in Path(after["log"]).read_text()
+
+
+def test_a_thread_that_holds_the_interpreter_is_a_hang_too_and_named_by_its_stack(
+    ill: Callable[..., Any], eventually: Eventually
+) -> None:
+    fleet, illness = ill("hangs")
+
+    after = healed(fleet, illness, eventually, "unresponsive")
+
+    assert "in hang" in Path(after["log"]).read_text()
+
+
+def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(
+    ill: Callable[..., Any], eventually: Eventually
+) -> None:
+    fleet, _ = ill("stubborn")
+    pid = row(fleet)["pid"]
+
+    stopped = fleet.ask("stop", name="worker-0").result
+
+    assert (stopped["state"], row(fleet)["state"]) == ("done", "stopped")
+    assert re.match(r"worker-0 is stopped, after 1\.\d s", stopped["text"])
+    eventually(lambda: "action=killed worker=worker-0 after_seconds=1." in fleet.log.read_text(), 5)
+    assert session_members(pid) == []
+
+
+@pytest.mark.parametrize("limit", ["memory_soft", "memory_hard"])
+def test_a_worker_that_grows_is_restarted_because_of_its_memory(
+    ill: Callable[..., Any], eventually: Eventually, limit: str
+) -> None:
+    fleet, illness = ill("grows", memory_breaches=2, **{limit: "180m"})
+
+    after = healed(fleet, illness, eventually, "memory")
+
+    assert re.search(rf"its memory, \d{{3}} MiB, (was|is) above {limit}, 180 MiB", after["last_error"])
+    left = "worker-0 leaves" in Path(after["log"]).read_text()
+    assert left == (limit == "memory_soft"), "above the soft limit it leaves in order, above the hard one it is killed"
+
+
+def test_a_memory_limit_that_it_is_born_above_is_refused_and_told(
+    ill: Callable[..., Any], eventually: Eventually
+) -> None:
+    fleet, _ = ill("", memory_soft="4m")
+
+    told = eventually(lambda: (r := row(fleet))["warning"] and r)
+
+    assert told["warning"].startswith("workers.memory_soft (4 MiB) is not applied: after its start alone it takes")
+    assert (told["state"], told["restarts"]) == ("running", 0)
+
+
+def test_a_worker_that_makes_no_progress_is_restarted_as_stalled(
+    ill: Callable[..., Any], eventually: Eventually
+) -> None:
+    fleet, illness = ill("stalls", stalled_seconds=1.0)
+
+    after = healed(fleet, illness, eventually, "stalled")
+
+    assert after["last_error"].startswith("it has messages to read and has finished no batch for 1.")
+
+
+def test_a_paused_worker_is_not_stalled(ill: Callable[..., Any], eventually: Eventually) -> None:
+    fleet, _ = ill("", stalled_seconds=0.5)
+
+    fleet.ask("pause", all=True)
+    waited_since = time.monotonic()
+    eventually(lambda: time.monotonic() - waited_since > 1.5)
+
+    assert (row(fleet)["state"], row(fleet)["restarts"]) == ("running", 0)

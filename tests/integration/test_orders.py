@@ -1,0 +1,310 @@
+"""Orders to a real master with stand-in workers: what happens, what is answered, what is kept and written down."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from kctl.config.load import _document
+from kctl_agent.messages import Reply
+from tests.integration.conftest import Master
+
+pytestmark = pytest.mark.real
+
+Eventually = Callable[..., Any]
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+def order(fleet: Master, verb: str, **params: Any) -> dict[str, Any]:
+    reply = fleet.ask(verb, **params)
+    assert reply.ok, reply.error
+    return reply.result
+
+
+def refusal(fleet: Master, verb: str, **params: Any) -> str:
+    reply: Reply = fleet.ask(verb, **params)
+    assert reply.error is not None, reply.result
+    return f"{reply.error.code}: {reply.error.message}"
+
+
+def ended(fleet: Master, begun: dict[str, Any], eventually: Eventually) -> dict[str, Any]:
+    def asked() -> dict[str, Any] | None:
+        told = fleet.ask("order", of_master=True, id=begun["id"]).result
+        return told if told["state"] != "running" else None
+
+    return dict(eventually(asked))
+
+
+def worker(fleet: Master, name: str) -> dict[str, Any]:
+    return dict(fleet.ask("workers", worker=name).result["rows"][0])
+
+
+def test_a_pause_is_carried_out_kept_and_told_by_whom_until_it_is_resumed(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master()
+
+    paused = order(fleet, "pause", topic="orders", partition=1)
+
+    assert (paused["state"], paused["by"], paused["uid"]) == ("done", ME, os.getuid())
+    assert paused["text"] == "orders-1 is paused; carried out by worker-0, worker-1"
+    assert [worker(fleet, name)["state"] for name in ("worker-0", "worker-1")] == ["running", "paused"]
+    [scope] = fleet.status()["worker-1"]["paused"]
+    assert (scope["topic"], scope["partition"], scope["by"]) == ("orders", 1, ME)
+
+    os.kill(fleet.status()["worker-1"]["pid"], signal.SIGKILL)
+    eventually(lambda: (row := fleet.status()["worker-1"])["restarts"] == 1 and row["state"] == "running")
+    assert worker(fleet, "worker-1")["state"] == "paused", "it outlives the worker"
+
+    assert fleet.stop() == 0
+    again = master()
+    assert worker(again, "worker-1")["state"] == "paused", "and the master"
+    assert order(again, "resume", topic="orders")["text"] == "resumed: orders-1; carried out by worker-0, worker-1"
+    assert worker(again, "worker-1")["state"] == "running"
+    assert not (again.config.parent / "data" / "pauses.json").exists()
+
+
+def test_what_cannot_be_paused_or_resumed_is_refused_with_the_reason(master: Callable[..., Master]) -> None:
+    fleet = master()
+
+    assert order(fleet, "pause", worker="worker-9")["state"] == "failed"
+    assert "there are worker-0, worker-1" in order(fleet, "pause", worker="worker-9")["text"]
+    assert "reads no topic nonsense; it reads orders" in order(fleet, "pause", topic="nonsense")["text"]
+    assert "say which" in order(fleet, "pause")["text"]
+    assert "is not paused" in order(fleet, "resume", topic="orders")["text"]
+    order(fleet, "pause", topic="orders")
+    assert order(fleet, "resume", topic="orders", partition=1)["text"] == f"orders is paused, by {ME}: resume that"
+
+
+def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master()
+    other = fleet.status()["worker-1"]["pid"]
+
+    assert order(fleet, "stop", name="worker-0")["state"] == "done"
+    assert (fleet.status()["worker-0"]["desired"], fleet.status()["worker-0"]["state"]) == ("stopped", "stopped")
+    started = order(fleet, "start", name="worker-0")
+    assert started["text"] == f"worker-0 runs as pid {fleet.status()['worker-0']['pid']}"
+
+    begun = order(fleet, "restart", name="worker-0")
+    assert begun["state"] == "running"
+    assert ended(fleet, begun, eventually)["text"] == "restarted: worker-0"
+    assert fleet.status()["worker-0"]["restarts_by_cause"] == {"requested": 1}
+
+    drained = ended(fleet, order(fleet, "drain", name="worker-0"), eventually)
+    assert drained["text"] == "worker-0 is drained and stopped"
+    assert fleet.status()["worker-0"]["state"] == "stopped"
+    assert fleet.status()["worker-0"]["paused"] == []
+    assert fleet.status()["worker-1"]["pid"] == other
+
+
+def test_a_rolling_restart_takes_one_after_the_other_and_leaves_the_stopped_alone(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master(workers={"count": 3})
+    order(fleet, "stop", name="worker-1")
+    before = {name: row["pid"] for name, row in fleet.status().items()}
+
+    done = ended(fleet, order(fleet, "restart", all=True, rolling=True), eventually)
+
+    assert done["text"] == "restarted: worker-0, worker-2"
+    after = fleet.status()
+    assert all(after[name]["pid"] not in (None, before[name]) for name in ("worker-0", "worker-2"))
+    assert after["worker-1"]["state"] == "stopped"
+    log = fleet.log.read_text()
+    first, second = (log.index(f"action=stop worker={name} pid={before[name]}") for name in ("worker-0", "worker-2"))
+    assert "action=running worker=worker-0" in log[first:second], "the next only when the one before has come up"
+
+
+def test_contradicting_orders_are_refused_and_one_under_way_can_be_cancelled(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "slow"}})
+    begun = order(fleet, "drain", name="worker-0")
+
+    assert refusal(fleet, "stop", name="worker-0") == (
+        f"order_refused: order {begun['id']} (drain worker-0, by {ME}) is under way: wait for it, or "
+        f"`kctl order {begun['id']} --cancel`"
+    )
+    assert refusal(fleet, "scale", workers=1).startswith("order_refused: order")
+    fleet.ask("cancel", id=begun["id"])
+    cancelled = ended(fleet, begun, eventually)
+
+    assert (cancelled["state"], cancelled["text"]) == ("failed", f"cancelled by {ME}")
+    assert eventually(lambda: worker(fleet, "worker-0")["paused"] == [], 10), "it goes on as before"
+    assert fleet.status()["worker-0"]["state"] == "running"
+    assert "has ended already" in refusal(fleet, "cancel", id=begun["id"])
+    assert "there is no order 99" in refusal(fleet, "cancel", id="99")
+
+
+def test_an_order_that_takes_longer_than_it_may_says_how_far_it_came(master: Callable[..., Master]) -> None:
+    fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "slow"}})
+
+    late = order(fleet, "pause", all=True, deadline_seconds=0.3)
+
+    assert (late["state"], late["deadline_seconds"]) == ("failed", 0.3)
+    assert late["text"].startswith("not finished within 0.3 s; worker-")
+
+
+def test_scaling_starts_and_stops_processes_while_the_others_run(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master(workers={"count": 1})
+    first = fleet.status()["worker-0"]["pid"]
+
+    up = ended(fleet, order(fleet, "scale", workers=3), eventually)
+    assert up["result"] == {"started": ["worker-1", "worker-2"], "stopped": []}
+    assert fleet.states() == ["running"] * 3
+    assert fleet.ask("ping").answered == ("worker-0", "worker-1", "worker-2")
+
+    down = ended(fleet, order(fleet, "scale", workers=1), eventually)
+    assert down["result"] == {"started": [], "stopped": ["worker-1", "worker-2"]}
+    assert list(fleet.status()) == ["worker-0"]
+    assert fleet.status()["worker-0"]["pid"] == first
+    sinkers = ended(fleet, order(fleet, "scale", sinkers=1), eventually)
+    assert "sinkers.handler is empty" in sinkers["text"]
+
+
+def test_a_seek_is_carried_out_by_the_owners_and_a_dry_run_changes_nothing(master: Callable[..., Master]) -> None:
+    fleet = master()
+
+    for _ in range(2):
+        planned = order(fleet, "seek", topic="orders", partition=1, to="7", dry_run=True)
+        assert planned["text"] == "it would be: orders-1: goes on at 7"
+        assert [(row["from"], row["to"]) for row in planned["result"]["rows"]] == [(50, 7)]
+    done = order(fleet, "seek", topic="orders", to="7")
+    assert [(row["partition"], row["from"], row["to"]) for row in done["result"]["rows"]] == [(0, 50, 7), (1, 50, 7)]
+    again = order(fleet, "seek", topic="orders", partition=1, to="9")
+    assert again["result"]["rows"][0]["from"] == 7
+    assert "orders-3 is with no worker now" in order(fleet, "seek", topic="orders", partition=3, to="7")["text"]
+    assert "is no place to go on at" in order(fleet, "seek", topic="orders", to="soon")["text"]
+
+
+def test_log_level_and_stack_tell_what_was_and_where_it_stands(master: Callable[..., Master]) -> None:
+    fleet = master()
+
+    assert order(fleet, "log_level", name="worker-0", level="debug")["text"] == (
+        "worker-0 logs DEBUG from now on; it was WARNING"
+    )
+    assert order(fleet, "log_level", name="master", level="DEBUG")["result"]["before"] == "INFO"
+    threads = {each["thread"]: each["stack"] for each in order(fleet, "stack", name="worker-0")["result"]["threads"]}
+    assert "stand_in_worker.py" in threads["MainThread"]
+    assert {"kctl-agent worker-0", "kctl-lifeline"} <= threads.keys()
+
+
+def change(path: Path, **sections: dict[str, object]) -> None:
+    document = _document(path)
+    for section, values in sections.items():
+        document.setdefault(section, {}).update(values)
+    path.write_text(tomli_w.dumps(document))
+
+
+def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., Master], eventually: Eventually) -> None:
+    fleet = master(workers={"count": 1})
+    change(
+        fleet.config,
+        workers={"count": 2, "max_failures": 3, "max_records_per_batch": 7},
+        kafka={"group": "another"},
+        log={"level": "WARNING"},
+    )
+
+    done = ended(fleet, order(fleet, "reload"), eventually)
+
+    told = {effect: {change["setting"] for change in changes} for effect, changes in done["result"].items()}
+    assert told == {
+        "now": {"workers.count", "workers.max_failures", "log.level"},
+        "next_start": {"workers.max_records_per_batch"},
+        "fleet": {"kafka.group"},
+    }
+    assert fleet.states() == ["running", "running"]
+    assert "nothing has changed" not in done["text"]
+    again = ended(fleet, order(fleet, "reload"), eventually)
+    assert {each["setting"] for changes in again["result"].values() for each in changes} == {"kafka.group"}
+
+
+def test_sighup_reloads_and_a_broken_file_changes_nothing(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master(workers={"count": 1})
+    fleet.config.write_text(fleet.config.read_text() + "\nnonsense = [\n")
+
+    fleet.process.send_signal(signal.SIGHUP)
+
+    def reloaded() -> dict[str, Any] | None:
+        rows = fleet.ask("orders", of_master=True).result["rows"]
+        return rows[0] if rows and rows[0]["state"] != "running" else None
+
+    told = eventually(reloaded)
+    assert (told["verb"], told["via"], told["state"]) == ("reload", "signal", "failed")
+    assert "kctl.toml: line " in told["text"]
+    assert fleet.states() == ["running"]
+
+
+def test_every_order_leaves_an_audit_line(master: Callable[..., Master]) -> None:
+    fleet = master()
+    order(fleet, "pause", all=True)
+    order(fleet, "resume", all=True)
+
+    lines = [json.loads(line) for line in (fleet.config.parent / "logs" / "orders.jsonl").read_text().splitlines()]
+
+    assert [(line["verb"], line["by"], line["uid"], line["via"], line["state"]) for line in lines] == [
+        ("pause", ME, os.getuid(), "socket", "done"),
+        ("resume", ME, os.getuid(), "socket", "done"),
+    ]
+    assert all(line["ended_at"] >= line["started_at"] for line in lines)
+    log = fleet.log.read_text()
+    assert f"action=order id=1 by={ME} uid={os.getuid()} via=socket" in log
+    assert 'outcome=done order="pause all True": everything is paused; carried out by worker-0, worker-1' in log
+
+
+def test_two_fleets_on_one_machine_do_not_see_each_other(
+    master: Callable[..., Master], config_file: Callable[..., Path], short_dir: Path, eventually: Eventually
+) -> None:
+    one = master()
+    other_config = short_dir / "other" / "kctl.toml"
+    other_config.parent.mkdir()
+    other_config.write_text(one.config.read_text())
+    other = Master(other_config)
+    try:
+        eventually(other.is_announced)
+        eventually(lambda: set(other.states()) == {"running"})
+        pids = {row["pid"] for row in one.status().values()}
+        assert pids.isdisjoint(row["pid"] for row in other.status().values())
+
+        order(other, "pause", all=True)
+        order(other, "stop", name="worker-0")
+
+        assert {worker(one, name)["state"] for name in ("worker-0", "worker-1")} == {"running"}
+        assert {row["pid"] for row in one.status().values()} == pids
+        assert other.stop() == 0
+        assert set(one.states()) == {"running"}
+    finally:
+        other.stop(signal.SIGKILL)
+
+
+def test_callers_at_once_each_get_their_own_answer(master: Callable[..., Master]) -> None:
+    fleet = master()
+    outcomes: list[Reply] = []
+
+    def give(verb: str) -> None:
+        outcomes.append(fleet.ask(verb, all=True))
+
+    threads = [threading.Thread(target=give, args=("pause" if n % 2 else "resume",)) for n in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(outcomes) == 10
+    for reply in outcomes:
+        assert reply.ok or (reply.error is not None and reply.error.code == "order_refused")
