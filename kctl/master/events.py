@@ -7,9 +7,10 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kctl.master.orders.base import Order
 from kctl_agent.wire import JsonObject
 
-__all__ = ["EventFeed", "FleetEvent"]
+__all__ = ["EventFeed", "FleetEvent", "told_orders"]
 
 KEPT = 500
 
@@ -21,7 +22,7 @@ class FleetEvent:
     at: float
     """Unix seconds."""
     kind: str
-    """`state`, `restart`, `rebalance`, `status`, or what an agent calls it (`rewound`, `records_lost`, …)."""
+    """`state`, `restart`, `rebalance`, `status`, `order`, or what an agent calls it (`rewound`, `records_lost`, …)."""
     text: str
     worker: str | None = None
     topic: str | None = None
@@ -40,6 +41,16 @@ class FleetEvent:
             "from": self.from_offset,
             "to": self.to_offset,
         }
+
+
+def told_orders(order: Order) -> list[FleetEvent]:
+    """The end of an order is an event; its beginning is not."""
+    if order.ended_at is None:
+        return []
+    params = order.params
+    worker, topic, partition = params.get("name", params.get("worker")), params.get("topic"), params.get("partition")
+    text = f"{order.words}, by {order.by}: {order.state}; {order.text}"
+    return [FleetEvent(order.ended_at, "order", text, worker, topic, partition)]
 
 
 class EventFeed:

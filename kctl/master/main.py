@@ -27,7 +27,7 @@ from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
 from kctl.master.desk import Desk
-from kctl.master.events import EventFeed
+from kctl.master.events import EventFeed, told_orders
 from kctl.master.launch import WORKER_COMMAND, care, launches, names, sinker_launches
 from kctl.master.members import Members
 from kctl.master.notify import notify, pet_watchdog
@@ -146,6 +146,7 @@ class _Master:
         pauses = Pauses(config.fleet.data_dir / "pauses.json")
         self._context = Context(config, self._supervisor, self._members, pauses, jars, worker_command, reread)
         self._orders = Orders(verbs(self._context), config.fleet.log_dir / "orders.jsonl")
+        self._orders.listeners.append(lambda order: feed.tell(told_orders(order)))
         self._control = ControlServer(Desk(answer, self._orders).answer)
         source = Source(
             latest=self._collector.latest,
