@@ -24,7 +24,7 @@ _ONLY_IT_COULD_TELL: JsonObject = {
     "rows_total": None,
     "batches_total": None,
     "last_error": None,
-    "paused": [],
+    "paused": None,
     "events": [],
 }
 """The rest of what `kctl_agent.commands.workers` answers."""
