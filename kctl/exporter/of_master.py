@@ -62,8 +62,9 @@ METRICS: tuple[Metric, ...] = (
         kind="counter",
         labels=(*GROUP, "kind"),
         unit="events",
-        sentence="What happened since the master started, by kind: `rebalance`, `restart`, `status`, `state`, `order`, and "
-        "what workers and sinkers tell: `rewound`, `skipped`, `truncated`, `topic_recreated`, `records_lost`, `lost`, ….",
+        sentence="What happened since the master started, by kind: `rebalance`, `restart`, `status`, `state`, `order`, "
+        "and what workers and sinkers tell: `rewound`, `skipped`, `truncated`, `topic_recreated`, `records_lost`, "
+        "`lost`, ….",
         samples=_events,
     ),
     Single(
