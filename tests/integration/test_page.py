@@ -1,0 +1,271 @@
+"""The page at `/` in a real browser, over a real server whose fleet changes under it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import psutil
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from kctl.http import HttpServer
+from kctl.master.events import EventFeed, FleetEvent
+from kctl.master.snapshot import FleetSnapshot
+from kctl.status import Assessment, Status
+from tests.browser import browser, require_browser
+from tests.picture import UNIX, checked, partition, picture, serving, source_of
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+Eventually = Callable[..., Any]
+
+
+class Site:
+    """A server on a thread of its own, so that the browser can be driven from the test's."""
+
+    def __init__(self, partitions: int) -> None:
+        self.latest = picture(partitions)
+        self.history: list[int | None] = [None, 1, 5, 3]
+        self.asked = 0
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def __enter__(self) -> Site:
+        self._thread.start()
+        assert self._ready.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    async def _serve(self) -> None:
+        self._loop, self._end, self._feed = asyncio.get_running_loop(), asyncio.Event(), EventFeed()
+        source = replace(
+            source_of(None), latest=lambda: self.latest, feed=self._feed, sparkline=lambda *_: self.history
+        )
+        async with serving(source) as self._server:
+            self._ready.set()
+            await self._end.wait()
+
+    @property
+    def url(self) -> str:
+        server: HttpServer = self._server
+        return server.url
+
+    def collect(self, latest: FleetSnapshot, *events: FleetEvent) -> None:
+        """A new picture, and what happened."""
+        self.latest = replace(latest, sequence=self.latest.sequence + 1)
+        self._loop.call_soon_threadsafe(self._feed.tell, events)
+        self._loop.call_soon_threadsafe(self._feed.collected)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """The browser of this module starts and ends processes as it likes; that none outlives it is seen to below."""
+    threads = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= threads
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[webdriver.Chrome]:
+    require_browser()
+    before = set(psutil.Process().children(recursive=True))
+    with browser() as driver:
+        yield driver
+    _, alive = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=10)
+    assert alive == []
+
+
+@pytest.fixture
+def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[tuple[Site, webdriver.Chrome]]:
+    with Site(4) as site:
+        chromium.get(site.url)
+        eventually(lambda: text(chromium, "link") == "live", 20)
+        yield site, chromium
+        console = [entry["message"] for entry in logged(chromium)]
+        chromium.get("about:blank")  # its stream would reconnect to a server that is gone
+    assert [message for message in console if "favicon" not in message] == []
+
+
+def logged(driver: webdriver.Chrome) -> list[dict[str, str]]:
+    """What the page has written to its console since the last call."""
+    found: list[dict[str, str]] = driver.get_log("browser")  # type: ignore[no-untyped-call]  # Selenium does not say
+    return found
+
+
+def text(driver: webdriver.Chrome, name: str) -> str:
+    return driver.find_element(By.ID, name).text
+
+
+def figure(driver: webdriver.Chrome, table: str, name: str) -> str:
+    return driver.find_element(By.CSS_SELECTOR, f"#{table} dd[data-figure='{name}']").text
+
+
+def rows(driver: webdriver.Chrome, table: str) -> list[list[str]]:
+    found: list[list[str]] = driver.execute_script(
+        f"return [...document.querySelectorAll('#{table} tbody tr')].map(row => [...row.cells].map(c => c.textContent))"
+    )
+    return found
+
+
+Opened = tuple[Site, webdriver.Chrome]
+
+
+def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, eventually: Eventually) -> None:
+    site, page = opened
+    site.collect(site.latest, FleetEvent(UNIX, "rebalance", "generation 2 -> 3, 2 members"))
+    eventually(lambda: "generation 2 -> 3" in text(page, "events"), 10)
+
+    assert (text(page, "title"), text(page, "status"), text(page, "reason")) == (
+        "main / g",
+        "stalled",
+        "1 of 3 partitions stalled",
+    )
+    assert [figure(page, "figures", name) for name in ("lag", "time lag", "members", "ready")] == [
+        "18",
+        "2.5 s",
+        "2",
+        "no",
+    ]
+    assert [row[:5] for row in rows(page, "partitions")] == [
+        ["orders", "0", "ok", "6", "2.5 s"],
+        ["orders", "1", "ok", "6", "2.5 s"],
+        ["orders", "2", "ok", "6", "2.5 s"],
+        ["orders", "3", "stalled", "-", "-"],
+    ]
+    assert [row[0] for row in rows(page, "workers")] == ["sinker-0", "worker-0"]
+    assert [figure(page, "storage", name) for name in ("pending", "dead", "size")] == ["7", "-", "512 B"]
+    assert text(page, "missing") == "no answer from worker-1"
+    lines = page.find_elements(By.CSS_SELECTOR, "#partitions svg.line")
+    assert lines[0].get_attribute("aria-label") == "lag of the last 15 minutes: from 1 to 6, at most 6"
+    drawn = page.find_element(By.CSS_SELECTOR, "#partitions svg.line path").get_attribute("d")
+    assert drawn is not None
+    assert drawn.count("L") == 2, "three known figures, one line"
+
+
+def test_new_figures_come_by_themselves_and_what_is_gone_is_gone(opened: Opened, eventually: Eventually) -> None:
+    site, page = opened
+    row = partition(0, lag=9)
+    offsets = replace(site.latest.commands["offset_checker"], result={"rows": [checked(row)]})
+    ok = Assessment(Status.OK, "all is well", 1.0, 0.0, None)
+
+    site.collect(
+        replace(
+            site.latest,
+            partitions=(row,),
+            assessments=(ok,),
+            group_assessment=ok,
+            commands={**site.latest.commands, "offset_checker": offsets},
+        )
+    )
+
+    eventually(lambda: [row[3] for row in rows(page, "partitions")] == ["9"], 10)
+    assert (text(page, "status"), page.title) == ("ok", "ok · g · kctl")
+
+
+def test_a_lost_connection_is_shown_and_figures_say_how_old_they_are(opened: Opened, eventually: Eventually) -> None:
+    site, page = opened
+    before = text(page, "age")
+    site.collect(site.latest)
+    eventually(lambda: text(page, "age") not in ("", before), 10)
+    page.execute_cdp_cmd("Network.enable", {})
+    offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    page.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+    page.execute_script("state.busy = false; refresh()")
+    try:
+        eventually(lambda: text(page, "link").startswith("not connected"), 10)
+        assert [row[3] for row in rows(page, "partitions")] == ["6", "6", "6", "-"], (
+            "the last figures stay, with their age"
+        )
+    finally:
+        page.execute_cdp_cmd("Network.emulateNetworkConditions", {**offline, "offline": False})
+    logged(page)  # of the failed fetch
+
+
+def test_the_page_is_used_with_the_keyboard_alone(opened: Opened) -> None:
+    _, page = opened
+    body = page.find_element(By.TAG_NAME, "body")
+
+    body.send_keys("/")
+    page.switch_to.active_element.send_keys("orders-3")
+    assert [row[1] for row in rows(page, "partitions")] == ["3"]
+    page.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert len(rows(page, "partitions")) == 4
+    page.switch_to.active_element.send_keys(Keys.TAB)
+    focused(page).send_keys(Keys.SPACE)
+    assert [row[2] for row in rows(page, "partitions")] == ["stalled"], "only what is in trouble"
+    focused(page).send_keys(Keys.SPACE)
+    for _ in range(2):
+        focused(page).send_keys(Keys.TAB)
+    assert focused(page).text == "partition"
+    focused(page).send_keys(Keys.ENTER)
+    assert [row[1] for row in rows(page, "partitions")] == ["0", "1", "2", "3"]
+    focused(page).send_keys(Keys.ENTER)
+    assert [row[1] for row in rows(page, "partitions")] == ["3", "2", "1", "0"]
+    assert focused(page).find_element(By.XPATH, "..").get_attribute("aria-sort") == "descending"
+
+
+def focused(page: webdriver.Chrome) -> Any:
+    return page.switch_to.active_element
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_are_readable(opened: Opened, scheme: str) -> None:
+    _, page = opened
+    page.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+
+    for selector in ("body", ".quiet", ".badge.stalled", ".badge.ok", "th", "a[href='/docs']"):
+        assert contrast(page, selector) >= 4.5, f"{selector}: WCAG 2.1 AA"
+
+
+def contrast(page: webdriver.Chrome, selector: str) -> float:
+    """The contrast of an element's text with the page's background, as WCAG 2.1 counts it."""
+    script = """
+        const shine = color => { const c = color.match(/[\\d.]+/g).slice(0, 3).map(x => { x /= 255;
+            return x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4 });
+            return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2] };
+        const text = shine(getComputedStyle(document.querySelector(arguments[0])).color);
+        const back = shine(getComputedStyle(document.body).backgroundColor);
+        return (Math.max(text, back) + 0.05) / (Math.min(text, back) + 0.05)
+    """
+    found: float = page.execute_script(script, selector)
+    return found
+
+
+def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened, eventually: Eventually) -> None:
+    site, page = opened
+    evil = "<img src=x onerror=document.title='broken'>"
+    bad = Assessment(Status.WARN, evil)
+
+    site.collect(replace(site.latest, group=evil, group_assessment=bad), FleetEvent(UNIX, evil, evil))
+
+    eventually(lambda: text(page, "reason") == evil, 10)
+    eventually(lambda: evil in text(page, "events"), 10)
+    assert page.find_elements(By.CSS_SELECTOR, "img") == []
+    assert "broken" not in page.title.replace(evil, "")
+
+
+def test_of_very_many_partitions_those_in_trouble_are_shown(chromium: webdriver.Chrome, eventually: Eventually) -> None:
+    with Site(2500) as site:
+        chromium.get(site.url)
+        eventually(lambda: text(chromium, "shown") == "500 of 2500 partitions", 20)
+        assert rows(chromium, "partitions")[0][1:3] == ["2499", "stalled"]
+        chromium.get("about:blank")
+
+
+def test_nothing_is_loaded_from_elsewhere(opened: Opened) -> None:
+    site, page = opened
+
+    loaded: list[str] = page.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
+
+    assert [name for name in loaded if not name.startswith((site.url, "data:"))] == []
