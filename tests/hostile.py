@@ -48,8 +48,10 @@ def attack(path: Path, valid: bytes, seed: int, count: int) -> None:
                 sent += 1
                 peer.sendall(rng.choice(KINDS)(rng, valid))
                 if rng.random() < 0.1:
+                    peer.setblocking(False)
                     with suppress(BlockingIOError):
-                        peer.recv(1 << 16, socket.MSG_DONTWAIT)
+                        peer.recv(1 << 16)
+                    peer.settimeout(PEER_SECONDS)
             if rng.random() < 0.5:
                 peer.shutdown(socket.SHUT_WR)
                 while rng.random() < 0.9 and peer.recv(1 << 16):

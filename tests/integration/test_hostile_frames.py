@@ -69,7 +69,7 @@ class GoodCaller:
     def _run(self) -> None:
         try:
             with Caller(self._path) as kept:
-                while not self._is_over.wait(0.002):
+                while not self._is_over.is_set():
                     self._ask(kept)
                     with Caller(self._path) as fresh:
                         self._ask(fresh)
@@ -96,9 +96,13 @@ def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_agent(
     before, resident = _open_and_running(agent), agent.memory_info().rss
 
     with GoodCaller(path) as good:
-        attackers = [
-            threading.Thread(target=attack, args=(path, valid, SEED + number, FRAMES // 4)) for number in range(1, 5)
-        ]
+
+        def attack_until_all_was_tried(seed: int) -> None:
+            attack(path, valid, seed, FRAMES // 4)
+            while len(good.took) <= 100:  # the good caller shares this process's one lock with its attackers
+                attack(path, valid, seed + len(good.took), 100)
+
+        attackers = [threading.Thread(target=attack_until_all_was_tried, args=(SEED + n,)) for n in range(1, 5)]
         for each in attackers:
             each.start()
         for each in attackers:
@@ -106,7 +110,6 @@ def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_agent(
 
     assert good.wrong == []
     took = sorted(good.took)
-    assert len(took) > 100
     assert took[-1] < SLOWEST_SECONDS
     eventually(lambda: _open_and_running(agent) == before, 10, "descriptors or threads have grown")
     growth = agent.memory_info().rss - resident

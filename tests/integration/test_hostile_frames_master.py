@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
-import socket
 import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +15,8 @@ import pytest
 
 from kctl.rpc.client import call
 from kctl_agent.messages import Request, Role
-from kctl_agent.wire import MAX_REQUEST_BYTES, encode
+from kctl_agent.wire import encode
+from tests.hostile import attack
 
 pytestmark = pytest.mark.real
 
@@ -27,118 +24,7 @@ FRAMES = 10_000
 SEED = 20_260_101
 CALL_SECONDS = 5.0
 
-Hostile = Callable[[random.Random], bytes]
-
-VALID = encode(Request(Role.EXTERNAL, "kafka_lag", "onKafkaLag", id="x", params={}, deadline_ms=500).to_json())
-
-
-def framed(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
-
-
-def random_bytes(rng: random.Random) -> bytes:
-    return rng.randbytes(rng.randrange(1, 200))
-
-
-def random_body(rng: random.Random) -> bytes:
-    return framed(rng.randbytes(rng.randrange(0, 200)))
-
-
-def mutated(rng: random.Random) -> bytes:
-    frame = bytearray(VALID)
-    for _ in range(rng.randrange(1, 6)):
-        place = rng.randrange(len(frame))
-        match rng.randrange(3):
-            case 0:
-                frame[place] = rng.randrange(256)
-            case 1:
-                del frame[place]
-            case _:
-                frame.insert(place, rng.randrange(256))
-    return bytes(frame)
-
-
-def mutated_body(rng: random.Random) -> bytes:
-    return framed(mutated(rng)[4:])
-
-
-def cut(rng: random.Random) -> bytes:
-    return VALID[: rng.randrange(1, len(VALID))]
-
-
-def huge_length(rng: random.Random) -> bytes:
-    return rng.randrange(MAX_REQUEST_BYTES + 1, 1 << 32).to_bytes(4, "big") + rng.randbytes(20)
-
-
-def deep(rng: random.Random) -> bytes:
-    depth = rng.randrange(10, 20_000)
-    return framed(b'{"params":' + b"[" * depth + b"]" * depth + b"}")
-
-
-def odd_request(rng: random.Random) -> bytes:
-    def odd() -> object:
-        return rng.choice(
-            [
-                None,
-                True,
-                -1,
-                0,
-                1,
-                2,
-                1 << 70,
-                0.5,
-                "",
-                "ping",
-                "getPing",
-                "__class__",
-                "x" * 300,
-                [],
-                {},
-                {"worker": 1},
-            ]
-        )
-
-    request = {name: odd() for name in ("v", "id", "role", "rpc", "method", "params", "deadline_ms")}
-    for name in rng.sample(sorted(request), rng.randrange(0, 7)):
-        del request[name]
-    return framed(json.dumps(request).encode())
-
-
-def odd_numbers(rng: random.Random) -> bytes:
-    number = rng.choice([b"NaN", b"Infinity", b"1e999", b"-0", b"9" * 5000])
-    return framed(b'{"role":0,"rpc":"ping","method":"getPing","deadline_ms":' + number + b"}")
-
-
-HOSTILE: list[Hostile] = [
-    random_bytes,
-    random_body,
-    mutated,
-    mutated_body,
-    cut,
-    huge_length,
-    deep,
-    odd_request,
-    odd_numbers,
-]
-
-
-def attack(path: Path, rng: random.Random, count: int) -> None:
-    """Sends `count` frames, several per connection until it is closed, reading now and then, leaving in every way."""
-    sent = 0
-    while sent < count:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, suppress(ConnectionError, TimeoutError):
-            sock.settimeout(CALL_SECONDS)
-            sock.connect(str(path))
-            for _ in range(rng.randrange(1, 30)):
-                sock.sendall(rng.choice(HOSTILE)(rng))
-                sent += 1
-                if rng.random() < 0.1:
-                    sock.settimeout(0.01)
-                    with suppress(TimeoutError):
-                        sock.recv(65536)
-                    sock.settimeout(CALL_SECONDS)
-            if rng.random() < 0.5:
-                sock.shutdown(socket.SHUT_WR)
+VALID = encode(Request(Role.EXTERNAL, "describe", "getDescribe", id="x", params={}, deadline_ms=500).to_json())
 
 
 class GoodCaller:
@@ -184,12 +70,12 @@ def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(
     process = psutil.Process(fleet.process.pid)
     # What is connected, loaded and cached once is not growth.
     eventually(lambda: b'part="committed"' in _metrics(fleet.about["http_url"]))
-    attack(path, random.Random(SEED), FRAMES // 10)
+    attack(path, VALID, SEED, FRAMES // 10)
     eventually(lambda: _descriptors(process) < 30)
     descriptors, resident = _descriptors(process), process.memory_info().rss
 
     with GoodCaller(path) as good:
-        attack(path, random.Random(SEED + 1), FRAMES)
+        attack(path, VALID, SEED + 1, FRAMES)
 
     took = sorted(good.took)
     p50, p99 = took[len(took) // 2] * 1000, took[len(took) * 99 // 100] * 1000
