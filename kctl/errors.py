@@ -11,18 +11,26 @@ from typing import ClassVar
 __all__ = [
     "AgentRefused",
     "AlreadyRunning",
+    "AuthenticationFailed",
+    "BrokerRefused",
     "BrokerUnreachable",
     "CommandRejected",
     "ConfigError",
+    "GroupActive",
+    "GroupMissing",
     "IncompleteAnswer",
     "JarsMissing",
     "JavaMissing",
     "KctlError",
+    "MessageTooLarge",
     "NoMaster",
     "NoSocketFile",
     "NobodyListening",
+    "NotAuthorised",
+    "NotEnoughReplicas",
     "OrderFailed",
     "OrderRefused",
+    "PartitionMissing",
     "PortTaken",
     "RunDirUnusable",
     "SocketNotPermitted",
@@ -31,6 +39,7 @@ __all__ = [
     "ThresholdExceeded",
     "TopicMissing",
     "UsageError",
+    "WrongProtocol",
 ]
 
 
@@ -201,3 +210,73 @@ class JarsMissing(StartError):
     code = "jars_missing"
     retriable = True
     exit_code = 16
+
+
+class BrokerRefused(KctlError):
+    """A broker answered with an error; the sentence holds its name. Frequent ones have a class of their own."""
+
+    code = "broker_refused"
+    http_status = 502
+
+
+class AuthenticationFailed(BrokerRefused):
+    """The broker does not accept the name, password, token or SASL mechanism."""
+
+    code = "authentication_failed"
+    exit_code = 17
+
+
+class NotAuthorised(BrokerRefused):
+    """The broker knows who asks and does not let them."""
+
+    code = "not_authorised"
+    exit_code = 18
+    http_status = 403
+
+
+class GroupMissing(BrokerRefused):
+    """There is no such consumer group."""
+
+    code = "group_missing"
+    exit_code = 19
+    http_status = 404
+
+
+class PartitionMissing(BrokerRefused):
+    """The topic exists, the partition does not."""
+
+    code = "partition_missing"
+    exit_code = 20
+    http_status = 404
+
+
+class MessageTooLarge(BrokerRefused):
+    """A message is larger than the topic takes."""
+
+    code = "message_too_large"
+    exit_code = 21
+    http_status = 413
+
+
+class NotEnoughReplicas(BrokerRefused):
+    """Fewer replicas are in sync than the topic demands for `acks=all`."""
+
+    code = "not_enough_replicas"
+    retriable = True
+    exit_code = 22
+    http_status = 503
+
+
+class WrongProtocol(BrokerRefused):
+    """Something answers, but not as configured: TLS where plain is spoken, the reverse, SASL, or no Kafka at all."""
+
+    code = "wrong_protocol"
+    exit_code = 23
+
+
+class GroupActive(BrokerRefused):
+    """A group with live members: its offsets are theirs to commit."""
+
+    code = "group_active"
+    exit_code = 24
+    http_status = 409

@@ -1,7 +1,7 @@
 """From the words of a command line to an exit code: picks the parser, says errors in one sentence.
 
-`kctl rpc` is parsed by argparse: Typer, and pydantic with which it converts values, take 150 ms to import, far more
-than a whole `kctl rpc` (benchmarks/cli_start.py). Everything else is Typer's.
+`kctl rpc` and `kctl kafka` are parsed by argparse: Typer, and pydantic with which it converts values, take 150 ms to
+import, far more than a whole `kctl rpc` (benchmarks/cli_start.py). Everything else is Typer's.
 """
 
 from __future__ import annotations
@@ -61,10 +61,15 @@ def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _run(words: list[str], options: dict[str, str], rest: list[str], env: Mapping[str, str]) -> int:
-    if rest[:1] == ["rpc"] and options.keys() <= {"--config", "--debug"} and "_KCTL_COMPLETE" not in env:
-        from kctl.cli import rpc
+    if rest[:1] in (["rpc"], ["kafka"]) and options.keys() <= {"--config", "--debug"} and "_KCTL_COMPLETE" not in env:
+        config = Path(options["--config"]) if options.get("--config") else None
+        if rest[0] == "rpc":
+            from kctl.cli import rpc
 
-        return rpc.run(rest[1:], Path(options["--config"]) if options.get("--config") else None, env)
+            return rpc.run(rest[1:], config, env)
+        from kctl.cli import kafka
+
+        return kafka.run(rest[1:], config, env)
     from kctl.cli import app
 
     return app.run(words, rest[0] if rest else None, env)

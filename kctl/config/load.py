@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
+from kctl.config import contexts
+from kctl.config.document import read_document
 from kctl.config.sections import SECTIONS, Config, size_bytes
 from kctl.config.values import allowed, from_text, from_toml
 from kctl.errors import ConfigError
@@ -54,9 +55,12 @@ _BY_VARIABLE = {variable(name): name for name in _SETTINGS}
 
 
 def _file_values(path: Path) -> dict[str, object]:
-    document = _document(path)
+    document = read_document(path)
     values: dict[str, object] = {}
     for section, table in document.items():
+        if section == contexts.SECTION:
+            contexts.check(table, path)  # of no use to a fleet, but a mistake in it is told
+            continue
         if section not in SECTIONS:
             raise ConfigError(f"{path}: there is no section [{section}]{_nearest(section, SECTIONS)}")
         if not isinstance(table, dict):
@@ -67,29 +71,6 @@ def _file_values(path: Path) -> dict[str, object]:
                 raise ConfigError(f"{path}: there is no key `{key}` in [{section}]{_nearest_key(section, key)}")
             values[name] = value
     return values
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"there is no configuration file {path}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {_line_first(str(error), text)}") from None
-
-
-def _line_first(message: str, text: str) -> str:
-    """`Expected '=' (at line 3, column 7)` -> `line 3, column 7: Expected '='`; the end is a line too."""
-    what, _, where = message.rstrip(")").rpartition(" (at ")
-    if where == "end of document":
-        where = f"line {text.count(chr(10)) + (not text.endswith(chr(10)))}"
-    return f"{where}: {what}" if what else message
 
 
 def _variables(env: Mapping[str, str]) -> dict[str, tuple[str, str]]:

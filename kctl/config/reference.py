@@ -7,9 +7,10 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
+from kctl.config import contexts
 from kctl.config.effects import effect
 from kctl.config.load import variable
-from kctl.config.sections import SECTIONS
+from kctl.config.sections import SECTIONS, Context
 from kctl.config.values import allowed, kind_words
 
 __all__ = ["reference"]
@@ -37,7 +38,8 @@ topics = ["orders"]
   start, and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest.
 
 Not settings, but read from the environment too: `KCTL_CONFIG` (the file that is meant without `-c`), `KCTL_DEBUG=1`
-(show tracebacks), `KCTL_MAVEN_REPOSITORY` (a mirror for the jars), `KCTL_CACHE_DIR` (where they are kept).
+(show tracebacks), `KCTL_CONTEXT` and `KCTL_SASL_PASSWORD` (`kctl kafka`), `KCTL_MAVEN_REPOSITORY`
+(a mirror for the jars), `KCTL_CACHE_DIR` (where they are kept).
 """
 
 
@@ -52,6 +54,13 @@ def reference() -> str:
             + "\n".join(rows)
             + "\n"
         )
+    rows = [_row(f"{contexts.SECTION}.NAME", setting) for setting in fields(Context)]
+    parts.append(
+        f"\n## `[{contexts.SECTION}.NAME]`\n\n{Context.__doc__}\n\n"
+        "| key | type | default | what it does |\n|---|---|---|---|\n"
+        + "\n".join(row.rsplit(" | ", 2)[0] + " |" for row in rows)
+        + "\n"
+    )
     return "".join(parts)
 
 

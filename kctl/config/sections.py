@@ -16,6 +16,7 @@ __all__ = [
     "SECTIONS",
     "Collect",
     "Config",
+    "Context",
     "Fleet",
     "Http",
     "Kafka",
@@ -387,6 +388,36 @@ class Log:
     """What is written to the log files."""
 
     level: str = setting("INFO", "The least level that is written.", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """A cluster for `kctl kafka --context NAME`, with TLS and SASL; any number of them, each under its own name. Fleets
+    do not read them. A file may hold nothing else."""
+
+    bootstrap_servers: str = setting(
+        REQUIRED,
+        "The brokers to ask first, as `host:port`, separated by commas.",
+        pattern=(SERVERS, "`host:port`, several separated by commas"),
+    )
+    security_protocol: str = setting(
+        "PLAINTEXT",
+        "Whether TLS (`SSL`) and SASL are spoken, in Kafka's own words.",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
+    tls_ca_file: str = setting("", "Certificates (PEM) that the broker's is checked with; empty: the system's.")
+    tls_certificate_file: str = setting("", "Our own certificate (PEM), where the broker asks for one.")
+    tls_key_file: str = setting("", "Its private key (PEM).")
+    tls_key_password_file: str = setting("", "A file that holds the password of that key.")
+    tls_check_hostname: bool = setting(True, "Whether the broker's certificate must name the host that was asked.")
+    sasl_mechanism: str = setting(
+        "SCRAM-SHA-512",
+        "How we prove who we are.",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+    )
+    sasl_username: str = setting("", "The name for `PLAIN` and `SCRAM-…`.")
+    sasl_password_file: str = setting("", "A file that holds its password; empty: the variable `KCTL_SASL_PASSWORD`.")
+    oauth_token_file: str = setting("", "A file that holds the token of `OAUTHBEARER`; read at each authentication.")
 
 
 SECTIONS: dict[str, type] = {

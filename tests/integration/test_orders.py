@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from kctl.config.load import _document
+from kctl.config.document import read_document
 from kctl_agent.messages import Reply
 from tests.integration.conftest import Master
 
@@ -203,7 +203,7 @@ def test_log_level_and_stack_tell_what_was_and_where_it_stands(master: Callable[
 
 
 def change(path: Path, **sections: dict[str, object]) -> None:
-    document = _document(path)
+    document = read_document(path)
     for section, values in sections.items():
         document.setdefault(section, {}).update(values)
     path.write_text(tomli_w.dumps(document))

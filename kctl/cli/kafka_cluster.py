@@ -1,0 +1,89 @@
+"""Which cluster `kctl kafka` is to ask, and the connection to it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kctl.errors import NoMaster, UsageError
+from kctl.kafka.access import Access, of_context, plain
+
+if TYPE_CHECKING:
+    from kctl.config import Kafka
+    from kctl.kafka.connection import Connection
+
+__all__ = ["access", "connected", "fleet_kafka"]
+
+_CONTEXT_VARIABLE = "KCTL_CONTEXT"
+_USERS_FILE = Path("kctl", "kctl.toml")
+
+
+def access(options: argparse.Namespace, env: Mapping[str, str]) -> Access:
+    """`-b`, with the TLS and SASL of `--context` if that is given too; else the context; else the fleet's.
+
+    Raises:
+        UsageError, ConfigError: none is named, or not as it can be used.
+    """
+    context = options.context or env.get(_CONTEXT_VARIABLE)
+    if context:
+        known = of_context(_file_of_contexts(options, env), context, env)
+        return known if options.bootstrap is None else replace(known, servers=_servers(options.bootstrap).servers)
+    if options.bootstrap is not None:
+        return _servers(options.bootstrap)
+    return plain(fleet_kafka(options, env).bootstrap_servers)
+
+
+def fleet_kafka(options: argparse.Namespace, env: Mapping[str, str]) -> Kafka:
+    """The `[kafka]` of the fleet that is meant.
+
+    Raises:
+        UsageError, ConfigError: there is none, or it cannot be used.
+    """
+    from kctl import fleets
+    from kctl.config import load
+
+    try:
+        fleet = fleets.find(Path(options.config) if options.config else None, env)
+    except NoMaster:
+        raise UsageError(
+            "say which cluster: -b HOST:PORT, --context NAME, or a kctl.toml with -c or KCTL_CONFIG; no fleet of yours "
+            "is running"
+        ) from None
+    return load(fleet.config, env).kafka
+
+
+@contextmanager
+def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[Connection]:
+    """A connection that is not open yet, with the time that `--timeout` gives; closed at the end."""
+    chosen = access(options, env)
+    from kctl.kafka.connection import Connection  # kafka-python: 120 ms
+
+    with Connection(chosen, options.timeout) as connection:
+        yield connection
+
+
+def _servers(text: str) -> Access:
+    for server in text.split(","):
+        host, colon, port = server.strip().rpartition(":")
+        if not colon or not host or not port.isdecimal() or int(port) > 65535:
+            raise UsageError(f"-b takes HOST:PORT, several separated by commas, not `{server.strip()}`")
+    return plain(text)
+
+
+def _file_of_contexts(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
+    named = options.config or env.get("KCTL_CONFIG")
+    if named:
+        return Path(named)
+    own = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / _USERS_FILE
+    if own.exists():
+        return own
+    from kctl import fleets
+
+    try:
+        return fleets.find(None, env).config
+    except NoMaster:
+        raise UsageError(f"say in which file the context stands: -c kctl.toml or KCTL_CONFIG, or {own}") from None

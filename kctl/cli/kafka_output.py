@@ -1,0 +1,81 @@
+"""Rows of `kctl kafka` as table, JSON or YAML; what could not be told is said after them, with exit code 3."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kctl.cli.output import as_json, as_yaml
+from kctl.cli.table import Column, render
+from kctl.errors import IncompleteAnswer, KctlError
+
+__all__ = ["complain", "ranges", "show", "show_document", "table", "write"]
+
+_ERROR = "error"
+
+
+def show(
+    options: argparse.Namespace,
+    columns: Sequence[tuple[str, bool]],
+    rows: Sequence[Mapping[str, Any]],
+    problems: Iterable[KctlError] = (),
+    **more: Any,
+) -> None:
+    """Print rows; `columns` are (key, whether it is a number), headed by the key with dashes.
+
+    Raises:
+        IncompleteAnswer: once everything is printed, when a row has an error or there are `problems`.
+    """
+    problems = list(problems)
+    if options.output == "table":
+        write("\n".join(table(columns, rows)))
+    else:
+        document = {"rows": [dict(row) for row in rows], **more}
+        show_document(options, document | ({"problems": [str(each) for each in problems]} if problems else {}))
+    complain(rows, problems)
+
+
+def table(columns: Sequence[tuple[str, bool]], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The lines of a table; a column `error` comes last when a row has one."""
+    keys = [*columns, *([(_ERROR, False)] if any(row.get(_ERROR) for row in rows) else [])]
+    headed = [Column(key.replace("_", "-"), is_number) for key, is_number in keys]
+    return render(headed, [[row[key] for key, _ in keys] for row in rows])
+
+
+def show_document(options: argparse.Namespace, document: object) -> None:
+    """Print a document as JSON or YAML."""
+    write(as_yaml(document) if options.output == "yaml" else as_json(document))
+
+
+def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
+    """Raises IncompleteAnswer that names what is missing; the only problem there is, is raised as it is."""
+    failed = [row for row in rows if row.get(_ERROR)]
+    problems = list(problems)
+    if problems and not failed and len(problems) == 1:
+        raise problems[0]
+    if not failed and not problems:
+        return
+    said = [str(problem) for problem in problems]
+    if failed:
+        first = failed[0]
+        where = "-".join(str(first[key]) for key in ("topic", "partition") if key in first)
+        count = f"{len(failed)} rows have an error, the first is" if len(failed) > 1 else "one row has an error,"
+        said.append(f"{count} {where}: {first[_ERROR]}")
+    raise IncompleteAnswer("; ".join(said))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """`0-3,7`: sorted numbers, runs of three and more joined."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{r[0]}-{r[-1]}" if len(r) > 2 else ",".join(map(str, r)) for r in runs)
+
+
+def write(text: str) -> None:
+    sys.stdout.write(f"{text}\n")

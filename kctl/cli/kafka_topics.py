@@ -1,0 +1,127 @@
+"""`kctl kafka topics`, `kctl kafka topic` and `kctl kafka brokers`"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from kctl.cli.kafka_cluster import connected
+from kctl.cli.kafka_output import complain, show, show_document, table, write
+from kctl.cli.table import cell
+
+__all__ = ["brokers", "list_all", "show_one"]
+
+_TOPICS = (
+    ("topic", False),
+    ("partitions", True),
+    ("replicas", True),
+    ("under_replicated", True),
+    ("no_leader", True),
+    ("internal", False),
+)
+_PARTITIONS = (
+    ("partition", True),
+    ("leader", True),
+    ("replicas", False),
+    ("isr", False),
+    ("offline", False),
+    ("under_replicated", False),
+)
+_SETTINGS = (("setting", False), ("value", False), ("set_by", False))
+_BROKERS = (
+    ("node_id", True),
+    ("host", False),
+    ("port", True),
+    ("rack", False),
+    ("controller", False),
+    ("leaders", True),
+    ("replicas", True),
+    ("not_in_sync", True),
+)
+
+
+def list_all(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    with connected(options, env) as connection:
+        from kctl.kafka.layout import topics_of
+        from kctl.kafka.reasons import name_of_code
+
+        topics = topics_of(connection.open(None)).values()
+    rows = [
+        {
+            "topic": topic.name,
+            "partitions": len(topic.partitions),
+            "replicas": max((len(each.replicas) for each in topic.partitions), default=None),
+            "under_replicated": sum(each.is_under_replicated for each in topic.partitions),
+            "no_leader": sum(each.leader is None for each in topic.partitions),
+            "internal": topic.is_internal,
+            "topic_id": topic.topic_id,
+            "error": name_of_code(topic.error_code),
+        }
+        for topic in topics
+    ]
+    show(options, _TOPICS, rows)
+    return 0
+
+
+def show_one(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    with connected(options, env) as connection:
+        from kctl.errors import KctlError
+        from kctl.kafka.layout import require, settings_of_topic, topics_of
+
+        topic = require(topics_of(connection.open([options.topic])), options.topic)
+        problems = []
+        settings: list[dict[str, Any]] | None = None
+        try:
+            settings = [
+                {"setting": each.name, "value": each.value, "set_by": each.source}
+                for each in settings_of_topic(connection, topic.name)
+            ]
+        except KctlError as problem:
+            problems.append(problem)
+    rows = [asdict(each) | {"under_replicated": each.is_under_replicated} for each in topic.partitions]
+    if options.output == "table":
+        kind = "  internal" if topic.is_internal else ""
+        write(f"topic {cell(topic.name)}  id {cell(topic.topic_id)}  partitions {len(rows)}{kind}\n")
+        write("\n".join(table(_PARTITIONS, rows)) + "\n")
+        write("\n".join(table(_SETTINGS, settings)) if settings else "nothing is configured otherwise than by default")
+    else:
+        show_document(
+            options,
+            {
+                "topic": topic.name,
+                "topic_id": topic.topic_id,
+                "internal": topic.is_internal,
+                "partitions": rows,
+                "settings": settings,
+            },
+        )
+    complain(rows, problems)
+    return 0
+
+
+def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    with connected(options, env) as connection:
+        from kctl.kafka.layout import BrokerLoad, broker_loads, quorum_leader, topics_of
+
+        loads = broker_loads(topics_of(connection.open(None)).values())
+        controller = quorum_leader(connection)
+        known = dict(connection.brokers)
+        cluster = connection.cluster_id
+    rows: list[dict[str, Any]] = []
+    for node in sorted(known.keys() | loads.keys()):
+        broker = known.get(node)
+        rows.append(
+            {
+                "node_id": node,
+                "host": broker and broker.host,
+                "port": broker and broker.port,
+                "rack": broker and broker.rack,
+                "controller": node == controller,
+                **asdict(loads.get(node, BrokerLoad(0, 0, 0))),
+                "error": None if broker else "not in the cluster just now",
+            }
+        )
+    show(options, _BROKERS, rows, cluster_id=cluster, controller=controller)
+    return 0

@@ -1,0 +1,149 @@
+"""How a cluster is reached: servers, TLS and SASL, from a named context of `kctl.toml` or from the command line.
+
+Standard library only: `kctl kafka` reads it before it imports a Kafka client.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kctl.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from kctl.config.sections import Context
+
+__all__ = ["PASSWORD_VARIABLE", "Access", "of_context", "plain"]
+
+PASSWORD_VARIABLE = "KCTL_SASL_PASSWORD"  # noqa: S105 - the name of a variable, not a password
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A cluster as a client reaches it; its secrets are never printed."""
+
+    servers: tuple[str, ...]
+    security_protocol: str = "PLAINTEXT"
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    key_password: str | None = None
+    check_hostname: bool = True
+    mechanism: str | None = None
+    username: str | None = None
+    password: str | None = None
+    token_file: Path | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def is_authenticated(self) -> bool:
+        return self.security_protocol.startswith("SASL_")
+
+    @property
+    def named(self) -> str:
+        """The servers, for sentences."""
+        return ",".join(self.servers)
+
+    def __repr__(self) -> str:
+        return f"Access({self.named}, {self.security_protocol})"
+
+    def speaking(self, security_protocol: str) -> Access:
+        """The same servers, spoken to in another way."""
+        return replace(self, security_protocol=security_protocol)
+
+    def client_settings(self) -> dict[str, Any]:
+        """What kafka-python's clients call these settings."""
+        settings: dict[str, Any] = {
+            "bootstrap_servers": list(self.servers),
+            "security_protocol": self.security_protocol,
+        }
+        if self.is_encrypted:
+            settings |= {
+                "ssl_check_hostname": self.check_hostname,
+                "ssl_cafile": _text(self.ca_file),
+                "ssl_certfile": _text(self.certificate_file),
+                "ssl_keyfile": _text(self.key_file),
+                "ssl_password": self.key_password,
+            }
+        if self.is_authenticated:
+            settings |= {
+                "sasl_mechanism": self.mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password,
+            }
+            if self.mechanism == "OAUTHBEARER" and self.token_file is not None:
+                from kctl.kafka.token import FileToken
+
+                settings["sasl_oauth_token_provider"] = FileToken(self.token_file)
+        return settings
+
+
+def plain(servers: str) -> Access:
+    """Unencrypted and unauthenticated, as `-b` alone means it; `servers` as `host:port`, separated by commas."""
+    return Access(tuple(server.strip() for server in servers.split(",") if server.strip()))
+
+
+def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Access:
+    """The context `[contexts.NAME]` of a configuration file, with its secrets read from where it says.
+
+    Raises:
+        ConfigError: the file or a secret cannot be read, or the settings do not fit together.
+        UsageError: there is no such context; the sentence lists those there are.
+    """
+    from kctl.config.contexts import contexts  # 17 ms, which `-b` alone need not pay
+
+    known = contexts(file)
+    if name not in known:
+        listed = ", ".join(sorted(known)) or "none; see [contexts.NAME] in docs/configuration.md"
+        raise UsageError(f"{file} has no context `{name}`; there are {listed}")
+    context = known[name]
+    access = plain(context.bootstrap_servers)
+    return replace(
+        access,
+        security_protocol=context.security_protocol,
+        ca_file=_path(context.tls_ca_file),
+        certificate_file=_path(context.tls_certificate_file),
+        key_file=_path(context.tls_key_file),
+        key_password=_secret(context.tls_key_password_file, f"{file}: contexts.{name}.tls_key_password_file"),
+        check_hostname=context.tls_check_hostname,
+        **_sasl(context, f"{file}: contexts.{name}", env),
+    )
+
+
+def _sasl(context: Context, where: str, env: Mapping[str, str]) -> dict[str, Any]:
+    if not context.security_protocol.startswith("SASL_"):
+        return {}
+    if context.sasl_mechanism == "OAUTHBEARER":
+        if not context.oauth_token_file:
+            raise ConfigError(f"{where}: sasl_mechanism is OAUTHBEARER, but oauth_token_file is empty")
+        return {"mechanism": "OAUTHBEARER", "token_file": Path(context.oauth_token_file)}
+    password = _secret(context.sasl_password_file, f"{where}.sasl_password_file") or env.get(PASSWORD_VARIABLE)
+    if not context.sasl_username or not password:
+        raise ConfigError(
+            f"{where}: {context.sasl_mechanism} needs sasl_username, and a password in sasl_password_file or in the "
+            f"variable {PASSWORD_VARIABLE}"
+        )
+    return {"mechanism": context.sasl_mechanism, "username": context.sasl_username, "password": password}
+
+
+def _secret(path: str, what: str) -> str | None:
+    if not path:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{what} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

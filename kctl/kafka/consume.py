@@ -1,0 +1,104 @@
+"""Messages out of a topic, without a group and without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from kctl.errors import KctlError
+from kctl.kafka.access import Access
+from kctl.kafka.reasons import failure
+
+__all__ = ["Record", "records"]
+
+_POLL_MILLISECONDS = 200
+_MESSAGE_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A message as it was stored; timestamps in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def records(
+    access: Access,
+    topic: str,
+    begin: Mapping[int, int],
+    end: Mapping[int, int] | None,
+    *,
+    is_read_committed: bool,
+    timeout_seconds: float,
+) -> Iterator[Record]:
+    """From the offsets in `begin` up to those in `end`, by partition; with None for ever.
+
+    Raises:
+        KctlError: nothing came for `timeout_seconds` although there must be more, or the brokers refuse.
+    """
+    milliseconds = int(timeout_seconds * 1000)
+    assigned = {number: TopicPartition(topic, number) for number in begin}
+    try:
+        consumer = KafkaConsumer(
+            **access.client_settings(),
+            client_id="kctl",
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed" if is_read_committed else "read_uncommitted",
+            max_partition_fetch_bytes=_MESSAGE_BYTES,
+            request_timeout_ms=max(milliseconds, 1000),
+            bootstrap_timeout_ms=milliseconds,
+            allow_auto_create_topics=False,
+        )
+    except Exception as error:  # of any of the client's parts
+        raise failure(error, f"the brokers at {access.named}") from error
+    try:
+        consumer.assign(list(assigned.values()))
+        for number, offset in begin.items():
+            consumer.seek(assigned[number], offset)
+        yield from _polled(consumer, assigned, end, milliseconds)
+    except KctlError:
+        raise
+    except Exception as error:  # as above
+        raise failure(error, f"topic {topic}") from error
+    finally:
+        consumer.close(autocommit=False)
+
+
+def _polled(
+    consumer: Any, assigned: dict[int, Any], end: Mapping[int, int] | None, milliseconds: int
+) -> Iterator[Record]:
+    waited = 0
+    while end is None or any(consumer.position(tp) < end[number] for number, tp in assigned.items()):
+        before = [] if end is None else [consumer.position(tp) for tp in assigned.values()]
+        batches = consumer.poll(timeout_ms=_POLL_MILLISECONDS)
+        for tp, batch in batches.items():
+            for each in batch:
+                if end is None or each.offset < end[tp.partition]:
+                    yield Record(
+                        each.topic,
+                        each.partition,
+                        each.offset,
+                        each.timestamp if each.timestamp is not None and each.timestamp >= 0 else None,
+                        each.key,
+                        each.value,
+                        tuple(each.headers or ()),
+                    )
+        if end is None:
+            continue
+        has_moved = bool(batches) or before != [consumer.position(tp) for tp in assigned.values()]
+        waited = 0 if has_moved else waited + _POLL_MILLISECONDS
+        if waited > milliseconds:
+            from kafka.errors import KafkaTimeoutError
+
+            raise KafkaTimeoutError("no more messages came, and the end is not reached")

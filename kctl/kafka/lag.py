@@ -1,0 +1,115 @@
+"""How far groups are behind, per partition, with whoever holds it: the rows of Kafka's own tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kctl.errors import KctlError
+from kctl.kafka.connection import Connection
+from kctl.kafka.groups import Group, Member, describe_groups
+from kctl.kafka.layout import Partition, Topic, topics_of
+from kctl.kafka.offsets import Committed, LogOffset, committed, log_offsets
+from kctl.kafka.share import share_starts
+
+__all__ = ["LagRow", "lag_of", "read_lag"]
+
+
+@dataclass(frozen=True, slots=True)
+class LagRow:
+    """What is not known is None; `error` is why."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    lag: int | None
+    member_id: str | None = None
+    host: str | None = None
+    client_id: str | None = None
+    error: str | None = None
+
+
+def lag_of(offset: int | None, end: int | None) -> int | None:
+    """Never negative: a commit may be newer than the end it is compared with. Unknown when either is."""
+    return None if offset is None or end is None else max(end - offset, 0)
+
+
+def read_lag(
+    connection: Connection,
+    groups: Iterable[str],
+    topics: dict[str, Topic] | None = None,
+    *,
+    is_read_committed: bool = False,
+) -> tuple[list[LagRow], list[KctlError]]:
+    """The rows of these groups, sorted, and what could not be told of a whole group.
+
+    With `topics` all their partitions are shown, also those a group has nothing to do with; without, the partitions
+    it has committed for or one of its members holds. Committed offsets are asked before the ends, so that a lag may be
+    too large by a moment but never too small.
+    """
+    names = list(dict.fromkeys(groups))
+    only = None if topics is None else [(t.name, p.partition) for t in topics.values() for p in t.partitions]
+    offsets = committed(connection, dict.fromkeys(names, only))
+    described = {group.group: group for group in describe_groups(connection, names)}
+    problems: list[KctlError] = []
+    shown: dict[str, dict[Partition, Committed]] = {}
+    for name in names:
+        group, known = described[name], offsets[name]
+        if group.type == "share" and only is None:
+            known = share_starts(connection, group)
+        problem = known if isinstance(known, KctlError) else _unknown(group, known)
+        if problem is not None or isinstance(known, KctlError):
+            problems.append(problem or group.error or KctlError(f"group {name} is not known"))
+            continue
+        nothing = Committed(None)
+        shown[name] = dict.fromkeys(_held(group, topics), nothing) | known
+    wanted = sorted({key for known in shown.values() for key in known})
+    if topics is None and wanted:
+        topics = topics_of(connection.metadata(sorted({topic for topic, _ in wanted})))
+    ends = log_offsets(connection, topics or {}, wanted, is_read_committed=is_read_committed)
+    rows = [row for name, known in shown.items() for row in _rows(described[name], known, ends)]
+    return rows, problems
+
+
+def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | None:
+    """A group that cannot be described but has committed offsets is shown without members."""
+    has_offsets = any(each.offset is not None for each in known.values())
+    return None if group.error is None or has_offsets else group.error
+
+
+def _held(group: Group, topics: dict[str, Topic] | None) -> list[Partition]:
+    return [
+        (topic, partition)
+        for member in group.members or ()
+        for topic, partitions in (member.assigned or {}).items()
+        for partition in partitions
+        if topics is None or topic in topics
+    ]
+
+
+def _rows(group: Group, known: dict[Partition, Committed], ends: dict[Partition, LogOffset]) -> list[LagRow]:
+    holders: dict[Partition, Member] = {
+        (topic, partition): member
+        for member in group.members or ()
+        for topic, partitions in (member.assigned or {}).items()
+        for partition in partitions
+    }
+    rows = []
+    for key in sorted(known):
+        mine, end, holder = known[key], ends[key], holders.get(key)
+        rows.append(
+            LagRow(
+                group.group,
+                *key,
+                mine.offset,
+                end.offset,
+                lag_of(mine.offset, end.offset),
+                None if holder is None else holder.member_id,
+                None if holder is None else holder.host,
+                None if holder is None else holder.client_id,
+                mine.error or end.error,
+            )
+        )
+    return rows

@@ -1,0 +1,244 @@
+"""Offsets of many partitions: one ListOffsets per leader, one OffsetFetch per coordinator, each error in its row."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest
+
+from kctl.errors import KctlError
+from kctl.kafka.connection import Connection
+from kctl.kafka.layout import Partition, Topic, topics_of
+from kctl.kafka.reasons import code_failure, name_of_code
+
+__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Committed", "LogOffset", "commit", "committed", "log_offsets"]
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+_LEADER_MOVED = {
+    "NOT_LEADER_OR_FOLLOWER",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "UNKNOWN_TOPIC_OR_PARTITION",  # of a partition that the metadata names: it is being made, or just gone
+}
+_LEADER_TRIES = 5
+_RETRY = {14, 15, 16}
+_MAX_VERSION_WITH_NAMES = 9
+"""From version 10 on OffsetFetch and OffsetCommit name topics by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffset:
+    """An offset of a log; None with `error` None means that there is no such record."""
+
+    offset: int | None
+    timestamp: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a group has committed for a partition; `offset` None: nothing."""
+
+    offset: int | None
+    leader_epoch: int | None = None
+    metadata: str | None = None
+    error: str | None = None
+
+
+def log_offsets(
+    connection: Connection,
+    topics: Mapping[str, Topic],
+    wanted: Iterable[Partition],
+    at: int | Mapping[Partition, int] = LATEST,
+    *,
+    is_read_committed: bool = False,
+) -> dict[Partition, LogOffset]:
+    """The offset of each partition at LATEST, EARLIEST, MAX_TIMESTAMP or at a time in milliseconds.
+
+    A partition without a leader, of a dead broker or unknown has its error; a leader that has moved is looked for.
+    """
+    found: dict[Partition, LogOffset] = {}
+    missing = list(wanted)
+    for attempt in range(_LEADER_TRIES):
+        leaders = _leaders(topics, missing, found)
+        _ask_leaders(connection, leaders, at, is_read_committed, found)
+        missing = [key for each in leaders.values() for key in each if found[key].error in _LEADER_MOVED]
+        if not missing or not connection.left_seconds or attempt == _LEADER_TRIES - 1:
+            return found
+        connection.pause()
+        topics = topics_of(connection.metadata(sorted({topic for topic, _ in missing})))
+    return found
+
+
+def committed(
+    connection: Connection, groups: Mapping[str, Iterable[Partition] | None]
+) -> dict[str, dict[Partition, Committed] | KctlError]:
+    """What each group has committed: for these partitions, or with None for all it has committed anything for."""
+    wanted = {name: None if keys is None else list(keys) for name, keys in groups.items()}
+    done: dict[str, dict[Partition, Committed] | KctlError] = {}
+    open_names = list(wanted)
+    while open_names:
+        by_node: dict[int, list[str]] = defaultdict(list)
+        for name, node in connection.coordinators(open_names).items():
+            if isinstance(node, KctlError):
+                done[name] = node
+            else:
+                by_node[node].append(name)
+        answers = connection.ask_each([(node, _fetch(wanted, names)) for node, names in by_node.items()])
+        again: list[str] = []
+        for names, answer in zip(by_node.values(), answers, strict=True):
+            if isinstance(answer, KctlError):
+                done |= dict.fromkeys(names, answer)
+                continue
+            for group in answer.groups:
+                if group.error_code in _RETRY and connection.left_seconds:
+                    again.append(group.group_id)
+                elif group.error_code:
+                    done[group.group_id] = code_failure(group.error_code, f"group {group.group_id}")
+                else:
+                    done[group.group_id] = _committed_of(group)
+        open_names = again
+        if again:
+            connection.pause()
+    return done
+
+
+def commit(connection: Connection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:
+    """Commit as nobody's member, which a group with live members refuses; the error of each partition, or None.
+
+    Raises:
+        KctlError: the coordinator did not answer.
+    """
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    topics: dict[str, list[Any]] = defaultdict(list)
+    for (name, partition), offset in offsets.items():
+        topics[name].append(
+            topic.OffsetCommitRequestPartition(
+                partition_index=partition, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
+            )
+        )
+    while True:
+        node = connection.coordinators([group])[group]
+        if isinstance(node, KctlError):
+            raise node
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            retention_time_ms=-1,
+            topics=[topic(name=name, partitions=partitions) for name, partitions in topics.items()],
+            max_version=_MAX_VERSION_WITH_NAMES,
+        )
+        answer = connection.ask(request, node)
+        codes = {
+            (each.name, partition.partition_index): partition.error_code
+            for each in answer.topics
+            for partition in each.partitions
+        }
+        if not _RETRY & set(codes.values()) or not connection.left_seconds:
+            return {key: name_of_code(code) for key, code in codes.items()}
+        connection.pause()
+
+
+def _leaders(
+    topics: Mapping[str, Topic], wanted: list[Partition], found: dict[Partition, LogOffset]
+) -> dict[int, list[Partition]]:
+    known: dict[str, dict[int, Any]] = {}
+    leaders: dict[int, list[Partition]] = defaultdict(list)
+    for key in wanted:
+        name, number = key
+        topic = topics.get(name)
+        if name not in known:
+            known[name] = {} if topic is None else {each.partition: each for each in topic.partitions}
+        partition = known[name].get(number)
+        if partition is None:
+            code = topic.error_code if topic is not None and topic.error_code else 3
+            found[key] = LogOffset(None, error=name_of_code(code))
+        elif partition.leader is None:
+            found[key] = LogOffset(None, error=partition.error or "LEADER_NOT_AVAILABLE")
+        else:
+            leaders[partition.leader].append(key)
+    return leaders
+
+
+def _ask_leaders(
+    connection: Connection,
+    leaders: dict[int, list[Partition]],
+    at: int | Mapping[Partition, int],
+    is_read_committed: bool,
+    found: dict[Partition, LogOffset],
+) -> None:
+    requests = [(leader, _list_request(keys, at, is_read_committed)) for leader, keys in leaders.items()]
+    for keys, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
+        if isinstance(answer, KctlError):
+            found.update(dict.fromkeys(keys, LogOffset(None, error=str(answer))))
+            continue
+        for topic in answer.topics:
+            for each in topic.partitions:
+                found[topic.name, each.partition_index] = LogOffset(
+                    each.offset if each.offset >= 0 else None,
+                    each.timestamp if each.timestamp >= 0 else None,
+                    name_of_code(each.error_code),
+                )
+
+
+def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_read_committed: bool) -> Any:
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    partition = topic.ListOffsetsPartition
+    topics: dict[str, list[Any]] = defaultdict(list)
+    is_max = False
+    for key in keys:
+        time = at if isinstance(at, int) else at[key]
+        is_max = is_max or time == MAX_TIMESTAMP
+        topics[key[0]].append(partition(partition_index=key[1], current_leader_epoch=-1, timestamp=time))
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(is_read_committed),
+        topics=[topic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        min_version=7 if is_max else 2 if is_read_committed else 1,
+    )
+
+
+def _fetch(wanted: Mapping[str, list[Partition] | None], names: list[str]) -> Any:
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    groups = []
+    for name in names:
+        keys = wanted[name]
+        topics: dict[str, list[int]] | None = None
+        if keys is not None:
+            topics = defaultdict(list)
+            for topic, partition in keys:
+                topics[topic].append(partition)
+        groups.append(
+            group(
+                group_id=name,
+                member_id=None,
+                member_epoch=-1,
+                topics=None
+                if topics is None
+                else [
+                    group.OffsetFetchRequestTopics(name=topic, partition_indexes=partitions)
+                    for topic, partitions in topics.items()
+                ],
+            )
+        )
+    return OffsetFetchRequest(groups=groups, min_version=8, max_version=_MAX_VERSION_WITH_NAMES)
+
+
+def _committed_of(group: Any) -> dict[Partition, Committed]:
+    return {
+        (topic.name, each.partition_index): Committed(
+            each.committed_offset if each.committed_offset >= 0 else None,
+            each.committed_leader_epoch if each.committed_leader_epoch >= 0 else None,
+            each.metadata or None,
+            name_of_code(each.error_code),
+        )
+        for topic in group.topics
+        for each in topic.partitions
+    }

@@ -1,0 +1,100 @@
+"""Offsets of a group set by an operator: to the start, the end, an offset, a time, or by a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from kctl.errors import BrokerRefused, GroupActive, GroupMissing, KctlError
+from kctl.kafka.connection import Connection
+from kctl.kafka.groups import describe_groups
+from kctl.kafka.layout import Partition, Topic
+from kctl.kafka.offsets import EARLIEST, LATEST, Committed, LogOffset, commit, committed, log_offsets
+from kctl.kafka.target import Target
+
+__all__ = ["Change", "apply", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is, or is to be, committed for a partition; None is nothing, or not known, and `error` then says why."""
+
+    topic: str
+    partition: int
+    old: int | None
+    new: int | None
+    error: str | None = None
+
+    @property
+    def difference(self) -> int | None:
+        return None if self.old is None or self.new is None else self.new - self.old
+
+
+def plan(
+    connection: Connection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
+) -> list[Change]:
+    """Where each partition would be set to, within what its log holds; nothing is changed.
+
+    Raises:
+        GroupActive: the group has live members, which are named.
+        KctlError: group or brokers could not be asked.
+    """
+    keys = sorted(wanted)
+    refuse_active(connection, group)
+    known = committed(connection, {group: keys})[group]
+    if isinstance(known, KctlError):
+        raise known
+    starts = log_offsets(connection, topics, keys, EARLIEST)
+    ends = log_offsets(connection, topics, keys, LATEST)
+    at = log_offsets(connection, topics, keys, to.number) if to.kind == "time" else {}
+    return [_change(key, known.get(key, Committed(None)), starts[key], ends[key], at.get(key), to) for key in keys]
+
+
+def apply(connection: Connection, group: str, changes: Iterable[Change]) -> list[Change]:
+    """Commits what is planned; each change comes back with the coordinator's error, if there was one.
+
+    Raises:
+        GroupActive: a member has joined meanwhile.
+        KctlError: the coordinator did not answer.
+    """
+    changes = list(changes)
+    offsets = {(c.topic, c.partition): c.new for c in changes if c.new is not None and c.error is None}
+    if not offsets:
+        return changes
+    errors = commit(connection, group, offsets)
+    if "UNKNOWN_MEMBER_ID" in errors.values() or "STALE_MEMBER_EPOCH" in errors.values():
+        refuse_active(connection, group)
+    return [replace(c, error=c.error or errors.get((c.topic, c.partition))) for c in changes]
+
+
+def refuse_active(connection: Connection, group: str) -> None:
+    """Raises GroupActive when the group has live members, and names them; BrokerRefused when it cannot be reset."""
+    [described] = describe_groups(connection, [group])
+    if described.error is not None and not isinstance(described.error, GroupMissing):
+        raise described.error
+    if described.type in ("share", "streams"):
+        raise BrokerRefused(f"group {group} is a {described.type} group: it has no committed offsets to set")
+    members = described.members or ()
+    if members:
+        named = ", ".join(f"{m.member_id} ({m.client_id} at {m.host.removeprefix('/')})" for m in members)
+        raise GroupActive(
+            f"group {group} is {described.state} with {len(members)} live member{'s' * (len(members) > 1)}: {named}; "
+            "stop them first"
+        )
+
+
+def _change(
+    key: Partition, known: Committed, start: LogOffset, end: LogOffset, at: LogOffset | None, to: Target
+) -> Change:
+    error = known.error or start.error or end.error or (at.error if at else None)
+    if error is not None or start.offset is None or end.offset is None:
+        return Change(*key, known.offset, None, error or "UNKNOWN_OFFSET")
+    if to.kind == "shift":
+        if known.offset is None:
+            return Change(*key, None, None, "nothing is committed, so there is nothing to shift")
+        new = known.offset + to.number
+    elif to.kind == "time":
+        new = end.offset if at is None or at.offset is None else at.offset  # no record is so young: the end
+    else:
+        new = {"earliest": start.offset, "latest": end.offset, "offset": to.number}[to.kind]
+    return Change(*key, known.offset, min(max(new, start.offset), end.offset))

@@ -1,0 +1,34 @@
+"""Where share groups (KIP-932) stand: they commit nothing, but a partition has a start, below which all is done."""
+
+from __future__ import annotations
+
+from kctl.errors import KctlError
+from kctl.kafka.connection import Connection
+from kctl.kafka.groups import Group
+from kctl.kafka.layout import Partition
+from kctl.kafka.offsets import Committed
+from kctl.kafka.reasons import code_failure, name_of_code
+
+__all__ = ["share_starts"]
+
+
+def share_starts(connection: Connection, group: Group) -> dict[Partition, Committed] | KctlError:
+    """The start offset of each partition that the group has begun; a partition not begun has None."""
+    from kctl.kafka.messages import DescribeShareGroupOffsetsRequest
+
+    if group.coordinator is None:
+        return group.error or KctlError(f"group {group.group} has no coordinator")
+    wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group.group, topics=None)
+    [answer] = connection.ask_each([(group.coordinator, DescribeShareGroupOffsetsRequest(groups=[wanted]))])
+    if isinstance(answer, KctlError):
+        return answer
+    [told] = answer.groups
+    if told.error_code:
+        return code_failure(told.error_code, f"group {group.group}", told.error_message)
+    return {
+        (topic.topic_name, each.partition_index): Committed(
+            each.start_offset if each.start_offset >= 0 else None, error=name_of_code(each.error_code)
+        )
+        for topic in told.topics
+        for each in topic.partitions
+    }

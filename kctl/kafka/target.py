@@ -1,0 +1,77 @@
+"""What the words of a command line mean as a place in a log: `earliest`, an offset, a time, `shift-by -100`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kctl.errors import UsageError
+
+__all__ = ["Target", "milliseconds", "target", "topic_and_partitions"]
+
+_NAMED = ("earliest", "latest")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`kind` is `earliest`, `latest`, `offset`, `time` (milliseconds) or `shift`; the last three have a `number`."""
+
+    kind: str
+    number: int = 0
+
+
+def target(words: Sequence[str]) -> Target:
+    """`earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`, `shift-by -100`.
+
+    Raises:
+        UsageError: none of these.
+    """
+    if len(words) == 2 and words[0] == "shift-by" and _is_whole(words[1]):
+        return Target("shift", int(words[1]))
+    if len(words) == 1:
+        [word] = words
+        if word in _NAMED:
+            return Target(word)
+        if _is_whole(word) and not word.startswith("-"):
+            return Target("offset", int(word))
+        if word.startswith("@") or (word[:1].isdecimal() and "-" in word):
+            return Target("time", milliseconds(word))
+    raise UsageError(
+        f"`{' '.join(words)}` is no place in a log: use earliest, latest, an offset, a time such as "
+        "2026-11-21T10:00:00Z or @MILLISECONDS, or shift-by N"
+    )
+
+
+def milliseconds(word: str) -> int:
+    """A time since 1970: `@1795255200000`, or ISO 8601, in local time where it names no zone.
+
+    Raises:
+        UsageError: neither.
+    """
+    digits = word.removeprefix("@")
+    if digits.isdecimal():
+        return int(digits)
+    try:
+        return int(datetime.fromisoformat(word).timestamp() * 1000)
+    except ValueError:
+        raise UsageError(f"`{word}` is no time: use ISO 8601, such as 2026-11-21T10:00:00Z, or @MILLISECONDS") from None
+
+
+def topic_and_partitions(word: str) -> tuple[str, list[int] | None]:
+    """`orders` or `orders:0,2`, as Kafka's own tool names partitions; None: all of them.
+
+    Raises:
+        UsageError: what stands after the colon is no list of numbers.
+    """
+    topic, colon, numbers = word.partition(":")
+    if not colon:
+        return topic, None
+    parts = numbers.split(",")
+    if not topic or not all(part.isdecimal() for part in parts):
+        raise UsageError(f"`{word}` is no topic with partitions: write it as orders:0,2")
+    return topic, sorted({int(part) for part in parts})
+
+
+def _is_whole(word: str) -> bool:
+    return word.removeprefix("-").removeprefix("+").isdecimal()

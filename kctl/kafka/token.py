@@ -1,0 +1,28 @@
+"""OAUTHBEARER's token from a file, read at each authentication: whoever renews the token writes it there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from kctl.errors import ConfigError
+
+__all__ = ["FileToken"]
+
+
+class FileToken(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
+    """Raises ConfigError when the file cannot be read or is empty."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def token(self) -> str:
+        try:
+            token = self._path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"oauth_token_file {self._path} cannot be read: {error}") from None
+        if not token:
+            raise ConfigError(f"oauth_token_file {self._path} is empty")
+        return token

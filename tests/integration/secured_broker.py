@@ -1,0 +1,133 @@
+"""A real broker with TLS, SASL and authorisation beside its plain listener, and contexts that reach it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import time
+from pathlib import Path
+
+from kafka import KafkaAdminClient
+from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+
+from kctl.demo.broker import KafkaBroker, free_ports
+from kctl.jars.java import java_command
+
+__all__ = ["PASSWORD", "SecuredBroker"]
+
+PASSWORD = "correct horse"
+_KEYSTORE_PASSWORD = "keystore"
+
+
+class SecuredBroker:
+    """`plain` (everybody may do everything), `tls`, `sasl` and `sasl_tls` as HOST:PORT. Users: `alice`, who may do
+    nothing, and `boss`, who may do everything; each with PLAIN, SCRAM and (unsigned) OAUTHBEARER tokens."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ca_file = directory / "broker.pem"
+        directory.mkdir(parents=True, exist_ok=True)
+        self._make_certificate()
+        ports = [*free_ports(), *free_ports(), *free_ports()]
+        broker, controller, tls, sasl, sasl_tls, _ = ports
+        self.tls, self.sasl, self.sasl_tls = (f"127.0.0.1:{port}" for port in (tls, sasl, sasl_tls))
+        self.controller = f"127.0.0.1:{controller}"
+        self.broker = KafkaBroker(
+            directory / "broker", self._properties(*ports), choose_ports=lambda: (broker, controller)
+        )
+
+    @property
+    def plain(self) -> str:
+        return self.broker.bootstrap_servers
+
+    def start(self) -> None:
+        self.broker.start()
+        with KafkaAdminClient(bootstrap_servers=self.plain) as admin:
+            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+                users = [UserScramCredentialUpsertion(user, mechanism, PASSWORD) for user in ("alice", "boss")]
+                assert set(admin.alter_user_scram_credentials(users).values()) == {None}
+
+    def token(self, user: str) -> str:
+        """An unsecured JSON web token, which a broker takes that was told of no other."""
+        now = int(time.time())
+        parts = ({"alg": "none"}, {"sub": user, "iat": now, "exp": now + 600})
+        return (
+            ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts) + "."
+        )
+
+    def write_contexts(self) -> Path:
+        """A configuration file with nothing but contexts, named after listener, mechanism and user."""
+        secrets = {"password": PASSWORD, "wrong": "not " + PASSWORD, "boss-token": self.token("boss")}
+        for name, text in secrets.items():
+            (self.directory / name).write_text(f"{text}\n")
+        lines = [
+            *_context("tls", self.tls, "SSL", tls_ca_file="broker.pem"),
+            *_context("tls-unknown-ca", self.tls, "SSL"),
+            *_context("tls-to-plain", self.plain, "SSL", tls_ca_file="broker.pem"),
+            *_context("plain-to-tls", self.tls, "PLAINTEXT"),
+            *_context("plain-to-sasl", self.sasl, "PLAINTEXT"),
+            *_context("sasl-to-plain", self.plain, "SASL_PLAINTEXT", **_user("PLAIN", "boss")),
+            *_context("wrong-password", self.sasl, "SASL_PLAINTEXT", **_user("SCRAM-SHA-512", "boss", "wrong")),
+            *_context("wrong-password-plain", self.sasl_tls, "SASL_SSL", **_user("PLAIN", "boss", "wrong"), **_CA),
+            *_context("nobody", self.sasl, "SASL_PLAINTEXT", **_user("SCRAM-SHA-256", "nobody")),
+            *_context("alice", self.sasl, "SASL_PLAINTEXT", **_user("SCRAM-SHA-256", "alice")),
+            *_context("boss-PLAIN", self.sasl, "SASL_PLAINTEXT", **_user("PLAIN", "boss")),
+            *_context("boss-SCRAM-SHA-256", self.sasl, "SASL_PLAINTEXT", **_user("SCRAM-SHA-256", "boss")),
+            *_context("boss-SCRAM-SHA-512", self.sasl_tls, "SASL_SSL", **_user("SCRAM-SHA-512", "boss"), **_CA),
+            *_context(
+                *("boss-OAUTHBEARER", self.sasl_tls, "SASL_SSL"),
+                **{"sasl_mechanism": "OAUTHBEARER", "oauth_token_file": "boss-token"} | _CA,
+            ),
+        ]
+        file = self.directory / "clusters.toml"
+        file.write_text("\n".join(lines))
+        return file
+
+    def _make_certificate(self) -> None:
+        keytool = java_command().resolve().with_name("keytool")
+        store = ["-keystore", str(self.directory / "broker.p12"), "-storepass", _KEYSTORE_PASSWORD, "-alias", "broker"]
+        make = ["-genkeypair", "-keyalg", "EC", "-validity", "2", "-dname", "CN=broker", "-ext", "san=ip:127.0.0.1"]
+        for words in (make, ["-exportcert", "-rfc", "-file", str(self.ca_file)]):
+            subprocess.run([keytool, *words, *store], check=True, capture_output=True)
+
+    def _properties(self, broker: int, controller: int, tls: int, sasl: int, sasl_tls: int, _: int) -> dict[str, str]:
+        named = {"BROKER": broker, "TLS": tls, "SASL": sasl, "SASL_TLS": sasl_tls}
+        advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in named.items())
+        users = "".join(f' user_{user}="{PASSWORD}"' for user in ("alice", "boss"))
+        modules = {
+            "plain": f"org.apache.kafka.common.security.plain.PlainLoginModule required{users};",
+            "scram-sha-256": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            "scram-sha-512": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            "oauthbearer": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+            'unsecuredLoginStringClaim_sub="broker";',
+        }
+        return {
+            "listeners": f"{advertised},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": advertised,
+            "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SASL:SASL_PLAINTEXT,"
+            "SASL_TLS:SASL_SSL",
+            "ssl.keystore.location": str(self.directory / "broker.p12"),
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.password": _KEYSTORE_PASSWORD,
+            "sasl.enabled.mechanisms": ",".join(name.upper() for name in modules),
+            **{
+                f"listener.name.{listener}.{name}.sasl.jaas.config": module
+                for listener in ("sasl", "sasl_tls")
+                for name, module in modules.items()
+            },
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:boss",
+        }
+
+
+_CA = {"tls_ca_file": "broker.pem"}
+
+
+def _user(mechanism: str, name: str, password: str = "password") -> dict[str, str]:
+    return {"sasl_mechanism": mechanism, "sasl_username": name, "sasl_password_file": password}
+
+
+def _context(name: str, servers: str, protocol: str, **settings: str) -> list[str]:
+    told = {"bootstrap_servers": servers, "security_protocol": protocol, **settings}
+    return [f"[contexts.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in told.items())]

@@ -1,0 +1,468 @@
+"""`kctl kafka` against a real broker: the same as Kafka's own tools on the same state, and every command at work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+
+from kctl.cli.entry import run
+from kctl.demo import kafka_tools, topics
+from kctl.demo.broker import KafkaBroker
+from kctl.demo.jvm import kafka_command
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+GROUP = "billing"
+BASE = int(time.time()) * 1000 - 3_600_000
+"""The timestamp of each partition's first message; the next is a millisecond later."""
+Kctl = Callable[..., "Ran"]
+
+
+class Ran:
+    """A command line that was run in this process."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.document["rows"]
+        return rows
+
+
+@pytest.fixture
+def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
+    def run_words(*words: str) -> Ran:
+        capfd.readouterr()
+        code = run(["kafka", words[0], "-b", broker.bootstrap_servers, *words[1:]], os.environ)
+        out, err = capfd.readouterr()
+        return Ran(code, out, err)
+
+    return run_words
+
+
+@pytest.fixture(scope="module", autouse=True)
+def some_messages(broker: KafkaBroker) -> None:
+    """`orders`: 10, 20, 30, 0 messages in its four partitions; the group has committed 4, 20 and nothing more."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    for partition, count in ((0, 10), (1, 20), (2, 30)):
+        for number in range(count):
+            producer.send("orders", str(number).encode(), partition=partition, timestamp_ms=BASE + number)
+    producer.flush()
+    producer.close()
+    commit(broker, GROUP, {0: 4, 1: 20})
+
+
+def commit(broker: KafkaBroker, group: str, offsets: dict[int, int], topic: str = "orders") -> None:
+    from kctl.kafka.access import plain
+    from kctl.kafka.connection import Connection
+    from kctl.kafka.offsets import commit as commit_offsets
+
+    with Connection(plain(broker.bootstrap_servers), 30) as connection:
+        connection.open()
+        errors = commit_offsets(connection, group, {(topic, number): offset for number, offset in offsets.items()})
+    assert set(errors.values()) == {None}
+
+
+@pytest.fixture
+def member(broker: KafkaBroker) -> Iterator[KafkaConsumer]:
+    """A live member of the group `readers` that holds all of `orders`."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers, group_id="readers", client_id="reader", enable_auto_commit=False
+    )
+    consumer.subscribe(["orders"])
+    while not consumer.assignment():
+        consumer.poll(100)
+    yield consumer
+    consumer.close()
+
+
+def tool(name: str, *arguments: str) -> str:
+    command = kafka_command(name, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_lag_is_that_of_kafkas_own_tool_without_members(broker: KafkaBroker, kctl: Kctl) -> None:
+    told = {(row.topic, row.partition): row for row in kafka_tools.describe_group(broker.bootstrap_servers, GROUP)}
+
+    ours = kctl("lag", "-g", GROUP, "-o", "json")
+
+    assert ours.code == 0
+    assert {
+        (row["topic"], row["partition"]): (row["current_offset"], row["log_end_offset"], row["lag"], row["consumer_id"])
+        for row in ours.rows
+    } == {key: (row.current_offset, row.log_end_offset, row.lag, row.consumer_id) for key, row in told.items()}
+    assert [row["lag"] for row in ours.rows] == [6, 0]
+
+
+def test_lag_and_members_are_those_of_kafkas_own_tool_with_a_live_member(
+    broker: KafkaBroker, kctl: Kctl, member: KafkaConsumer
+) -> None:
+    member.commit({TopicPartition("orders", 2): OffsetAndMetadata(25, "", -1)})
+    told = kafka_tools.describe_group(broker.bootstrap_servers, "readers")
+
+    ours = kctl("lag", "-g", "readers", "-o", "json").rows
+    described = kctl("describe-groups", "-g", "readers", "-o", "json").document["groups"]
+    as_table = kctl("describe-groups", "-g", "readers").out
+
+    assert [
+        (r["topic"], r["partition"], r["current_offset"], r["log_end_offset"], r["lag"], r["consumer_id"], r["host"])
+        for r in ours
+    ] == [(r.topic, r.partition, r.current_offset, r.log_end_offset, r.lag, r.consumer_id, r.host) for r in told]
+    assert [(r["partition"], r["lag"]) for r in ours] == [(0, None), (1, None), (2, 5), (3, None)]
+    [group] = described
+    assert (group["state"], group["type"], group["protocol"], group["assignor"]) == (
+        "Stable",
+        "classic",
+        "consumer",
+        "range",
+    )
+    [only] = group["members"]
+    assert only["member_id"] == member.group_metadata().member_id
+    assert (only["client_id"], only["host"], only["assigned"]) == ("reader", "127.0.0.1", {"orders": [0, 1, 2, 3]})
+    assert "0-3" in as_table
+
+
+def test_a_group_of_the_new_protocol_is_described_with_its_members_and_never_dead(
+    broker: KafkaBroker, kctl: Kctl, eventually: Callable[..., Any]
+) -> None:
+    """Kafka's own console consumer, as kafka-python does not speak KIP-848."""
+    consumer = subprocess.Popen(
+        kafka_command(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", broker.bootstrap_servers, "--topic", "orders", "--group", "modern"),
+            *("--command-property", "group.protocol=consumer"),
+        ),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+
+        def described() -> Any:
+            assert consumer.poll() is None
+            ran = kctl("describe-groups", "-g", "modern", "-o", "json")
+            groups = ran.document["groups"] if ran.code == 0 else []
+            return groups and groups[0]["members"] and groups[0]["members"][0]["assigned"] and groups[0]
+
+        group = eventually(described, 60, "the new group has no member with partitions")
+        listed = {row["group"]: row for row in kctl("groups", "-o", "json").rows}
+        rows = kctl("lag", "-g", "modern", "-o", "json").rows
+        refused = kctl("reset-offsets", "-g", "modern", "-t", "orders", "--to", "earliest")
+    finally:
+        consumer.kill()
+        consumer.wait()
+
+    assert (group["state"], group["type"], group["assignor"]) == ("Stable", "consumer", "uniform")
+    assert group["members"][0]["assigned"] == {"orders": [0, 1, 2, 3]}
+    assert group["members"][0]["client_id"] == "console-consumer"
+    assert (listed["modern"]["type"], listed[GROUP]["type"]) == ("consumer", "classic")
+    assert [row["consumer_id"] for row in rows] == [group["members"][0]["member_id"]] * 4
+    assert refused.code == 24
+    assert group["members"][0]["member_id"] in refused.err
+
+
+def test_topics_and_offsets_are_those_of_kafkas_own_tools(broker: KafkaBroker, kctl: Kctl) -> None:
+    servers = broker.bootstrap_servers
+    topics.create_topic(servers, "kept", 2, {"retention.ms": "60000", "max.message.bytes": "2000"})
+    described = tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", servers, "--describe")
+    latest = tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", servers, "--topic", "orders")
+
+    listed = {row["topic"]: row for row in kctl("topics", "-o", "json").rows}
+    kept = kctl("topic", "kept", "-o", "json").document
+    ends = kctl("list-offsets", "-t", "orders", "-o", "json").rows
+
+    told = {
+        m[1]: (m[2], int(m[3]), m[4])
+        for m in re.finditer(
+            r"Topic: (\S+)\s+TopicId: (\S+)\s+PartitionCount: (\d+)\s+ReplicationFactor: 1\s+Configs: (\S*)", described
+        )
+    }
+    assert listed.keys() == told.keys()
+    assert all(listed[name]["partitions"] == count for name, (_, count, _) in told.items())
+    settings = {s["setting"]: s["value"] for s in kept["settings"] if s["set_by"] == "topic"}
+    assert {f"{name}={value}" for name, value in settings.items()} <= set(told["kept"][2].split(","))
+    assert settings == {"retention.ms": "60000", "max.message.bytes": "2000"}
+    assert [(p["partition"], p["leader"], p["replicas"], p["isr"]) for p in kept["partitions"]] == [
+        (0, 1, [1], [1]),
+        (1, 1, [1], [1]),
+    ]
+    assert [f"orders:{row['partition']}:{row['offset']}" for row in ends] == latest.split()
+
+
+@pytest.mark.parametrize(
+    ("when", "offsets"),
+    [
+        ("earliest", [0, 0, 0, 0]),
+        ("latest", [10, 20, 30, 0]),
+        ("max-timestamp", [9, 19, 29, None]),
+        (str(BASE + 15), [None, 15, 15, None]),
+        (datetime.fromtimestamp(BASE / 1000 + 0.005, UTC).isoformat(), [5, 5, 5, None]),
+    ],
+)
+def test_an_offset_is_found_by_its_name_or_its_time(kctl: Kctl, when: str, offsets: list[int | None]) -> None:
+    assert [row["offset"] for row in kctl("list-offsets", "-t", "orders", "--time", when, "-o", "json").rows] == offsets
+
+
+def test_a_reset_is_planned_done_and_read_by_kafkas_own_tool(broker: KafkaBroker, kctl: Kctl) -> None:
+    commit(broker, "moved", {0: 4, 1: 20})
+    words = ("reset-offsets", "-g", "moved", "-o", "json", "-t")
+
+    planned = kctl(*words, "orders:0,1", "--to", "earliest", "--dry-run")
+    before = kctl("offset-fetch", "-g", "moved", "-o", "json").rows
+    shifted = kctl(*words, "orders:0,1", "--to", "shift-by", "-3")
+    beyond = kctl(*words, "orders:2", "--to", "1000")
+    by_time = kctl(*words, "orders:3,2", "--to", f"@{BASE + 11}")
+    one = kctl("offset-commit", "-g", "moved", "-t", "orders", "-p", "0", "7", "-o", "json")
+    outside = kctl("offset-commit", "-g", "moved", "-t", "orders", "-p", "0", "11")
+
+    def changes(ran: Ran) -> list[tuple[Any, ...]]:
+        assert ran.code == 0, ran.err
+        return [(row["partition"], row["old"], row["new"], row["difference"]) for row in ran.rows]
+
+    assert changes(planned) == [(0, 4, 0, -4), (1, 20, 0, -20)]
+    assert "nothing was changed" in planned.err
+    assert [(row["partition"], row["committed_offset"]) for row in before] == [(0, 4), (1, 20)]
+    assert changes(shifted) == [(0, 4, 1, -3), (1, 20, 17, -3)]
+    assert changes(beyond) == [(2, None, 30, None)]
+    assert changes(by_time) == [(2, 30, 11, -19), (3, None, 0, None)]
+    assert changes(one) == [(0, 1, 7, 6)]
+    assert (outside.code, "the nearest in it is 10" in outside.err) == (2, True)
+    told = kafka_tools.describe_group(broker.bootstrap_servers, "moved")
+    assert [(row.partition, row.current_offset) for row in told] == [(0, 7), (1, 17), (2, 11), (3, 0)]
+
+
+def test_a_group_with_live_members_is_not_reset_and_they_are_named(kctl: Kctl, member: KafkaConsumer) -> None:
+    for words in (
+        ("reset-offsets", "-g", "readers", "-t", "orders", "--to", "latest"),
+        ("offset-commit", "-g", "readers", "-t", "orders", "-p", "0", "1"),
+    ):
+        ran = kctl(*words)
+
+        assert (ran.code, ran.out) == (24, "")
+        assert f"{member.group_metadata().member_id} (reader at 127.0.0.1); stop them first" in ran.err
+
+
+def test_brokers_tell_the_controller_and_their_load(broker: KafkaBroker, kctl: Kctl) -> None:
+    [row] = kctl("brokers", "-o", "json").rows
+
+    assert (row["node_id"], f"{row['host']}:{row['port']}", row["controller"]) == (1, broker.bootstrap_servers, True)
+    assert row["leaders"] == row["replicas"] > 4
+    assert row["not_in_sync"] == 0
+
+
+def test_all_groups_at_once_and_only_those_of_a_topic(broker: KafkaBroker, kctl: Kctl) -> None:
+    topics.create_topic(broker.bootstrap_servers, "lonely", 1)
+    commit(broker, "elsewhere", {0: 0}, "lonely")
+
+    everything = kctl("lag", "--all-groups", "-o", "json").rows
+    only = kctl("lag", "--all-groups", "-t", "lonely", "-o", "json").rows
+    of_topic = kctl("lag", "-g", GROUP, "-t", "orders").out
+
+    assert {GROUP, "elsewhere"} <= {row["group"] for row in everything}
+    assert [(row["group"], row["topic"], row["lag"]) for row in only] == [("elsewhere", "lonely", 0)]
+    assert [line.split()[2:6] for line in of_topic.splitlines()[1:]] == [
+        ["0", "4", "10", "6"],
+        ["1", "20", "20", "0"],
+        ["2", "-", "30", "-"],
+        ["3", "-", "0", "-"],
+    ]
+
+
+def test_what_is_produced_is_consumed_byte_for_byte_whatever_the_codec(
+    broker: KafkaBroker, kctl: Kctl, tmp_path: Any
+) -> None:
+    topics.create_topic(broker.bootstrap_servers, "copies", 3)
+    lines = [b"", "grüße \u2603 \U0001f680".encode(), bytes(range(128, 256)), b"x" * 100_000, b"last"]
+    file = tmp_path / "lines"
+    file.write_bytes(b"\n".join(lines) + b"\n")
+
+    for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        ran = kctl("produce", "-t", "copies", "-p", "1", "--file", str(file), "-c", codec, "-o", "json")
+        assert (ran.code, ran.document["messages"]) == (0, 5), ran.err
+        assert ran.rows[0] | {"topic": ""} == {
+            "topic": "",
+            "partition": 1,
+            "messages": 5,
+            "first_offset": number * 5,
+            "last_offset": number * 5 + 4,
+        }
+    done = subprocess.run(
+        [*kctl_process(broker), "consume", "-b", broker.bootstrap_servers, "-t", "copies"],
+        capture_output=True,
+        check=True,
+    )
+    as_java = subprocess.run(
+        kafka_command(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", broker.bootstrap_servers, "--topic", "copies", "--from-beginning"),
+            *("--max-messages", "25", "--timeout-ms", "20000"),
+        ),
+        capture_output=True,
+        check=True,
+    )
+
+    assert done.stdout == file.read_bytes() * 5
+    assert as_java.stdout == file.read_bytes() * 5
+
+
+def kctl_process(_broker: KafkaBroker) -> list[str]:
+    import sys
+    from pathlib import Path
+
+    return [str(Path(sys.executable).with_name("kctl")), "kafka"]
+
+
+def test_a_message_keeps_key_headers_and_null_and_its_sizes_are_told(broker: KafkaBroker, kctl: Kctl) -> None:
+    topics.create_topic(broker.bootstrap_servers, "letters", 8)
+    words = ("produce", "-t", "letters", "-o", "json")
+
+    [first] = kctl(*words, "-k", "17", "--header", "a=b", "--header", "c=", "y" * 2000, "-c", "4").rows
+    [tombstone] = kctl(*words, "-k", "17", "--null").rows
+    [unasked] = kctl(*words, "--acks", "0", "-p", "5", "z").rows
+    found = kctl("consume", "-t", "letters", "-p", str(first["partition"]), "--format", "json").out.splitlines()
+
+    assert tombstone["partition"] == first["partition"]
+    assert (first["offset"], tombstone["offset"], unasked["offset"]) == (0, 1, None)
+    assert first["bytes"] > 2000 > first["compressed_bytes"]
+    one, two = map(json.loads, found)
+    assert (one["key"], len(one["value"])) == ("17", 2000)
+    assert one["headers"] == [{"key": "a", "value": "b"}, {"key": "c", "value": ""}]
+    assert (two["key"], two["value"], two["timestamp"]) == ("17", None, tombstone["timestamp"])
+
+
+def test_a_key_goes_where_the_java_client_puts_it(broker: KafkaBroker, kctl: Kctl) -> None:
+    topics.create_topic(broker.bootstrap_servers, "hashed", 16)
+    keys = ["", "a", "17", "Ünïcode", "a much longer key than the others"]
+    subprocess.run(
+        kafka_command(
+            "org.apache.kafka.tools.ConsoleProducer",
+            *("--bootstrap-server", broker.bootstrap_servers, "--topic", "hashed"),
+            *("--reader-property", "parse.key=true", "--reader-property", "key.separator=|"),
+        ),
+        input="".join(f"{key}|java\n" for key in keys).encode(),
+        check=True,
+        capture_output=True,
+    )
+    for key in keys:
+        assert kctl("produce", "-t", "hashed", "-k", key, "ours").code == 0
+
+    found: dict[str, set[str]] = {}
+    for line in kctl("consume", "-t", "hashed", "--format", "%k|%p|%v").out.splitlines():
+        key, partition, _ = line.split("|")
+        found.setdefault(key, set()).add(partition)
+    assert found.keys() == set(keys)
+    assert all(len(partitions) == 1 for partitions in found.values())
+
+
+def test_consuming_begins_and_ends_where_it_is_told(kctl: Kctl) -> None:
+    def consumed(*words: str) -> list[str]:
+        ran = kctl("consume", "-t", "orders", *words)
+        assert ran.code == 0, ran.err
+        return ran.out.splitlines()
+
+    assert consumed("-p", "0") == [str(number) for number in range(10)]
+    assert consumed("-p", "2", "--from", "27") == ["27", "28", "29"]
+    assert consumed("-p", "1", "--from", f"@{BASE + 18}") == ["18", "19"]
+    assert consumed("--from", "latest") == []
+    assert len(consumed("-n", "7")) == 7
+    assert consumed("-p", "3") == []
+    assert (
+        consumed("-p", "0", "-p", "1", "--from", "9", "--format", "%t %p %o %T %v%%")[0] == f"orders 0 9 {BASE + 9} 9%"
+    )
+
+
+def test_aborted_messages_are_not_shown_with_read_committed_and_the_end_is_reached(
+    broker: KafkaBroker, kctl: Kctl
+) -> None:
+    topics.create_topic(broker.bootstrap_servers, "deals", 1)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="deals")
+    producer.init_transactions()
+    for word, is_kept in (("kept", True), ("dropped", False)):
+        producer.begin_transaction()
+        producer.send("deals", word.encode())
+        producer.flush()
+        producer.commit_transaction() if is_kept else producer.abort_transaction()
+    producer.close()
+
+    words = ("consume", "-t", "deals")
+    assert kctl(*words).out.split() == ["kept", "dropped"]
+    assert kctl(*words, "--read-committed").out.split() == ["kept"]
+    [end] = kctl("list-offsets", "-t", "deals", "--read-committed", "-o", "json").rows
+    assert end["offset"] == 4
+
+
+def test_api_versions_tells_what_the_broker_takes_and_we_use(kctl: Kctl) -> None:
+    rows = {row["api"]: row for row in kctl("api-versions", "-o", "json").rows}
+
+    assert rows["Metadata"]["used"] == min(rows["Metadata"]["used"], int(rows["Metadata"]["versions"].split("-")[1]))
+    assert rows["ConsumerGroupDescribe"]["used"] == 1
+    assert rows["StreamsGroupHeartbeat"]["used"] is None
+    assert kctl("api-versions", "--broker", "7").code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ApiVersions",),
+        ("Metadata", "-t", "orders"),
+        ("FindCoordinator", "-g", GROUP),
+        ("FindCoordinator", "-g", GROUP, "--version", "2"),
+        ("ListOffsets", "-t", "orders", "--version", "1"),
+        ("ListOffsets", "-t", "orders"),
+        ("OffsetFetch", "-g", GROUP),
+        ("OffsetFetch", "-g", GROUP, "--version", "7"),
+        ("DescribeGroups", "-g", GROUP),
+        ("ListGroups",),
+    ],
+)
+def test_an_exchange_is_shown_to_its_last_byte_and_read_again_from_hex(
+    kctl: Kctl, tmp_path: Any, words: tuple[str, ...]
+) -> None:
+    ran = kctl("wire", *words, "-o", "json")
+
+    assert ran.code == 0, ran.err
+    frames = ran.document["frames"]
+    assert [(frame["kind"], frame["api"], frame["error"]) for frame in frames] == [
+        ("request", words[0], None),
+        ("response", words[0], None),
+    ]
+    assert [field["name"] for field in frames[0]["fields"][:5]] == [
+        *("length", "api_key", "api_version", "correlation_id", "client_id"),
+    ]
+    captured = tmp_path / "captured"
+    captured.write_text("\n".join(frame["hex"] for frame in frames))
+    assert kctl("wire", "--decode", str(captured), "-o", "json").document["frames"] == frames
+
+
+def test_a_group_that_nobody_knows_and_a_topic_that_is_gone_have_their_own_exit_codes(
+    broker: KafkaBroker, kctl: Kctl
+) -> None:
+    topics.create_topic(broker.bootstrap_servers, "passing", 1)
+    commit(broker, "left", {0: 0}, "passing")
+    commit(broker, "left", {0: 3})
+    topics.delete_topic(broker.bootstrap_servers, "passing")
+
+    unknown = kctl("lag", "-g", "nobody")
+    several = kctl("describe-groups", "-g", "nobody", "-g", GROUP, "-o", "json")
+    partly = kctl("lag", "-g", "left", "-o", "json")
+
+    assert unknown.code == 19
+    assert "there is no group nobody (GROUP_ID_NOT_FOUND)" in unknown.err
+    assert several.code == 19
+    assert [group["group"] for group in several.document["groups"]] == [GROUP]
+    assert {row["topic"]: row["lag"] for row in partly.rows if row["error"] is None} == {"orders": 7}

@@ -1,0 +1,203 @@
+"""What can be wrong between `kctl kafka` and a real broker: one sentence each, with the broker's name of it and an exit
+code; and what is right, with TLS and every SASL mechanism."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.cli.entry import run
+from kctl.demo import topics
+from tests.integration.secured_broker import SecuredBroker
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),  # sockets of failed connects: kafka-python's
+]
+Kctl = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[SecuredBroker]:
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    made = SecuredBroker(folder)
+    made.start()
+    try:
+        topics.create_topic(made.plain, "orders", 2)
+        topics.create_topic(made.plain, "small", 1, {"max.message.bytes": "1000"})
+        yield made
+    finally:
+        made.broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def collected_here() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def kctl(secured: SecuredBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
+    """Returns exit code, stdout, stderr."""
+    contexts = secured.write_contexts()
+
+    def run_words(*words: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        chosen = [] if "-b" in words else ["--config", str(contexts)]
+        code = run(["kafka", words[0], *chosen, *words[1:]], os.environ)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run_words
+
+
+@pytest.mark.parametrize(
+    "context", ["tls", "boss-PLAIN", "boss-SCRAM-SHA-256", "boss-SCRAM-SHA-512", "boss-OAUTHBEARER"]
+)
+def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, context: str) -> None:
+    produced = kctl("produce", "--context", context, "-t", "orders", "-p", "1", f"by {context}", "-o", "json")
+    offset = json.loads(produced[1])["rows"][0]["offset"]
+    consumed = kctl("consume", "--context", context, "-t", "orders", "-p", "1", "--from", str(offset), "-n", "1")
+    reset = kctl("reset-offsets", "--context", context, "-g", f"g-{context}", "-t", "orders", "--to", "latest")
+    lag = kctl("lag", "--context", context, "-g", f"g-{context}", "-o", "json")
+
+    assert (produced[0], consumed[:2]) == (0, (0, f"by {context}\n")), consumed
+    assert (reset[0], lag[0]) == (0, 0), lag
+    assert [row["lag"] for row in json.loads(lag[1])["rows"]] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("groups", "--context", "tls-to-plain"), 23, "speaks plain, not TLS: set security_protocol to PLAINTEXT"),
+        (("groups", "--context", "plain-to-tls"), 23, "speaks TLS, and was spoken to in plain"),
+        (("groups", "--context", "plain-to-sasl"), 23, "it seems to demand SASL"),
+        (("groups", "--context", "sasl-to-plain"), 23, "does not take SASL on this port"),
+        (("groups", "--context", "tls-unknown-ca"), 17, "check tls_ca_file"),
+        (("groups", "--context", "wrong-password"), 17, "SASL_AUTHENTICATION_FAILED"),
+        (("groups", "--context", "wrong-password-plain"), 17, "SASL_AUTHENTICATION_FAILED"),
+        (("groups", "--context", "nobody"), 17, "SASL_AUTHENTICATION_FAILED"),
+        (("topic", "orders", "--context", "alice"), 18, "topic orders: TOPIC_AUTHORIZATION_FAILED"),
+        (("lag", "-g", "billing", "--context", "alice"), 18, "group billing: GROUP_AUTHORIZATION_FAILED"),
+        (("describe-groups", "-g", "billing", "--context", "alice"), 18, "group billing: GROUP_AUTHORIZATION_FAILED"),
+        (("produce", "-t", "orders", "x", "--context", "alice"), 18, "topic orders: TOPIC_AUTHORIZATION_FAILED"),
+        (("consume", "-t", "orders", "--context", "alice"), 18, "topic orders: TOPIC_AUTHORIZATION_FAILED"),
+        (("lag", "-g", "nobody", "--context", "tls"), 19, "there is no group nobody (GROUP_ID_NOT_FOUND)"),
+        (("topic", "nothing", "--context", "tls"), 11, "topic nothing: UNKNOWN_TOPIC_OR_PARTITION"),
+        (("lag", "-g", "g", "-t", "nothing", "--context", "tls"), 11, "topic nothing: UNKNOWN_TOPIC_OR_PARTITION"),
+        (("produce", "-t", "nothing", "x", "--context", "tls"), 11, "topic nothing: UNKNOWN_TOPIC_OR_PARTITION"),
+        (("topic", "no such name!", "--context", "tls"), 11, "INVALID_TOPIC_EXCEPTION"),
+        (
+            ("produce", "-t", "orders", "-p", "7", "x", "--context", "tls"),
+            20,
+            "has no partition 7 (UNKNOWN_TOPIC_OR_PAR",
+        ),
+        (("list-offsets", "-t", "orders:7", "--context", "tls"), 20, "it has 2, from 0 to 1"),
+        (("produce", "-t", "small", "x" * 2000, "--context", "tls"), 21, "topic small: MESSAGE_TOO_LARGE"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_with_an_exit_code(
+    kctl: Kctl, words: tuple[str, ...], code: int, said: str
+) -> None:
+    got, _, err = kctl(*words)
+
+    assert said in err
+    assert got == code
+    assert err.startswith("kctl: ")
+    assert err.count("\n") == 1
+
+
+def test_an_unknown_group_is_told_by_every_command_that_is_about_one(kctl: Kctl) -> None:
+    for words in (("describe-groups", "-g", "nobody"), ("offset-fetch", "-g", "nobody")):
+        code, _, err = kctl(*words, "--context", "tls")
+
+        assert (code, "GROUP_ID_NOT_FOUND" in err) == (19, True)
+
+
+def test_a_controllers_port_is_no_broker(secured: SecuredBroker, kctl: Kctl) -> None:
+    code, out, err = kctl("groups", "-b", secured.controller)
+
+    assert out == ""
+    assert code in (1, 10, 23)
+    assert err.count("\n") == 1
+    assert secured.controller in err
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+def test_something_that_is_no_kafka_is_told_at_once(kctl: Kctl, answer: bytes) -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(100)
+        peer.sendall(answer)
+
+    with listening(serve) as address:
+        code, out, err = kctl("topics", "-b", address, "--timeout", "5")
+
+    assert (code, out) == (23, "")
+    assert f"what listens at {address} is no Kafka broker" in err
+
+
+def test_something_that_says_nothing_is_given_up_in_time(kctl: Kctl) -> None:
+    release = threading.Event()
+    with listening(lambda _: release.wait(20)) as address:
+        code, out, err = kctl("topics", "-b", address, "--timeout", "0.5")
+        release.set()
+
+    assert (code, out) == (10, "")
+    assert address in err
+
+
+def test_the_first_server_that_answers_will_do(secured: SecuredBroker, kctl: Kctl) -> None:
+    code, out, _ = kctl("topics", "-b", f"127.0.0.1:1,{secured.plain}", "-o", "json")
+
+    assert code == 0
+    assert {row["topic"] for row in json.loads(out)["rows"]} >= {"orders", "small"}
+
+
+def test_no_password_is_ever_printed(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KCTL_DEBUG", "1")
+    for context in ("wrong-password", "wrong-password-plain", "alice"):
+        _, out, err = kctl("groups", "--context", context)
+
+        assert "correct horse" not in out + err
+
+
+class listening:  # noqa: N801 - reads as what it does
+    """A server on loopback that does one thing with every connection and closes it."""
+
+    def __init__(self, serve: Callable[[socket.socket], object]) -> None:
+        self._serve = serve
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        host, port = self._listener.getsockname()
+        return f"{host}:{port}"
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:
+                return
+            with peer:
+                try:
+                    self._serve(peer)
+                except OSError:
+                    continue

@@ -1,0 +1,66 @@
+"""Many partitions: one question per broker, and a second is enough."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+
+from kctl.demo.broker import KafkaBroker
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.lag import read_lag
+from kctl.kafka.layout import topics_of
+from kctl.kafka.offsets import commit, log_offsets
+
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+PARTITIONS = 3000
+KEYS = [("wide", number) for number in range(PARTITIONS)]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    """A broker with a topic of 3,000 partitions for which a group has committed; killed at the end, as a clean stop of
+    so many takes half a minute."""
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    broker = KafkaBroker(folder)
+    try:
+        broker.start()
+        with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topics({"wide": {"num_partitions": PARTITIONS, "replication_factor": 1}})
+        with Connection(plain(broker.bootstrap_servers), 60) as connection:
+            while not _all_answer(connection):
+                connection.pause()
+            assert set(commit(connection, "readers", dict.fromkeys(KEYS, 0)).values()) == {None}
+        yield broker.bootstrap_servers
+    finally:
+        broker.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _all_answer(connection: Connection) -> bool:
+    known = topics_of(connection.metadata(["wide"]) if connection.brokers else connection.open(["wide"]))
+    return {each.error for each in log_offsets(connection, known, KEYS).values()} == {None}
+
+
+def test_the_lag_of_three_thousand_partitions_takes_one_question_per_broker_and_less_than_two_seconds(
+    servers: str,
+) -> None:
+    """DescribeGroups tells who the members are; the offsets themselves take one question per leader and coordinator."""
+    began = time.monotonic()
+    with Connection(plain(servers), 10) as connection:
+        known = topics_of(connection.open(["wide"]))
+        rows, problems = read_lag(connection, ["readers"], known)
+        asked = dict(connection.asked)
+    seconds = time.monotonic() - began
+
+    assert problems == []
+    assert [row.lag for row in rows] == [0] * PARTITIONS
+    assert asked == {"Metadata": 1, "OffsetFetch": 1, "ListOffsets": 1, "DescribeGroups": 1}
+    assert sum(asked.values()) - asked["DescribeGroups"] <= len(connection.brokers) + 2
+    assert seconds < 2

@@ -1,0 +1,127 @@
+"""`kctl kafka`: one table of options for both parsers, usage errors in one sentence, and what is not imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+
+from kctl.cli.app import build
+from kctl.cli.kafka import parser
+from kctl.cli.kafka_options import COMMANDS
+from kctl.cli.kafka_output import ranges
+from tests.unit.kctl_cli.test_start_up import imported_by
+
+if TYPE_CHECKING:
+    from tests.unit.kctl_cli.conftest import Kctl
+
+COMMAND = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
+CLOSED = "127.0.0.1:1"
+
+
+@COMMAND
+def test_every_command_has_a_help_page_with_an_example(kctl: Kctl, command: object) -> None:
+    name = command.name  # type: ignore[attr-defined]  # a Command; pytest hides its type
+
+    ran = kctl("kafka", name, "--help")
+
+    assert ran.code == 0
+    assert f"usage: kctl kafka {name}" in ran.out
+    assert f"examples:\n  {COMMANDS[name].examples[0][0]}" in ran.out
+    assert "10 no broker answers" in ran.out
+
+
+@COMMAND
+def test_the_examples_can_be_parsed(command: object) -> None:
+    import shlex
+
+    name = command.name  # type: ignore[attr-defined]  # as above
+    for words, _ in COMMANDS[name].examples:
+        line = shlex.split(words.rpartition("| ")[2])
+        parser(COMMANDS[name]).parse_args(line[3:])
+
+
+@COMMAND
+def test_typer_knows_the_same_options(command: object) -> None:
+    name = command.name  # type: ignore[attr-defined]  # as above
+    group = typer.main.get_command(build()).commands["kafka"]  # type: ignore[attr-defined]  # a group
+    listed = {opt for each in group.commands[name].params for opt in each.opts if opt.startswith("-")}
+
+    ours = {opt for option in COMMANDS[name].options if not option.is_argument for opt in option.names}
+    assert listed - {"--help", "-h"} == ours
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("lagg",), "there is no command `kctl kafka lagg`; the nearest is `lag`"),
+        (("lag", "-g", "x", "-b", "nowhere"), "-b takes HOST:PORT"),
+        (("lag", "-g", "x", "--timeout", "0"), "not a number above 0"),
+        (("lag", "-g", "x"), "say which cluster: -b HOST:PORT"),
+        (("topic",), "required: TOPIC"),
+        (("list-offsets", "-b", CLOSED), "say of which topic"),
+        (("list-offsets", "-b", CLOSED, "-t", "x", "--time", "soon"), "`soon` is no time"),
+        (("list-offsets", "-b", CLOSED, "-t", "x:a"), "`x:a` is no topic with partitions"),
+        (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "there"), "`there` is no place in a log"),
+        (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "shift-by"), "is no place in a log"),
+        (("produce", "-b", CLOSED, "-t", "x"), "say what to produce"),
+        (("produce", "-b", CLOSED, "-t", "x", "a", "--null"), "say what to produce"),
+        (("produce", "-b", CLOSED, "-t", "x", "a", "-c", "brotli"), "`brotli` is no codec"),
+        (("produce", "-b", CLOSED, "-t", "x", "a", "-c", "5"), "`5` is no codec"),
+        (("produce", "-b", CLOSED, "-t", "x", "a", "--header", "b"), "--header takes KEY=VALUE"),
+        (("produce", "-b", CLOSED, "-t", "x", "--file", "f", "--repeat", "2"), "--repeat is for one message"),
+        (("produce", "-b", CLOSED, "-t", "x", "a", "--key-separator", ":"), "--key-separator takes the keys"),
+        (("consume", "-b", CLOSED, "-t", "x", "--format", "xml"), "`xml` is no format"),
+        (("consume", "-b", CLOSED, "-t", "x", "--format", "%q"), "`%q` is not known"),
+        (("wire", "-b", CLOSED), "say which request"),
+        (("wire", "Produce", "-b", CLOSED), "only these are sent"),
+    ],
+)
+def test_what_is_wrong_with_a_command_line_is_one_sentence(kctl: Kctl, words: tuple[str, ...], said: str) -> None:
+    ran = kctl("kafka", *words)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_context_is_looked_for_in_the_named_file_and_its_mistakes_are_named(
+    kctl: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "clusters.toml"
+    file.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\nsecurity_protocol = "SASL_SSL"\n')
+
+    unknown = kctl("kafka", "groups", "-c", str(file), "--context", "test")
+    unfinished = kctl("kafka", "groups", "-c", str(file), "--context", "prod")
+    monkeypatch.setenv("KCTL_CONTEXT", "test")
+    by_variable = kctl("-c", str(file), "kafka", "groups")
+    file.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\ntls_cafile = "x"\n')
+    misspelt = kctl("kafka", "groups", "-c", str(file), "--context", "prod")
+
+    assert [ran.code for ran in (unknown, unfinished, by_variable, misspelt)] == [2, 2, 2, 2]
+    assert "has no context `test`; there are prod" in unknown.err
+    assert by_variable.err == unknown.err
+    assert "SCRAM-SHA-512 needs sasl_username, and a password in sasl_password_file" in unfinished.err
+    assert "the nearest is `tls_ca_file`" in misspelt.err
+
+
+def test_nobody_there_is_told_with_its_exit_code(kctl: Kctl) -> None:
+    ran = kctl("kafka", "groups", "-b", CLOSED)
+
+    assert (ran.code, ran.out) == (10, "")
+    assert ran.err.endswith(f"kctl: no Kafka broker answers at {CLOSED} (111 ECONNREFUSED): start it, or correct -b\n")
+
+
+def test_kctl_kafka_imports_neither_typer_nor_a_client_before_it_is_needed() -> None:
+    imported = imported_by("kafka", "lag", "--help")
+
+    assert "kctl.cli.kafka" in imported
+    assert not {"typer", "kafka", "kctl.config", "logging", "rich", "pydantic"} & imported
+
+
+def test_runs_of_partitions_are_joined() -> None:
+    assert ranges([0, 1, 2, 3, 7]) == "0-3,7"
+    assert ranges([5, 4]) == "4,5"
+    assert ranges([]) == ""

@@ -1,0 +1,50 @@
+"""The arithmetic of a lag, and the names of errors."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka import errors
+
+from kctl.errors import AuthenticationFailed, BrokerRefused, BrokerUnreachable, MessageTooLarge, NotAuthorised
+from kctl.kafka.lag import lag_of
+from kctl.kafka.reasons import code_failure, failure, name_of_code
+
+OFFSETS = st.integers(0, 2**62)
+
+
+@given(OFFSETS, OFFSETS)
+def test_a_lag_is_never_negative(offset: int, end: int) -> None:
+    assert lag_of(offset, end) == max(end - offset, 0)
+
+
+def test_a_lag_is_unknown_when_either_side_is() -> None:
+    assert lag_of(None, 5) is None
+    assert lag_of(5, None) is None
+    assert lag_of(0, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "name"),
+    [
+        (errors.TopicAuthorizationFailedError(), NotAuthorised, "TOPIC_AUTHORIZATION_FAILED"),
+        (errors.ClusterAuthorizationFailedError(), NotAuthorised, "CLUSTER_AUTHORIZATION_FAILED"),
+        (errors.SaslAuthenticationFailedError("bad"), AuthenticationFailed, "SASL_AUTHENTICATION_FAILED (bad)"),
+        (errors.MessageSizeTooLargeError(), MessageTooLarge, "MESSAGE_TOO_LARGE"),
+        (errors.KafkaConnectionError("gone"), BrokerUnreachable, "gone"),
+        (errors.InvalidTimestampError(), BrokerRefused, "INVALID_TIMESTAMP"),
+    ],
+)
+def test_an_error_keeps_the_brokers_name_and_gets_an_exit_code(error: Exception, kind: type, name: str) -> None:
+    told = failure(error, "topic orders")
+
+    assert type(told) is kind
+    assert str(told).startswith("topic orders: ")
+    assert name in str(told)
+
+
+def test_an_error_that_this_client_does_not_know_keeps_its_number() -> None:
+    assert name_of_code(4711) == "error 4711"
+    assert "error 4711" in str(code_failure(4711, "group g"))
+    assert name_of_code(0) is None
