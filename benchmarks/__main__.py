@@ -21,6 +21,7 @@ LONG = {
     "kafka_tool": ("--runs", "40"),
     "pipeline": ("--rounds", "15"),
     "round_trip": ("--calls", "200000"),
+    "sinker": ("--rounds", "15", "--memory-messages", "5000000"),
 }
 """What `--long` hands to each: more rounds, for figures that go into the README. The others are as long as they are."""
 

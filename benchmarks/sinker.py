@@ -8,7 +8,7 @@ that of its last, so that the start of Python does not count.
 Memory: more messages than a sinker holds at a time, put while it works; its resident memory when a tenth of them is
 handled, against that at the end.
 
-    python -m benchmarks.sinker [--messages 400000] [--rounds 5] [--memory-messages 1000000]
+    python -m benchmarks.sinker [--messages 200000] [--rounds 7] [--memory-messages 1000000]
 
 Prints a JSON line for each. Targets: file 100,000/s, Redis 150,000/s, neither slower than 0.9 of `plain` with blocks in
 flight or dead letters; memory at the end at most 1.05 of that after the first tenth.
@@ -70,8 +70,8 @@ class Handler:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="how fast a sinker is, and how large")
-    parser.add_argument("--messages", type=int, default=400_000, help="of one round, in each storage")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--messages", type=int, default=200_000, help="of one round, in each storage")
+    parser.add_argument("--rounds", type=int, default=7, help="0: memory only")
     parser.add_argument("--memory-messages", type=int, default=1_000_000)
     options = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
@@ -89,7 +89,8 @@ def main() -> None:
                     fill(storages[name], options.messages)
                     rates[name].append(drained(place, settings[name], storages[name], options.messages))
                     print(f"  {name}: {rates[name][-1]:,.0f}/s", file=sys.stderr, flush=True)
-            report(rates)
+            if options.rounds:
+                report(rates)
             for kind in TARGETS:
                 name = f"{kind}_plain"
                 report_memory(kind, memory(place, settings[name], storages[name], options.memory_messages))

@@ -16,8 +16,8 @@ import pytest
 import redis
 
 from kctl_agent.storage import redis_client
-from kctl_agent.storage.base import Mark, StorageUnusable
-from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, total
+from kctl_agent.storage.base import GapRefused, Mark, MarkMissing, StorageUnusable
+from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
 from kctl_agent.storage.redis import RedisStorage
 from tests.redis_server import RedisServer, require_redis
 
@@ -175,8 +175,49 @@ def test_a_server_that_forgot_the_scripts_is_told_them_again(server: RedisServer
     fill(storage, 3)
     with client_of(server) as client:
         client.script_flush()
+        assert len(everything(storage)) == 3
 
-    assert len(everything(storage)) == 3
+        client.script_flush()
+        put(storage, chunk(3, 9))
+
+        assert len(everything(storage)) == 6
+        assert list(client.scan_iter("*sent:*")) == []
+
+
+def test_a_put_that_is_refused_or_repeated_leaves_nothing_behind(server: RedisServer, storage: RedisStorage) -> None:
+    with pytest.raises(MarkMissing):
+        put(storage, chunk(0, 9))
+    fill(storage, 6)
+    with pytest.raises(GapRefused):
+        put(storage, chunk(7, 9))
+    put(storage, chunk(0, 9), chunk(0, 9))
+
+    assert total(storage) == (9, 0, 0, 0)
+    with client_of(server) as client:
+        assert list(client.scan_iter("*sent:*")) == []
+        assert {client.ttl(key) for key in client.scan_iter("*")} == {-1}
+        assert len(everything(storage)) == 9
+        assert list(client.scan_iter("*body:*")) == []
+
+
+def test_blocks_of_the_layout_before_are_handed_out(server: RedisServer, storage: RedisStorage) -> None:
+    fill(storage, 9)
+    with client_of(server) as client:
+        client.set(storage.prefix + "layout", "1")
+        for key in list(client.scan_iter("*body:*")):
+            client.hset(key.replace(b"body:", b"block:"), "body", client.getdel(key))
+    storage.prepare()
+    assert stored(storage) == list(range(9))
+
+    (first, second) = storage.claim("a", 6, 60.0)
+    storage.settle(first, [True, False, True], max_tries=5)
+    storage.settle(second, [False, True, True], max_tries=1, reason="no")
+
+    assert total(storage) == (3, 0, 1, 1)
+    assert storage.stats().bytes == sum(len(block.body) for block in storage.blocks()) + sum(
+        len(letter.block.body) for letter in storage.dead()
+    )
+    assert [message.offset for message in everything(storage)] == [1, 6, 7, 8]
 
 
 def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServer, storage: RedisStorage) -> None:
@@ -345,7 +386,7 @@ def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -
     with client_of(server) as client:
         client.set(storage.prefix + "layout", "9")
 
-    with pytest.raises(StorageUnusable, match="layout 9; this release reads 1"):
+    with pytest.raises(StorageUnusable, match="layout 9; this release reads 1 to 2"):
         storage.prepare()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from kctl_agent.storage.base import StorageUnusable
 
-__all__ = ["Script", "check_server", "connect", "script", "told", "where"]
+__all__ = ["Script", "check_server", "connect", "script", "told", "transact", "where"]
 
 Script = Callable[..., Any]
 log = logging.getLogger(__name__)
@@ -93,6 +93,22 @@ def _source(name: str) -> str:
 def script(client: Any, name: str) -> Script:
     """A script of `lua/`, sent by its hash, and in full where the server does not know it yet."""
     return client.register_script(_source(name))  # type: ignore[no-any-return]
+
+
+def transact(client: Any, values: Mapping[str, bytes], seconds: int, name: str, prefix: str, *args: object) -> Any:
+    """Set these values, for so long, and run a script of `lua/`, as one transaction; returns what the script does."""
+    import redis
+
+    own = script(client, name)
+    while True:
+        with client.pipeline(transaction=True) as pipeline:
+            for key, value in values.items():
+                pipeline.set(key, value, ex=seconds)
+            pipeline.evalsha(own.sha, 1, prefix, *args)  # type: ignore[attr-defined]
+            try:
+                return pipeline.execute()[-1]
+            except redis.exceptions.NoScriptError:
+                client.script_load(_source(name))
 
 
 @contextmanager

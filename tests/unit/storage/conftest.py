@@ -123,8 +123,9 @@ def redis_bench(url: str) -> Bench:
     def damage(first: int) -> bytes:
         for key in client.scan_iter(storage.prefix + "block:*"):
             if client.hget(key, "first") == str(first).encode():
-                body = flipped(client.hget(key, "body"))
-                client.hset(key, "body", body)
+                place = key.replace(b"block:", b"body:")
+                body = flipped(client.get(place))
+                client.set(place, body)
                 return body
         raise LookupError(first)
 

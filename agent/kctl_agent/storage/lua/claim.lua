@@ -4,15 +4,21 @@
 local owner, token, limit, lease, ordered = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
 local MOST_WOKEN = 1000 -- a script must be short: the next claim wakes the rest
 local LOOK_AHEAD = 16
-local FIELDS = {'tries', 'tp', 'topic_id', 'first', 'last', 'count', 'body'}
 local leased = {}
+
+local function read(id)
+  local block = P .. 'block:' .. id
+  local found = redis.call('HMGET', block, 'tries', 'tp', 'topic_id', 'first', 'last', 'count')
+  found[7] = redis.call('GET', P .. 'body:' .. id) or redis.call('HGET', block, 'body')
+  return found
+end
 
 local said = redis.call('HGET', P .. 'claimed', owner) or ''
 if string.sub(said, 1, #token + 1) == token .. ' ' then
   for id in string.gmatch(string.sub(said, #token + 2), '%d+') do
     local block = P .. 'block:' .. id
     if redis.call('HGET', block, 'token') == token then
-      leased[#leased + 1] = {id, unpack(redis.call('HMGET', block, unpack(FIELDS)))}
+      leased[#leased + 1] = {id, unpack(read(id))}
     end
   end
   return leased
@@ -25,7 +31,7 @@ end
 
 local function take(id)
   local block = P .. 'block:' .. id
-  local found = redis.call('HMGET', block, unpack(FIELDS))
+  local found = read(id)
   redis.call('ZREM', P .. 'ready', id)
   if not found[2] then return end
   redis.call('HSET', block, 'state', 'processing', 'owner', owner, 'token', token, 'leased', text(now))

@@ -3,7 +3,9 @@
 --   mark:TP      hash    next, committed, topic_id of a partition; TP is topic:partition
 --   partitions   set     every TP that has a mark or had a block
 --   seq          number  the last id of a block or a dead letter
---   block:ID     hash    tp, topic_id, first, last, count, body, since; state, tries; owner, token, leased while leased
+--   block:ID     hash    tp, topic_id, first, last, count, since; state, tries; owner, token, leased while leased
+--   body:ID      string  the bytes of a block (in layout 1 a field of its hash)
+--   sent:NAME    string  such bytes before the script of the same transaction has judged them
 --   ready        zset    ids that can be claimed; score is the id, so what was put first comes first
 --   timed        zset    ids that are leased or delayed; score is when that ends, on the storage's clock
 --   line:TP      zset    every id of a partition that is not dead
@@ -44,14 +46,21 @@ local function count(tp, state, messages, bytes)
   if bytes ~= 0 then redis.call('HINCRBY', P .. 'counts', tp .. ' bytes', bytes) end
 end
 
-local function add(tp, topic_id, first, last, messages, body, machine)
+-- A new block, whose bytes the caller puts into body:ID.
+local function add(tp, topic_id, first, last, messages, size, machine)
   local id = redis.call('INCR', P .. 'seq')
   redis.call('HSET', P .. 'block:' .. id, 'tp', tp, 'topic_id', topic_id, 'first', first, 'last', last,
-    'count', messages, 'body', body, 'since', text(machine), 'state', 'pending', 'tries', 0)
+    'count', messages, 'since', text(machine), 'state', 'pending', 'tries', 0)
   redis.call('ZADD', P .. 'ready', id, id)
   redis.call('ZADD', P .. 'line:' .. tp, id, id)
   redis.call('SADD', P .. 'partitions', tp)
-  count(tp, 'pending', messages, #body)
+  count(tp, 'pending', messages, size)
+  return id
+end
+
+local function size_of(id)
+  local size = redis.call('STRLEN', P .. 'body:' .. id)
+  return size > 0 and size or redis.call('HSTRLEN', P .. 'block:' .. id, 'body')
 end
 
 local function free(id, counts_try)
@@ -71,8 +80,8 @@ end
 local function remove(id)
   local block = P .. 'block:' .. id
   local tp, messages, state = unpack(redis.call('HMGET', block, 'tp', 'count', 'state'))
-  count(tp, state, -messages, -redis.call('HSTRLEN', block, 'body'))
-  redis.call('DEL', block)
+  count(tp, state, -messages, -size_of(id))
+  redis.call('DEL', block, P .. 'body:' .. id)
   redis.call('ZREM', P .. 'ready', id)
   redis.call('ZREM', P .. 'timed', id)
   redis.call('ZREM', P .. 'line:' .. tp, id)

@@ -6,4 +6,5 @@ for _, id in ipairs(redis.call('ZRANGE', P .. 'timed', 0, -1)) do
   end
 end
 redis.call('HDEL', P .. 'settled', ARGV[1])
+redis.call('HDEL', P .. 'claimed', ARGV[1])
 return messages

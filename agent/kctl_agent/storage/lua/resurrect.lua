@@ -14,6 +14,7 @@ for i = 2, ids + 1 do
 end
 local machine = machine_time()
 for i = ids + 2, #ARGV, 6 do
-  add(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], machine)
+  local id = add(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], #ARGV[i + 5], machine)
+  redis.call('SET', P .. 'body:' .. id, ARGV[i + 5])
 end
 return messages

@@ -15,8 +15,10 @@ if fate == 'again' then
   count(tp, 'processing', -redis.call('HGET', block, 'count'), 0)
   count(tp, 'delayed', messages, 0)
   if body ~= '' then
-    redis.call('HINCRBY', P .. 'counts', tp .. ' bytes', #body - redis.call('HSTRLEN', block, 'body'))
-    redis.call('HSET', block, 'first', first, 'last', last, 'count', messages, 'body', body)
+    redis.call('HINCRBY', P .. 'counts', tp .. ' bytes', #body - size_of(id))
+    redis.call('HSET', block, 'first', first, 'last', last, 'count', messages)
+    redis.call('HDEL', block, 'body')
+    redis.call('SET', P .. 'body:' .. id, body)
   end
   redis.call('HDEL', block, 'owner', 'token', 'leased')
   redis.call('HSET', block, 'state', 'delayed')
