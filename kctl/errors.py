@@ -75,6 +75,7 @@ class OrderFailed(KctlError):
     """An order was begun and could not be carried out; the sentence says how far it came."""
 
     code = "order_failed"
+    http_status = 409
 
 
 class AgentRefused(KctlError):

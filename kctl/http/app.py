@@ -12,6 +12,7 @@ from kctl.http.access import Access
 from kctl.http.answers import not_ready
 from kctl.http.errors import answer_errors_in_one_shape, error_response
 from kctl.http.guard import Guard, Limits
+from kctl.http.orders import orders_router
 from kctl.http.page import Page
 from kctl.http.reference import reference_page
 from kctl.http.routes import api_router, present
@@ -79,5 +80,7 @@ def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
         )
 
     app.include_router(api_router(source, streams, life))
+    if source.orders is not None:
+        app.include_router(orders_router(source.orders))
     answer_errors_in_one_shape(app)
     return app

@@ -108,6 +108,10 @@ def answer_errors_in_one_shape(app: FastAPI) -> None:
     async def refused(_request: Request, error: HttpError) -> JSONResponse:
         return error_response(error)
 
+    @app.exception_handler(KctlError)
+    async def of_order(_request: Request, error: KctlError) -> JSONResponse:
+        return _response(error.http_status, error.code, str(error), error.retriable)
+
     @app.exception_handler(AgentError)
     async def of_fleet(_request: Request, error: AgentError) -> JSONResponse:
         return error_response(error)

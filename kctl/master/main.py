@@ -154,6 +154,7 @@ class _Master:
             sparkline=self._collector.sparkline,
             feed=feed,
             ask=answer,
+            orders=self._orders,
             patience_seconds=max(10.0, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
         )
         self._http = HttpServer(create_app(source, access), http_socket, access)

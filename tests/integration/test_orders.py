@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import tomli_w
 
@@ -290,6 +291,35 @@ def test_two_fleets_on_one_machine_do_not_see_each_other(
         assert set(one.states()) == {"running"}
     finally:
         other.stop(signal.SIGKILL)
+
+
+def test_orders_over_http_need_the_token_and_are_the_same_orders(
+    master: Callable[..., Master], short_dir: Path, eventually: Eventually
+) -> None:
+    (short_dir / "token").write_text("a-token-of-some-length")
+    fleet = master(http={"port": 0, "token_file": str(short_dir / "token")})
+    url = fleet.about["http_url"] + "/api/v1/orders"
+    right = {"Authorization": "Bearer a-token-of-some-length"}
+
+    with httpx.Client() as client:
+        bare = client.post(url, json={"order": "pause", "params": {"all": True}})
+        assert (bare.status_code, bare.json()["error"]["code"]) == (401, "unauthorized")
+        assert client.get(url).json() == {"rows": []}, "nothing was begun"
+
+        done = client.post(url, json={"order": "pause", "params": {"all": True}}, headers=right)
+        assert (done.status_code, done.json()["state"], done.json()["by"]) == (200, "done", "http token")
+        assert worker(fleet, "worker-0")["state"] == "paused"
+        begun = client.post(url, json={"order": "restart", "params": {"name": "worker-0"}}, headers=right)
+        assert begun.status_code == 202
+        again = client.post(url, json={"order": "stop", "params": {"name": "worker-0"}}, headers=right)
+        assert (again.status_code, again.json()["error"]["code"]) == (409, "order_refused")
+        eventually(lambda: client.get(f"{url}/{begun.json()['id']}").json()["state"] == "done")
+        failed = client.post(url, json={"order": "stop", "params": {"name": "nobody"}}, headers=right)
+        assert (failed.status_code, failed.json()["error"]["code"]) == (409, "order_failed")
+        wrong = client.post(url, json={"order": "stop", "params": {"who": "worker-0"}}, headers=right)
+        assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_params")
+        assert [row["verb"] for row in client.get(url).json()["rows"]] == ["stop", "restart", "pause"]
+        eventually(lambda: 'kind="order"' in client.get(fleet.about["http_url"] + "/metrics").text, 10)
 
 
 def test_callers_at_once_each_get_their_own_answer(master: Callable[..., Master]) -> None:

@@ -48,8 +48,10 @@ async def restart(context: Context, params: JsonObject, _caller: Caller, tell: T
     done: list[str] = []
 
     async def one(keeper: Keeper) -> None:
-        before = keeper.incarnation
+        before, is_dead = keeper.incarnation, keeper.pid is None
         keeper.restart()
+        if is_dead:  # what it was before is no answer to whether it comes up
+            await keeper.until(lambda: keeper.incarnation > before)
         await settled(context, keeper, before, tell)
         done.append(keeper.name)
         tell(f"{len(done)} of {len(keepers)} restarted: {', '.join(sorted(done))}")

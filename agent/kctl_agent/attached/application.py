@@ -1,0 +1,145 @@
+"""`kctl_agent.attach`: makes somebody else's PySpark application a part of a fleet, without changing what it does.
+
+It listens to the progress of the application's queries (`StreamingQueryListener`) and answers the questions that a
+worker answers, for every Kafka source of every query. It commits nothing, unless a shadow group is named for which no
+consumer lives. It takes no orders but `stack_dump`.
+
+The listener runs on Spark's threads and only copies: a listener that is slow makes Spark drop events (sparkMeasure #7).
+Everything else happens on a thread of its own. Needs PySpark 3.4 or newer, and kafka-python for end offsets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kctl_agent.attached.brokers import EndOffsets, last_progress, servers_of
+from kctl_agent.attached.queries import Queries
+from kctl_agent.attached.shadow import ShadowGroup
+from kctl_agent.commands import COMMANDS, with_describe
+from kctl_agent.commands.stack_dump import STACK_DUMP
+from kctl_agent.server import AgentServer
+
+__all__ = ["Attached"]
+
+_LOG: Final = logging.getLogger(__name__)
+_EVERY_SECONDS: Final = 1.0
+
+
+class Attached:
+    """What `attach` returns; `close` ends it, as does the end of the application."""
+
+    def __init__(
+        self, spark: Any, name: str, run_dir: str | Path, bootstrap_servers: str | None, commit_group: str | None
+    ) -> None:
+        self._spark = spark
+        self._queries = Queries(name)
+        self._servers = bootstrap_servers
+        self._commit_group = commit_group
+        self._brokers: EndOffsets | None = None
+        self._shadow: ShadowGroup | None = None
+        self._server = AgentServer(Path(run_dir), name, with_describe({**COMMANDS, "stack_dump": STACK_DUMP}))
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"kctl-attached {name}", daemon=True)
+        self._listener: Any = None
+
+    def start(self) -> None:
+        """Raises PathError."""
+        self._server.publish(self._queries.snapshot(time.monotonic()))
+        self._server.start()
+        self._listen()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening and answering; the application goes on. Idempotent."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with contextlib.suppress(Exception):  # a session that has ended has no listeners any more
+            self._spark.streams.removeListener(self._listener)
+        self._server.close()
+        for part in (self._brokers, self._shadow):
+            if part is not None:
+                part.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _listen(self) -> None:
+        from pyspark.sql.streaming import StreamingQueryListener
+
+        queries = self._queries
+
+        class Listener(StreamingQueryListener):  # type: ignore[misc]
+            """On Spark's callback threads: copies and returns."""
+
+            def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+                queries.started(str(event.id))
+
+            def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+                queries.progressed(event.progress.json)
+
+            def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+                queries.idle(str(event.id))
+
+            def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+                queries.terminated(str(event.id), event.exception)
+
+        self._listener = Listener()
+        self._spark.streams.addListener(self._listener)
+
+    def _run(self) -> None:
+        while not self._stop.wait(_EVERY_SECONDS):
+            for step in (self._look, self._commit):
+                self._quietly(step)
+            self._server.publish(self._queries.snapshot(time.monotonic()))
+
+    def _quietly(self, step: Callable[[], None]) -> None:
+        """A guest: whatever goes wrong with it is the guest's, and told among its figures."""
+        try:
+            step()
+        except Exception as error:
+            first = (str(error) or type(error).__name__).splitlines()[0][:300]
+            if self._queries.failed(f"{step.__name__.strip('_')}: {first}"):
+                _LOG.warning("kctl: %s", first)
+
+    def _look(self) -> None:
+        """What Spark says besides events: which queries run (their listeners may have been dropped), and the ends."""
+        active = {str(query.id): query for query in self._spark.streams.active}
+        if self._queries.is_deaf(active):
+            with contextlib.suppress(Exception):
+                self._spark.streams.removeListener(self._listener)
+            self._listen()
+        for id_, query in active.items():
+            progress = last_progress(query)
+            if progress is not None:
+                self._queries.progressed(progress, is_from_listener=False)
+            else:
+                self._queries.started(id_)
+        self._queries.only(set(active))
+        if self._servers is None:
+            self._servers = next(filter(None, map(servers_of, active.values())), None)
+        partitions = self._queries.partitions()
+        if self._servers is None or not partitions:
+            return
+        if self._brokers is None:
+            self._brokers = EndOffsets(self._servers)
+        self._queries.ends(*self._brokers.bounds(partitions), at=time.monotonic())
+
+    def _commit(self) -> None:
+        if self._commit_group is None or self._servers is None:
+            return
+        if self._shadow is None:
+            self._shadow = ShadowGroup(self._servers, self._commit_group)
+        self._queries.committed(self._commit_group, self._shadow.commit(self._queries.positions()))

@@ -1,0 +1,203 @@
+"""What the queries of an application have told, and the snapshot that follows from it. No Spark, no broker in here.
+
+Spark's objects change their types between versions (a first `startOffset` is the text 'None'), so only the JSON of a
+progress is read, and anything in it may be missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from kctl_agent.snapshot import MemberFigures, PartitionFigures, Snapshot, WorkFigures
+
+__all__ = ["Queries", "offsets_of", "sources_of"]
+
+Partition: TypeAlias = tuple[str, int]
+
+_KAFKA: Final = re.compile(r"KafkaV2\[|KafkaSource")
+_MISSED: Final = 2
+"""So many batches that Spark knows of and the listener was not told: it has been dropped."""
+
+
+@dataclass(slots=True)
+class _Query:
+    state: str = "starting"
+    since: float = field(default_factory=time.monotonic)
+    batch_id: int | None = None
+    heard_batch_id: int | None = None
+    """The last that the listener was told."""
+    seconds: float | None = None
+    rows: int | None = None
+    rows_per_second: float | None = None
+    rows_total: int = 0
+    batches_total: int = 0
+    positions: dict[Partition, int] = field(default_factory=dict)
+
+
+class Queries:
+    """Told on Spark's threads and the guest's own; every method is safe on any thread."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._queries: dict[str, _Query] = {}
+        self._started_at = time.monotonic()
+        self._starts: Mapping[Partition, int] = {}
+        self._ends: Mapping[Partition, int] = {}
+        self._ends_at: float | None = None
+        self._group: str | None = None
+        self._committed: Mapping[Partition, int] = {}
+        self._error: str | None = None
+
+    def started(self, id_: str) -> None:
+        """A query that was not known runs."""
+        with self._lock:
+            self._queries.setdefault(id_, _Query())
+
+    def progressed(self, text: str, *, is_from_listener: bool = True) -> None:
+        """One progress as JSON; the same one may come twice, by the listener and by a look."""
+        progress = json.loads(text)
+        id_, batch_id = str(progress.get("id")), progress.get("batchId")
+        with self._lock:
+            query = self._queries.setdefault(id_, _Query())
+            if is_from_listener:
+                query.heard_batch_id = batch_id
+            if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
+                return
+            query.batch_id, query.state = batch_id, "running"
+            duration = (progress.get("durationMs") or {}).get("triggerExecution")
+            query.seconds = None if duration is None else duration / 1000
+            query.rows = progress.get("numInputRows")
+            query.rows_per_second = progress.get("processedRowsPerSecond")
+            query.rows_total += query.rows or 0
+            query.batches_total += 1
+            for source in sources_of(progress):
+                query.positions.update(offsets_of(source.get("endOffset")))
+            self._error = None
+
+    def idle(self, id_: str) -> None:
+        with self._lock:
+            if id_ in self._queries:
+                self._queries[id_].state = "running"
+
+    def terminated(self, id_: str, error: str | None) -> None:
+        """It has ended; by an error, whose first line is kept."""
+        with self._lock:
+            self._queries.pop(id_, None)
+            if error:
+                self._error = error.splitlines()[0][:300]
+
+    def only(self, active: set[str]) -> None:
+        """The queries that run; others have ended while nobody listened."""
+        with self._lock:
+            for id_ in self._queries.keys() - active:
+                del self._queries[id_]
+
+    def is_deaf(self, active: Iterable[str]) -> bool:
+        """Whether Spark has finished batches of which the listener was not told: it drops listeners that were slow, and
+        with a stopped session all of them."""
+        with self._lock:
+            known = [self._queries[id_] for id_ in active if id_ in self._queries]
+            return any(
+                query.batch_id is not None and query.batch_id - (query.heard_batch_id or 0) >= _MISSED
+                for query in known
+            )
+
+    def failed(self, error: str) -> bool:
+        """Keep an error of the guest itself; whether it is new."""
+        with self._lock:
+            is_new, self._error = error != self._error, error
+            return is_new
+
+    def partitions(self) -> set[Partition]:
+        return set(self.positions())
+
+    def positions(self) -> dict[Partition, int]:
+        """End offset of the last finished batch. A partition that two queries read has the one that is further behind:
+        for ordinary tools the application has read it only so far."""
+        with self._lock:
+            merged: dict[Partition, int] = {}
+            for query in self._queries.values():
+                for partition, offset in query.positions.items():
+                    merged[partition] = min(offset, merged.get(partition, offset))
+            return merged
+
+    def ends(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], *, at: float) -> None:
+        """What the brokers say, at `time.monotonic()`."""
+        with self._lock:
+            self._starts, self._ends, self._ends_at = starts, ends, at
+
+    def committed(self, group: str, offsets: Mapping[Partition, int] | None) -> None:
+        """What the shadow group holds; None while others live in it."""
+        with self._lock:
+            self._group, self._committed = group, offsets or {}
+
+    def snapshot(self, now: float) -> Snapshot:
+        """As a worker's: the lag counts from the position, which is all that the application itself knows."""
+        positions = self.positions()
+        with self._lock:
+            queries = sorted(self._queries.items())
+            last = max((query for _, query in queries), key=lambda query: query.batch_id or -1, default=None)
+            state = "idle" if last is None else last.state
+            rates = [query.rows_per_second for _, query in queries if query.rows_per_second is not None]
+            return Snapshot(
+                name=self._name,
+                kind="attached",
+                state=state,
+                state_since=self._started_at if last is None else last.since,
+                started_at=self._started_at,
+                published_at=now,
+                member=None if self._group is None else MemberFigures(self._group, "none"),
+                partitions=tuple(self._figures(each, offset) for each, offset in sorted(positions.items())),
+                work=WorkFigures(
+                    query_id=",".join(id_ for id_, _ in queries) or None,
+                    batch_id=None if last is None else last.batch_id,
+                    last_batch_seconds=None if last is None else last.seconds,
+                    last_batch_rows=None if last is None else last.rows,
+                    rows_per_second=sum(rates) if rates else None,
+                    rows_total=sum(query.rows_total for _, query in queries),
+                    batches_total=sum(query.batches_total for _, query in queries),
+                    last_error=self._error,
+                ),
+            )
+
+    def _figures(self, partition: Partition, position: int) -> PartitionFigures:
+        return PartitionFigures(
+            topic=partition[0],
+            partition=partition[1],
+            start=self._starts.get(partition),
+            committed=self._committed.get(partition, position),
+            position=position,
+            end=self._ends.get(partition),
+            last_timestamp=None,
+            taken_at=self._ends_at,
+        )
+
+
+def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The Kafka sources of one progress."""
+    return [each for each in progress.get("sources") or () if _KAFKA.search(str(each.get("description", "")))]
+
+
+def offsets_of(told: object) -> dict[Partition, int]:
+    """`{"orders": {"0": 17}}`, as an object or (by some versions) as its text; nothing of anything else."""
+    if isinstance(told, str):
+        try:
+            told = json.loads(told)
+        except ValueError:
+            return {}
+    if not isinstance(told, Mapping):
+        return {}
+    return {
+        (str(topic), int(partition)): offset
+        for topic, partitions in told.items()
+        if isinstance(partitions, Mapping)
+        for partition, offset in partitions.items()
+        if isinstance(offset, int) and str(partition).isdecimal()
+    }

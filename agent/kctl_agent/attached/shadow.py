@@ -1,0 +1,58 @@
+"""A shadow group: a consumer group without members whose committed offsets say how far an application has read.
+
+Spark commits nothing and is nobody's member, so Burrow, kminion and `kafka-consumer-groups` are blind to it; with this
+they see its lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["ShadowGroup"]
+
+_TIMEOUT_MS: Final = 5000
+_EMPTY: Final = frozenset({"Empty", "Dead", ""})
+Partition = tuple[str, int]
+
+
+class ShadowGroup:
+    """One thread."""
+
+    def __init__(self, bootstrap_servers: str, group: str) -> None:
+        from kafka.admin import KafkaAdminClient
+
+        self._group = group
+        self._done: dict[Partition, int] = {}
+        self._admin = KafkaAdminClient(
+            bootstrap_servers=bootstrap_servers, client_id="kctl-shadow", request_timeout_ms=_TIMEOUT_MS
+        )
+
+    def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
+        """Commit what has changed, and return what the group holds now; None while somebody lives in the group, whose
+        offsets are his own.
+
+        Raises:
+            KafkaError: the brokers do not answer, or do not permit it.
+        """
+        from kafka import OffsetAndMetadata, TopicPartition
+        from kafka.errors import NoError
+
+        due = {partition: offset for partition, offset in positions.items() if self._done.get(partition) != offset}
+        if not due:
+            return dict(self._done)
+        described = self._admin.describe_groups([self._group])[self._group]
+        if str(described.get("group_state", "")) not in _EMPTY:
+            self._done.clear()
+            return None
+        outcomes = self._admin.alter_group_offsets(
+            self._group, {TopicPartition(*each): OffsetAndMetadata(offset, "", -1) for each, offset in due.items()}
+        )
+        for error in outcomes.values():
+            if error is not NoError:
+                raise error(f"the offsets of group {self._group} were not committed")
+        self._done.update(due)
+        return dict(self._done)
+
+    def close(self) -> None:
+        self._admin.close()

@@ -1,0 +1,58 @@
+"""`/api/v1/orders`: the same orders as on `master.sock`, by whoever holds the token."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from kctl.errors import OrderFailed
+from kctl.master.orders import Caller, Order, Orders
+
+__all__ = ["orders_router"]
+
+_CALLER = Caller(uid=None, via="http")
+
+
+class _Given(BaseModel):
+    """An order and what it says, as `getDescribe` on `master.sock` and docs/commands.md list them."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    order: str = Field(max_length=40, description="pause, resume, seek, restart, drain, scale, …")
+    params: dict[str, Any] = Field(default_factory=dict)
+    wait_seconds: Annotated[float, Field(ge=0, le=60, description="Answer after so long at the latest.")] = 10.0
+
+
+def orders_router(orders: Orders) -> APIRouter:
+    """The guard in front of it lets nobody without the token change anything."""
+    router = APIRouter(prefix="/api/v1")
+
+    @router.post("/orders", summary="Give an order; the answer says what happened")
+    async def give(given: _Given) -> JSONResponse:
+        """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
+        one, and nothing was changed."""
+        return _answer(await orders.give(given.order, given.params, _CALLER, given.wait_seconds))
+
+    @router.get("/orders", summary="The last orders, the youngest first")
+    async def listed() -> dict[str, Any]:
+        return {"rows": [order.to_json() for order in orders.all()]}
+
+    @router.get("/orders/{id}", summary="How far an order has come")
+    async def one(id: str) -> JSONResponse:  # noqa: A002 - the API's own word
+        return _answer(orders.find(id))
+
+    return router
+
+
+def _answer(order: Order) -> JSONResponse:
+    status, body = HTTPStatus.OK, order.to_json()
+    if order.state == "running":
+        status = HTTPStatus.ACCEPTED
+    elif order.state == "failed":
+        status = HTTPStatus(OrderFailed.http_status)
+        body["error"] = {"code": OrderFailed.code, "message": order.text, "retriable": OrderFailed.retriable}
+    return JSONResponse(body, status_code=status)

@@ -1,0 +1,91 @@
+"""Somebody's own PySpark application, attached: the example, as it stands, on a real Spark and a real broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.demo import kafka_tools
+from kctl.jars import jar_paths
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "attached.py"
+
+
+@pytest.fixture
+def application() -> Iterator[Callable[[Fleet], subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(fleet: Fleet) -> subprocess.Popen[bytes]:
+        jars = ",".join(str(jar) for jar in jar_paths("spark"))
+        submit = f"--master local[1] --jars {jars} --conf spark.ui.enabled=false pyspark-shell"
+        words = [fleet.broker.bootstrap_servers, fleet.topic, str(fleet.directory / "run")]
+        with (fleet.directory / "logs" / "report.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, str(EXAMPLE), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit, "PYSPARK_PYTHON": sys.executable},
+                cwd=fleet.directory,
+                start_new_session=True,
+            )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def rows(fleet: Fleet) -> dict[int, dict[str, Any]]:
+    return {p: row for p, row in fleet.offsets().items() if row["worker"] == "report"}
+
+
+def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_lag(
+    make_fleet: Callable[..., Fleet],
+    application: Callable[[Fleet], subprocess.Popen[bytes]],
+    eventually: Eventually,
+) -> None:
+    fleet = make_fleet(workers=0, partitions=2)
+    fleet.start()
+    eventually(lambda: fleet.ask("ping") is not None, START_SECONDS, "the master answers")
+    fleet.send(100)
+    report = application(fleet)
+
+    eventually(
+        lambda: {p: row["current_offset"] for p, row in rows(fleet).items()} == {0: 50, 1: 50},
+        START_SECONDS,
+        "its position is known, with the brokers found in its plan",
+    )
+    fleet.send(60)
+    eventually(
+        lambda: [(row["current_offset"], row["kafka_max_offset"]) for row in rows(fleet).values()] == [(80, 80)] * 2,
+        SETTLE_SECONDS,
+        "it goes on, and its end offsets are the brokers'",
+    )
+    own = fleet.workers()["report"]
+    assert (own["kind"], own["state"], own["supervisor"]) == ("attached", "running", None)
+    assert own["last_batch_rows"] is not None
+    assert own["rows_total"] == 160
+
+    def seen_by_kafkas_tool() -> bool:
+        described = kafka_tools.describe_group(fleet.broker.bootstrap_servers, "report-shadow")
+        return {(row.topic, row.current_offset, row.lag) for row in described} == {(fleet.topic, 80, 0)}
+
+    eventually(seen_by_kafkas_tool, SETTLE_SECONDS, "the shadow group holds its offsets")
+
+    report.send_signal(signal.SIGKILL)
+    report.wait()
+    eventually(lambda: not rows(fleet), SETTLE_SECONDS, "nothing is told of what is gone")

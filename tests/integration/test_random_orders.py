@@ -1,0 +1,230 @@
+"""Random orders from several callers at once: every one is answered, and the fleet ends up as the orders say.
+
+The processes are real and do nothing; their agents are scripted and take every order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.config import load
+from kctl.errors import OrderRefused
+from kctl.master.health import Rules
+from kctl.master.keeper import Care, Launch
+from kctl.master.members import Members
+from kctl.master.orders import Caller, Context, Order, Orders, verbs
+from kctl.master.pauses import Pauses
+from kctl.master.restart import Policy
+from kctl.master.supervisor import Supervisor
+from kctl.rpc.fan_out import AgentPool
+from kctl_agent.errors import BadParams, UnknownMethod
+from kctl_agent.messages import Request
+from kctl_agent.paths import socket_path
+from kctl_agent.scripted import Answers, ScriptedAgent
+from kctl_agent.wire import JsonObject
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+NAMES = ("worker-0", "worker-1", "worker-2", "sinker-0")
+TOPICS = ("orders", "payments")
+CALLERS = 4
+TOML = """
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+group = "g"
+topics = ["orders", "payments"]
+[workers]
+count = 3
+[sinkers]
+count = 1
+handler = "x:y"
+"""
+
+
+class Fleet:
+    """What a master's orders are carried out on."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "kctl.toml").write_text(TOML)
+        self.config = load(folder / "kctl.toml", {})
+        self.told: dict[str, list[JsonObject]] = {name: [] for name in NAMES}
+        """The scopes that each agent was told last."""
+        run_dir = self.config.fleet.run_dir
+        self.config.fleet.data_dir.mkdir()
+        self.pool = AgentPool()
+        self.members = Members(run_dir, lambda: self.supervisor.status(), self.pool)
+        launches = [
+            Launch(name, ["cat"], {}, folder / f"{name}.log", socket_path(run_dir, name), 10.0, 5.0, name[:6])
+            for name in NAMES
+        ]
+        care = Care(Policy(0.01, 0.02, 0.0, 100), Rules(60.0), 0.5, 60.0)
+        self.supervisor = Supervisor(launches, care, self.members.ping, self.at_start)
+        self.pauses = Pauses(self.config.fleet.data_dir / "pauses.json")
+        context = Context(
+            self.config, self.supervisor, self.members, self.pauses, [], ["cat"], lambda: load(folder / "kctl.toml", {})
+        )
+        self.context = context
+        self.orders = Orders(verbs(context), folder / "orders.jsonl")
+
+    def at_start(self, name: str) -> JsonObject:
+        self.told[name] = self.context.scopes(name)
+        return {"paused": self.told[name]}
+
+    def script(self, name: str) -> dict[str, Any]:
+        def paused(request: Request) -> JsonObject:
+            self.told[name] = request.params["scopes"]
+            return {"accepted": True}
+
+        return {
+            "ping": Answers(lambda _: {"name": name, "pid": self.supervisor.keeper(name).pid, "version": "0"}),
+            "pause": Answers(paused),
+            "order": Answers({"state": "done", "text": "so it is", "result": {}}),
+            "log_level": Answers({"before": "INFO", "level": "DEBUG"}),
+            "stack_dump": Answers({"threads": []}),
+            "offset_checker": Answers({"rows": []}),
+        }
+
+
+@pytest.fixture(autouse=True)
+def sinkers_do_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kctl.master.launch.SINKER_COMMAND", ["cat"])
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Fleet]:
+    fleet = Fleet(folder)
+    with ExitStack() as stack:
+        for name in NAMES:
+            stack.enter_context(ScriptedAgent(fleet.config.fleet.run_dir, name, fleet.script(name)))
+        task = asyncio.create_task(fleet.supervisor.run())
+        try:
+            for name in NAMES:
+                await asyncio.wait_for(fleet.supervisor.keeper(name).until(lambda: bool(task)), 10)
+            yield fleet
+        finally:
+            await fleet.orders.close()
+            await fleet.supervisor.stop()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            fleet.pool.close()
+
+
+def some_order(chance: random.Random) -> tuple[str, JsonObject]:
+    name, topic = chance.choice(NAMES), chance.choice(TOPICS)
+    scope: JsonObject = chance.choice(
+        [{"worker": name}, {"topic": topic}, {"topic": topic, "partition": 1}, {"all": True}]
+    )
+    orders: list[tuple[str, JsonObject]] = [
+        ("pause", scope),
+        ("resume", scope),
+        ("resume", {"all": True}),
+        ("stop", {"name": name}),
+        ("start", {"name": name}),
+        ("restart", {"name": name}),
+        ("restart", {"all": True, "rolling": chance.random() < 0.5}),
+        ("drain", {"name": name}),
+        ("log_level", {"name": name, "level": "DEBUG"}),
+        ("stack", {"name": name}),
+        ("reload", {}),
+        ("seek", {"topic": topic, "to": "earliest"}),
+        ("nonsense", {}),
+        ("stop", {"nobody": 1}),
+    ]
+    return chance.choice(orders)
+
+
+async def one_caller(fleet: Fleet, chance: random.Random, rounds: int, ended: list[Order]) -> int:
+    """How many of its orders were refused."""
+    refused = 0
+    for _ in range(rounds):
+        verb, params = some_order(chance)
+        try:
+            async with asyncio.timeout(60):
+                order = await fleet.orders.give(verb, params, Caller(os.getuid()), 30.0)
+                while order.state == "running":
+                    await asyncio.sleep(0.01)
+                    order = fleet.orders.find(order.id)
+        except (OrderRefused, UnknownMethod, BadParams):
+            refused += 1
+        else:
+            ended.append(order)
+    return refused
+
+
+async def random_orders(folder: Path, seed: int, rounds: int) -> None:
+    ended: list[Order] = []
+    async with running(folder) as fleet:
+        chances = [random.Random(f"{seed}-{number}") for number in range(CALLERS)]
+        shares = [len(range(number, rounds, CALLERS)) for number in range(CALLERS)]
+        refused = await asyncio.gather(
+            *(one_caller(fleet, chance, share, ended) for chance, share in zip(chances, shares, strict=True))
+        )
+
+        assert len(ended) + sum(refused) == rounds, "every order was answered"
+        for order in ended:
+            assert order.state == "done" or order.text, order
+            assert "a defect" not in order.text, order
+        in_order = sorted(ended, key=lambda order: order.ended_at or 0)
+        for name in NAMES:
+            wanted = last_wish(name, in_order)
+            await eventually_so(fleet, name, wanted, [order for order in in_order if name in order.touches][-5:])
+        lines = (folder / "orders.jsonl").read_text().splitlines()
+        assert len(lines) == len(ended), "each left its audit line"
+        assert [pause.key for pause in Pauses(folder / "data" / "pauses.json").all()] == [
+            pause.key for pause in fleet.pauses.all()
+        ]
+
+
+async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Order]) -> None:
+    """The process is in that state and, if it runs, was told what is paused."""
+
+    def is_so() -> bool:
+        state = fleet.supervisor.keeper(name).state
+        return state == wanted and (wanted == "stopped" or fleet.told[name] == fleet.context.scopes(name))
+
+    for _ in range(1000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    told = [(order.words, order.state, order.text) for order in last]
+    raise AssertionError(f"{name} should be {wanted}: {fleet.supervisor.keeper(name).status()}; {told}")
+
+
+def last_wish(name: str, ended: list[Order]) -> str:
+    """What the orders that were carried out want of a process; they never overlapped."""
+    state = "running"
+    for order in ended:
+        if order.state != "done":
+            continue
+        if order.verb in ("stop", "drain") and order.params["name"] == name:
+            state = "stopped"
+        elif (order.verb in ("start", "restart") and order.params.get("name") == name) or (
+            order.verb == "restart" and name in order.result.get("restarted", ())
+        ):
+            state = "running"
+    return state
+
+
+async def test_a_thousand_random_orders_are_all_answered_and_end_as_they_say(short_dir: Path) -> None:
+    await random_orders(short_dir, seed=1, rounds=1000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [2, 3, 4])
+async def test_ten_thousand_random_orders(short_dir: Path, seed: int) -> None:
+    await random_orders(short_dir, seed, rounds=10_000)
