@@ -73,7 +73,7 @@ class Caller:
 
     async def is_closed(self) -> bool:
         async with asyncio.timeout(10):
-            with contextlib.suppress(ConnectionResetError):
+            with contextlib.suppress(ConnectionError):
                 return await self.reader.read() == b""
         return True
 
