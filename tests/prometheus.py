@@ -7,7 +7,6 @@ import os
 import queue
 import shutil
 import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.parse
@@ -18,28 +17,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
-__all__ = ["Alertmanager", "Page", "Prometheus", "Webhook", "program", "require", "serving"]
+__all__ = ["Alertmanager", "Page", "Prometheus", "Webhook", "require", "serving"]
 
 Eventually = Callable[..., Any]
 Page = tuple[str, bytes]
 """Content type and body."""
 
 
-def program(name: str) -> str | None:
-    """`name` on the PATH, or where scripts/setup unpacks it."""
-    return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
-
-
 def require(*names: str) -> list[str]:
     """Their paths; a test that needs one that is missing is skipped, and fails in CI."""
     found = []
     for name in names:
-        path = program(name)
+        path = shutil.which(name)
         if path is None:
-            reason = f"{name} is missing: scripts/setup unpacks it where apt-get is"
+            reason = f"{name} is missing: apt-get install prometheus prometheus-alertmanager"
             if os.environ.get("CI"):
                 pytest.fail(reason)
             pytest.skip(reason)
@@ -63,8 +58,6 @@ class _Server:
 
     def _port(self) -> int | None:
         assert self._process.poll() is None, self._log.read_text()
-        import psutil
-
         for connection in psutil.Process(self._process.pid).net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN:
                 return int(connection.laddr.port)

@@ -1,0 +1,141 @@
+"""From a broker and a fleet through a real Prometheus and a real Alertmanager to a webhook, and back to quiet.
+
+The rules are those of deploy/prometheus, with short times and small thresholds where a test cannot wait.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from kctl.demo import kafka_tools
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.refusing import HANDLER, REFUSED
+from tests.expressions import alerts, of_dashboards, rules
+from tests.prometheus import Alertmanager, Prometheus, Webhook, require
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+
+ALERT_SECONDS = 30.0
+LAG_OF_THE_TEST = 300
+AT_ONCE = {"KctlConsumerLagHigh", "KctlWorkerDown", "KctlDeadLetters"}
+"""The alerts that are waited for here; the others keep their times, and none of them may fire."""
+
+RATE_INTERVAL = "20s"
+EMPTY_WHEN_HEALTHY = {
+    "group: Caught up in, by partition A": "no partition falls behind and comes nearer",
+    "group: Growth of the lag by partition A": "it takes commits over some time to tell",
+    "group: Caught up in A": "as of its partitions",
+    "group: Growth A": "as of its partitions",
+    "worker: Batch in progress A": "there is none between two batches",
+    **{
+        f"{board}: annotation {name}": "nothing was restarted or rebalanced in the last seconds"
+        for board in ("fleet", "group", "worker", "storage")
+        for name in ("Restarts", "Rebalances")
+    },
+}
+"""Expressions that may return nothing from a fleet that is well, and why."""
+
+
+def rules_of_the_test() -> str:
+    document = rules()
+    for group in document["groups"]:
+        for rule in group["rules"]:
+            if rule.get("alert") in AT_ONCE:
+                rule.pop("for")
+            if rule.get("alert") == "KctlConsumerLagHigh":
+                rule["expr"] = rule["expr"].replace("> 100000", f"> {LAG_OF_THE_TEST}")
+    return yaml.safe_dump(document)
+
+
+@contextmanager
+def held(fleet: Fleet, name: str) -> Iterator[None]:
+    """Every process of a worker is stopped, its JVM too, and let go at the end."""
+    driver = psutil.Process(fleet.workers()[name]["pid"])
+    family = [driver, *driver.children(recursive=True)]
+    for process in family:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in family:
+            process.send_signal(signal.SIGCONT)
+
+
+def value(prometheus: Prometheus, expression: str) -> float:
+    [series] = prometheus.query(expression)
+    return float(series["value"][1])
+
+
+def test_what_goes_wrong_in_a_fleet_arrives_at_a_webhook_and_is_resolved_when_it_is_over(
+    make_fleet: Callable[..., Fleet],
+    eventually: Eventually,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    require("prometheus", "prometheus-alertmanager")
+    monkeypatch.setenv("KCTL_WORKERS_BACKOFF_MIN_SECONDS", "5")  # long enough to be seen by a scrape
+    fleet = make_fleet(
+        workers=1,
+        partitions=2,
+        workers_more='ping_timeout_seconds = 120.0\nmemory_hard = "16g"',
+        storage="limit = 1000000",
+        sinkers=f'count = 1\nhandler = "{HANDLER}"\nmax_tries = 1',
+    )
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0") and fleet.url(), START_SECONDS, "the worker runs")
+    with ExitStack() as stack:
+        webhook = Webhook()
+        stack.callback(webhook.close)
+        alertmanager = Alertmanager(tmp_path, eventually, webhook.url)
+        stack.callback(alertmanager.close)
+        target = str(fleet.url()).removeprefix("http://")
+        prometheus = Prometheus(
+            tmp_path, eventually, [target], rules=rules_of_the_test(), alertmanager=alertmanager.address
+        )
+        stack.callback(prometheus.close)
+        lag = f'kctl_topic_lag{{topic="{fleet.topic}"}}'
+
+        load = fleet.load(rate=200)
+        eventually(lambda: fleet.is_running("worker-0") and prometheus.query(lag), ALERT_SECONDS, "lag is scraped")
+        with held(fleet, "worker-0"):
+            eventually(lambda: value(prometheus, lag) > LAG_OF_THE_TEST, ALERT_SECONDS, "lag grows while nobody reads")
+            alert = webhook.wait("KctlConsumerLagHigh", "firing", ALERT_SECONDS, topic=fleet.topic, group=fleet.group)
+            assert f"messages of {fleet.topic} wait for group {fleet.group}" in alert["annotations"]["description"]
+            webhook.wait("KctlWorkerDown", "firing", ALERT_SECONDS, worker="worker-0")
+            fleet.finish(load)
+            told = sum(row.lag or 0 for row in kafka_tools.describe_group(fleet.broker.bootstrap_servers, fleet.group))
+            eventually(lambda: value(prometheus, lag) == told, ALERT_SECONDS, f"Kafka's own tool says {told}")
+        webhook.wait("KctlConsumerLagHigh", "resolved", SETTLE_SECONDS, topic=fleet.topic)
+        eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is committed")
+
+        psutil.Process(fleet.workers()["worker-0"]["pid"]).kill()
+        webhook.wait("KctlWorkerDown", "firing", ALERT_SECONDS, worker="worker-0")
+        webhook.wait("KctlWorkerDown", "resolved", START_SECONDS, worker="worker-0")
+
+        fleet.send(3, REFUSED)
+        alert = webhook.wait("KctlDeadLetters", "firing", START_SECONDS, group=fleet.group)
+        assert "messages of group" in alert["annotations"]["description"]
+        dead = 'kctl_storage_messages{state="dead"}'
+        eventually(lambda: value(prometheus, dead) == 3, ALERT_SECONDS, "all three are dead letters")
+        fleet.kctl("storage", "clear", "--dead", "--yes")
+        webhook.wait("KctlDeadLetters", "resolved", ALERT_SECONDS, group=fleet.group)
+
+        load = fleet.load(rate=200)
+        dashboards = of_dashboards(RATE_INTERVAL)
+
+        def without_data() -> set[str]:
+            return {name for name, expression in dashboards.items() if not prometheus.query(expression)}
+
+        eventually(lambda: without_data() <= EMPTY_WHEN_HEALTHY.keys(), ALERT_SECONDS, "every other panel has data")
+        firing = {name for name, expression in alerts().items() if prometheus.query(expression)}
+        assert firing == set(), "an alert's expression returns nothing from a fleet that is well"
+        fleet.finish(load)
+        assert {alert["labels"]["alertname"] for alert in webhook.seen} == AT_ONCE
+        assert [rule["lastError"] for rule in prometheus.rules() if rule.get("lastError")] == []

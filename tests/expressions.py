@@ -1,0 +1,41 @@
+"""Every expression that Prometheus is asked: those of the dashboards as Grafana would send them, and of the rules."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+__all__ = ["RULES_FILE", "alerts", "of_dashboards", "rules"]
+
+_ROOT = Path(__file__).parents[1]
+RULES_FILE = _ROOT / "deploy" / "prometheus" / "kctl.rules.yml"
+
+
+def of_dashboards(rate_interval: str) -> dict[str, str]:
+    """`group: Lag A` to PromQL, annotations included; variables as they are when all is chosen."""
+    found = {}
+    for file in sorted((_ROOT / "dashboards").glob("*.json")):
+        board = json.loads(file.read_text(encoding="utf-8"))
+        for panel in board["panels"]:
+            for target in panel.get("targets", ()):
+                found[f"{file.stem}: {panel['title']} {target['refId']}"] = target["expr"]
+        for annotation in board["annotations"]["list"]:
+            found[f"{file.stem}: annotation {annotation['name']}"] = annotation["expr"]
+    return {
+        name: re.sub(r"\$(cluster|group|topic|worker)", ".*", expression.replace("$__rate_interval", rate_interval))
+        for name, expression in found.items()
+    }
+
+
+def rules() -> Any:
+    """The document of rules."""
+    return yaml.safe_load(RULES_FILE.read_text(encoding="utf-8"))
+
+
+def alerts() -> dict[str, str]:
+    """Alert to its expression."""
+    return {rule["alert"]: rule["expr"] for group in rules()["groups"] for rule in group["rules"] if "alert" in rule}

@@ -1,0 +1,176 @@
+"""Every expression of dashboards and rules, asked of a real Prometheus that scrapes three fleets.
+
+Two of them, of two clusters, are as bad as can be: every alert fires for both. The third is well: none does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.exporter import Exposition
+from kctl.master.restart import Cause
+from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcFigures, WorkerStatus
+from kctl.reduce import GroupFigures, PartitionRow
+from kctl.status import Assessment, Status
+from kctl_agent.wire import JsonObject
+from tests.conftest import eventually
+from tests.expressions import RULES_FILE, alerts, of_dashboards
+from tests.prometheus import Page, Prometheus, require, serving
+
+pytestmark = pytest.mark.real
+
+SICK = {"one", "two"}
+WELL = "three"
+SCRAPES = 6
+
+
+def picture(cluster: str, tick: int) -> FleetSnapshot:
+    """A fleet after `tick` scrapes: everything that is ever told, told; whatever can grow grows."""
+    is_sick = cluster in SICK
+    status = (Status.STALLED, Status.STOPPED) if is_sick else (Status.OK, Status.OK)
+    assessments = tuple(
+        Assessment(one, "", 900.0 if is_sick else 0.5, 50.0 if is_sick else -1.0, 60.0) for one in status
+    )
+    start, committed = (100 * tick, 100 * tick + 10) if is_sick else (0, 100 * tick)
+    rows = tuple(
+        PartitionRow("orders", number, start, committed, committed + 5, committed + (90_000 if is_sick else 10), None,
+                     "worker-0", tick, 0.1)
+        for number in range(2)
+    )  # fmt: skip
+    causes = {cause.value: 2 * tick if is_sick and cause is Cause.SIGNAL else 0 for cause in Cause}
+    sinker = {
+        "handled": 90 * tick,
+        "retried": 20 * tick if is_sick else 0,
+        "dead": tick if is_sick else 0,
+        "lost": 0,
+        "in_flight": 3,
+        "handler_errors": tick if is_sick else 0,
+        "handler_p50_seconds": 0.01,
+        "handler_p99_seconds": 0.2,
+    }
+    batches = {"last_batch_seconds": 0.5, "batch_running_seconds": 0.1, "rows_total": 100 * tick, "batches_total": tick}
+    waiting = {"pending": 900 if is_sick else 5, "processing": 0, "dead": 7 if is_sick else 0}
+    results: dict[str, JsonObject] = {
+        "kafka_lag": {
+            "total": 180_000 if is_sick else 20,
+            "unknown": [],
+            "topics": {"orders": 180_000 if is_sick else 20},
+        },
+        "block_size": {**waiting, "bytes": 10_000, "limit": 1000},
+        "member_leader": {"generation": tick if is_sick else 3},
+        "ping": {"rows": []},
+        "workers": {
+            "rows": [
+                {"name": "worker-0", "kind": "worker", **batches},
+                {"name": "sinker-0", "kind": "sinker", "sinker": sinker},
+            ]
+        },
+    }
+    asked = ("worker-0", "sinker-0")
+    answered = asked[1:] if is_sick else asked
+    counts = (tick, *[0] * len(RPC_BUCKETS_SECONDS))
+    return FleetSnapshot(
+        cluster=cluster,
+        group="billing",
+        taken_at=float(tick),
+        collect_seconds=0.25,
+        commands={name: Reduced(result, asked, answered, (), 0.1) for name, result in results.items()},
+        partitions=rows,
+        workers=(
+            WorkerStatus("worker-0", "worker", "running", "fatal" if is_sick else "running", 1, 1.0, causes, None,
+                         None, "log"),
+        ),
+        resident_bytes={"worker-0": 950 if is_sick else 300},
+        last_success={
+            part: time.time() - (300 if is_sick else 1) for part in ("agents", "committed", "offsets")
+        },
+        assessments=assessments,
+        group_assessment=assessments[1],
+        broker_group=GroupFigures("empty", 0) if is_sick else GroupFigures("stable", 1),
+        rpc={"ping": RpcFigures({"ok": tick, "incomplete": 0, "failed": 0}, counts, 0.001 * tick)},
+        events_total={"rebalance": tick, **({"records_lost": tick} if is_sick else {})},
+        memory_limit_bytes={"worker-0": 1000},
+    )  # fmt: skip
+
+
+class _Fleet:
+    """Each scrape is its next picture."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._tick = 0
+
+    def page(self) -> Page:
+        self._tick += 1
+        latest = picture(self._cluster, self._tick)
+        body, content_type, _ = Exposition(lambda: latest).render()
+        return content_type, body
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Has scraped three fleets several times, and failed to scrape a fourth."""
+    with ExitStack() as stack:
+        targets = [stack.enter_context(serving(_Fleet(cluster).page)) for cluster in (*sorted(SICK), WELL)]
+        folder: Path = tmp_path_factory.mktemp("prometheus")
+        server = Prometheus(folder, eventually, [*targets, "127.0.0.1:1"], rules=RULES_FILE.read_text())
+        stack.callback(server.close)
+
+        def is_scraped() -> bool:
+            counts = server.query("count_over_time(kctl_build_info[1m])")
+            recorded = server.query("count_over_time(cluster_group:kctl_group_max_lag_seconds:over_objective[1m])")
+            enough = [series for series in (*counts, *recorded) if float(series["value"][1]) >= SCRAPES]
+            return len(enough) == 2 * len(targets)
+
+        eventually(is_scraped, 30, "three fleets are scraped")
+        yield server
+
+
+def clusters(series: list[dict[str, Any]]) -> set[str]:
+    return {one["metric"]["cluster"] for one in series}
+
+
+@pytest.mark.parametrize("name", of_dashboards("10s"))
+def test_every_expression_of_a_dashboard_returns_data_of_every_cluster_apart(prometheus: Prometheus, name: str) -> None:
+    happens_to_sick_only = name.endswith(("annotation Restarts", "annotation Rebalances"))
+
+    series = prometheus.query(of_dashboards("10s")[name])
+
+    assert clusters(series) == (SICK if happens_to_sick_only else {*SICK, WELL})
+
+
+@pytest.mark.parametrize("alert", [name for name in alerts() if name != "KctlMasterDown"])
+def test_every_alert_is_true_of_what_is_sick_and_not_of_what_is_well(prometheus: Prometheus, alert: str) -> None:
+    series = prometheus.query(alerts()[alert])
+
+    assert clusters(series) == SICK
+
+
+def test_a_master_that_cannot_be_scraped_is_told_of_and_no_other(prometheus: Prometheus) -> None:
+    series = prometheus.query(alerts()["KctlMasterDown"])
+
+    assert [one["metric"]["instance"] for one in series] == ["127.0.0.1:1"]
+
+
+def test_prometheus_evaluates_every_rule_without_an_error(prometheus: Prometheus) -> None:
+    eventually(lambda: all(rule["health"] == "ok" for rule in prometheus.rules()), 10, "every rule has been evaluated")
+
+    assert [rule.get("lastError", "") for rule in prometheus.rules() if rule.get("lastError")] == []
+    assert len(prometheus.rules()) == len(alerts()) + 1
+
+
+def test_promtool_finds_nothing_wrong_with_the_metrics() -> None:
+    [promtool] = require("promtool")
+    _, body = _Fleet("one").page()
+
+    done = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout + done.stderr == b""
