@@ -17,13 +17,15 @@ Place = tuple[str, int, int]
 @dataclass(frozen=True, slots=True)
 class Audit:
     """Messages. `stored` ones wait in the storage, were handled, or are dead letters; `lost` were produced and are
-    nowhere; `duplicated` are twice in the storage, or there although they were handled. `handled` counts each once,
-    `handled_again` the further times, which only the death of a sinker excuses."""
+    nowhere; `not_stored` were not read yet (they lie above the storage's mark); `duplicated` are twice in the storage,
+    or there although they were handled. `handled` counts each once, `handled_again` the further times, which only the
+    death of a sinker excuses."""
 
     produced: int
     stored: int
     lost: int
     duplicated: int
+    not_stored: int = 0
     handled: int = 0
     handled_again: int = 0
     dead: int = 0
@@ -34,8 +36,10 @@ def audit(
     produced: Mapping[tuple[str, int], int],
     handled: Iterable[Place] = (),
     dead: Iterable[DeadLetter] = (),
+    marks: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
     """Compare offset by offset. `produced` is the number of messages of each partition, whose offsets begin at 0.
+    `marks` says up to which offset each partition should be stored; without them all of it should be.
 
     Every record is decoded, so a damaged block raises BadBlock.
     """
@@ -45,11 +49,14 @@ def audit(
     letters = [seen.add(place) for place in _places(letter.block for letter in dead)]
     once = times_handled.count(True)
     duplicated = waiting.count(False) + letters.count(False)
+    missing = seen.missing(produced)
+    lost = missing if marks is None else seen.missing({tp: marks.get(tp, 0) for tp in produced})
     return Audit(
         produced=sum(produced.values()),
         stored=once + len(waiting) + len(letters),
-        lost=seen.missing(),
+        lost=lost,
         duplicated=duplicated,
+        not_stored=missing - lost,
         handled=once,
         handled_again=len(times_handled) - once,
         dead=len(letters),
@@ -66,7 +73,6 @@ class _Seen:
     """A mark for every offset."""
 
     def __init__(self, produced: Mapping[tuple[str, int], int]) -> None:
-        self._produced = produced
         self._seen = {key: bytearray(count) for key, count in produced.items()}
 
     def add(self, place: Place) -> bool:
@@ -79,5 +85,6 @@ class _Seen:
         offsets[offset] = 1
         return is_new
 
-    def missing(self) -> int:
-        return sum(self._seen[key][:count].count(0) for key, count in self._produced.items())
+    def missing(self, ends: Mapping[tuple[str, int], int]) -> int:
+        """Offsets below these ends that were not seen."""
+        return sum(self._seen[key][:end].count(0) for key, end in ends.items())

@@ -133,7 +133,8 @@ def _and_handled(wanted: Wanted) -> str:
 def _audit(fleet: DemoFleet, producer: Producer) -> Audit:
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
     with closing(fleet.open_storage()) as storage:
-        return audit(storage.blocks(), produced, handled(fleet.ledger, TOPIC), storage.dead())
+        marks = {tp: mark.next for tp, mark in storage.marks(produced).items()}
+        return audit(storage.blocks(), produced, handled(fleet.ledger, TOPIC), storage.dead(), marks)
 
 
 def _watch(

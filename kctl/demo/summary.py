@@ -68,6 +68,7 @@ def summary(found: Audit, progress: Progress, not_acknowledged: int, wanted: Wan
         "stored": found.stored,
         "lost": found.lost,
         "duplicated": found.duplicated,
+        "not_stored": found.not_stored,
         "handled": found.handled,
         "handled_again": found.handled_again,
         "retried": None if wanted.storage == "directly" else progress.settled("retried"),
@@ -100,7 +101,7 @@ def show(summary: Mapping[str, Any], output: str, place: Path, *, is_handled: bo
     if output == "json":
         print(json.dumps(summary), flush=True)  # noqa: T201
         return
-    names = ["produced", "stored", "lost", "duplicated"]
+    names = ["produced", "stored", "lost", "duplicated"] + ["not_stored"] * bool(summary["not_stored"])
     if is_handled:
         names += ["handled", "handled_again", "retried", "dead"]
     for name in (*names, "largest_lag", "seconds_to_first_batch"):
