@@ -68,7 +68,9 @@ def nothing_left_behind() -> Iterator[None]:
 
 def _new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
     return [
-        t for t in threading.enumerate() if t not in before and not t.name.startswith(("asyncio_", "pytest_timeout"))
+        t
+        for t in threading.enumerate()
+        if t not in before and not t.name.startswith(("asyncio_", "AnyIO worker", "pytest_timeout"))
     ]
 
 

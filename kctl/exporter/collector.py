@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from kctl.exporter.metric import Column, Histogram, Metric, Sample, Single
+from kctl.exporter.metric import Column, Histogram, Metric, Sample, Single, WordColumn
 from kctl.exporter.metrics import METRICS
 from kctl.master.snapshot import FleetSnapshot
 
@@ -51,6 +51,8 @@ def _family(metric: Metric, snapshot: FleetSnapshot) -> Family:
             return histogram
         case Column():
             samples = _column(metric, snapshot)
+        case WordColumn():
+            samples = _words(metric, snapshot)
         case Single():
             samples = metric.samples(snapshot)
         case _:
@@ -67,3 +69,9 @@ def _column(metric: Column, snapshot: FleetSnapshot) -> Iterator[Sample]:
     for row, value in zip(snapshot.partitions, metric.values(snapshot), strict=True):
         if value is not None:
             yield (*before, row.topic, str(row.partition)), value
+
+
+def _words(metric: WordColumn, snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for row, word in zip(snapshot.partitions, metric.values(snapshot), strict=True):
+        if word is not None:
+            yield (snapshot.cluster, snapshot.group, row.topic, str(row.partition), word), 1.0

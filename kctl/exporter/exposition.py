@@ -20,6 +20,9 @@ _EOF = b"# EOF\n"
 _GZIP_LEVEL = 1
 """12 ms for 100,000 samples; level 6 takes four times as long and saves little."""
 
+_READY_COLLECTIONS = 120
+"""A page that nobody has asked for during so many collections is no longer made ready."""
+
 Page = tuple[bytes, str, bool]
 """Body, content type, whether the body is gzipped."""
 
@@ -43,12 +46,23 @@ class Exposition:
         self._renderer = TextRenderer((*METRICS, ALIAS) if has_alias else METRICS)
         self._lock = threading.Lock()
         self._rendered: FleetSnapshot | None = None
+        self._asked: dict[tuple[bool, bool], int] = {}
         self._pages: dict[tuple[bool, bool], bytes] = {}
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
         """OpenMetrics if the scraper's Accept header wants it, else the text format; gzipped if it takes that."""
         is_openmetrics, is_gzipped = "application/openmetrics-text" in accept, _takes_gzip(accept_encoding)
+        self._asked[is_openmetrics, is_gzipped] = _READY_COLLECTIONS
         return self._page(is_openmetrics, is_gzipped), OPENMETRICS if is_openmetrics else TEXT, is_gzipped
+
+    def prepare(self) -> None:
+        """Makes the pages ready that were asked for of late, so that the next scrape finds them; on any thread."""
+        for key in list(self._asked):
+            self._asked[key] -= 1
+            if self._asked[key] <= 0:
+                self._asked.pop(key, None)
+            elif self._beside is None:
+                self._page(*key)
 
     def _page(self, is_openmetrics: bool, is_gzipped: bool) -> bytes:
         with self._lock:

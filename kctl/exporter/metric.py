@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from kctl.master.snapshot import FleetSnapshot
 
-__all__ = ["GROUP", "PARTITION", "Column", "Histogram", "HistogramSample", "Metric", "Sample", "Single"]
+__all__ = ["GROUP", "PARTITION", "Column", "Histogram", "HistogramSample", "Metric", "Sample", "Single", "WordColumn"]
 
 GROUP = ("cluster", "group")
 PARTITION = (*GROUP, "topic", "partition")
@@ -38,6 +38,13 @@ class Column(Metric):
 
     labels: tuple[str, ...] = PARTITION
     values: Callable[[FleetSnapshot], Sequence[float | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordColumn(Metric):
+    """One word of every partition, such as its status, in the last label; the sample is 1. Otherwise like `Column`."""
+
+    values: Callable[[FleetSnapshot], Sequence[str | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

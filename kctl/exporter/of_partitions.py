@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
-from kctl.exporter.metric import GROUP, PARTITION, Column, Metric, Sample, Single
+from kctl.exporter.metric import GROUP, PARTITION, Column, Metric, Sample, Single, WordColumn
 from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce import PartitionRow
 from kctl.status import Assessment, Status
@@ -13,21 +14,22 @@ __all__ = ["ALIAS", "METRICS"]
 
 
 def _of_row(figure: Callable[[PartitionRow], float | None]) -> Callable[[FleetSnapshot], Sequence[float | None]]:
-    return lambda snapshot: [figure(row) for row in snapshot.partitions]
+    return lambda snapshot: list(map(figure, snapshot.partitions))
 
 
 def _assessed(figure: Callable[[Assessment], float | None]) -> Callable[[FleetSnapshot], Sequence[float | None]]:
     def values(snapshot: FleetSnapshot) -> Sequence[float | None]:
         if not snapshot.assessments:
             return [None] * len(snapshot.partitions)
-        return [figure(assessment) for assessment in snapshot.assessments]
+        return list(map(figure, snapshot.assessments))
 
     return values
 
 
-def _status(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for row, assessment in zip(snapshot.partitions, snapshot.assessments, strict=False):
-        yield (snapshot.cluster, snapshot.group, row.topic, str(row.partition), assessment.status.value), 1.0
+def _status(snapshot: FleetSnapshot) -> Sequence[str | None]:
+    if not snapshot.assessments:
+        return [None] * len(snapshot.partitions)
+    return [_WORDS[assessment.status] for assessment in snapshot.assessments]
 
 
 def _topic_lag(snapshot: FleetSnapshot) -> Iterator[Sample]:
@@ -37,7 +39,8 @@ def _topic_lag(snapshot: FleetSnapshot) -> Iterator[Sample]:
             yield (snapshot.cluster, snapshot.group, topic), lag
 
 
-_LAG = _of_row(lambda row: row.lag)
+_WORDS = {status: status.value for status in Status}
+_LAG = _of_row(attrgetter("lag"))
 
 ALIAS = Column(
     name="kafka_consumergroup_lag",
@@ -61,55 +64,55 @@ METRICS: tuple[Metric, ...] = (
         unit="seconds",
         sentence="The longest that a message which waits can have waited: the time since the last processed record's "
         "timestamp, or since nothing waited, whichever is later; 0 when nothing waits.",
-        values=_assessed(lambda assessment: assessment.lag_seconds),
+        values=_assessed(attrgetter("lag_seconds")),
     ),
     Column(
         name="kctl_consumer_lag_growth_per_second",
         unit="messages per second",
         sentence="By how much the lag grows each second, from commit to commit over the last minutes; negative while "
         "it falls.",
-        values=_assessed(lambda assessment: assessment.growth_per_second),
+        values=_assessed(attrgetter("growth_per_second")),
     ),
     Column(
         name="kctl_consumer_catchup_seconds",
         unit="seconds",
         sentence="Time until the lag is gone if it goes on falling like this; 0 when it is gone, absent while it does "
         "not fall.",
-        values=_assessed(lambda assessment: assessment.catchup_seconds),
+        values=_assessed(attrgetter("catchup_seconds")),
     ),
     Column(
         name="kctl_consumer_committed_offset",
         unit="offset",
         sentence="The offset that the group has committed.",
-        values=_of_row(lambda row: row.committed),
+        values=_of_row(attrgetter("committed")),
     ),
     Column(
         name="kctl_consumer_position_offset",
         unit="offset",
         sentence="The next offset that the partition's worker will read.",
-        values=_of_row(lambda row: row.position),
+        values=_of_row(attrgetter("position")),
     ),
-    Single(
+    WordColumn(
         name="kctl_consumer_status",
         labels=(*PARTITION, "status"),
         unit="0 or 1",
         sentence="1 for the status that the partition has; the others are absent: "
         + ", ".join(f"`{status.value}`" for status in Status)
         + ". See status.md.",
-        samples=_status,
+        values=_status,
     ),
     Column(
         name="kctl_partition_start_offset",
         unit="offset",
         sentence="The first offset that the brokers still have.",
-        values=_of_row(lambda row: row.start),
+        values=_of_row(attrgetter("start")),
     ),
     Column(
         name="kctl_partition_end_offset",
         unit="offset",
         sentence="The end of the partition: the offset of the next message; with `read_committed`, the last stable "
         "offset.",
-        values=_of_row(lambda row: row.end),
+        values=_of_row(attrgetter("end")),
     ),
     Single(
         name="kctl_topic_lag",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from kctl.exporter.metric import Column, Histogram, Metric, Single
+from kctl.exporter.metric import Column, Histogram, Metric, Single, WordColumn
 from kctl.master.snapshot import FleetSnapshot
 
 __all__ = ["OPENMETRICS", "TEXT", "TextRenderer"]
@@ -55,7 +55,7 @@ class TextRenderer:
 
     def _lines(self, metric: Metric, snapshot: FleetSnapshot, topics: Sequence[_Topic]) -> list[str]:
         match metric:
-            case Column():
+            case Column() | WordColumn():
                 return self._columns(metric, snapshot, topics)
             case Single():
                 line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
@@ -64,11 +64,11 @@ class TextRenderer:
                 return [line for sample in metric.samples(snapshot) for line in _histogram(metric, *sample)]
         raise TypeError(metric)
 
-    def _columns(self, metric: Column, snapshot: FleetSnapshot, topics: Sequence[_Topic]) -> list[str]:
+    def _columns(self, metric: Column | WordColumn, snapshot: FleetSnapshot, topics: Sequence[_Topic]) -> list[str]:
         values = metric.values(snapshot)
         filled: list[str] = []
         for topic in topics:
-            of_topic = tuple(values[topic.first : topic.last])
+            of_topic: tuple[object, ...] = tuple(values[topic.first : topic.last])
             partitions = topic.partitions
             if None in of_topic:
                 known = [pair for pair in zip(partitions, of_topic, strict=True) if pair[1] is not None]
@@ -78,15 +78,18 @@ class TextRenderer:
             filled.append(self._template(metric, snapshot, topic.name, partitions) % of_topic)
         return filled
 
-    def _template(self, metric: Column, snapshot: FleetSnapshot, topic: str, partitions: tuple[int, ...]) -> str:
+    def _template(
+        self, metric: Column | WordColumn, snapshot: FleetSnapshot, topic: str, partitions: tuple[int, ...]
+    ) -> str:
         key = (metric.name, snapshot.cluster, snapshot.group, topic)
         kept = self._templates.get(key)
         if kept is None or kept.partitions != partitions:
             group = snapshot.group
             texts = {"cluster": snapshot.cluster, "group": group, "consumergroup": group, "topic": topic}
-            labels = ",".join(f'{name}="{_escaped(texts[name])}"' for name in metric.labels if name != "partition")
+            labels = ",".join(f'{name}="{_escaped(texts[name])}"' for name in metric.labels if name in texts)
             start = f"{metric.name}{{{labels},".replace("%", "%%")
-            kept = _Template(partitions, "".join(f'{start}partition="{partition}"}} %s\n' for partition in partitions))
+            end = "} %s\n" if isinstance(metric, Column) else f',{metric.labels[-1]}="%s"}} 1\n'
+            kept = _Template(partitions, "".join(f'{start}partition="{partition}"{end}' for partition in partitions))
             self._templates[key] = kept
         return kept.lines
 

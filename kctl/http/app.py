@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from kctl import __version__
 from kctl.http.access import Access
 from kctl.http.answers import not_ready
-from kctl.http.errors import answer_errors_in_one_shape, error_response
+from kctl.http.errors import RESPONSES, answer_errors_in_one_shape, error_response
 from kctl.http.guard import Guard, Limits
 from kctl.http.orders import orders_router
 from kctl.http.page import Page
@@ -46,7 +48,16 @@ def create_app(source: Source, access: Access | None = None, limits: Limits | No
 
 def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
     # The interactive pages that FastAPI offers load their scripts from elsewhere.
-    app = FastAPI(title="kctl", version=__version__, summary=_SUMMARY, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="kctl",
+        version=__version__,
+        summary=_SUMMARY,
+        docs_url=None,
+        redoc_url=None,
+        responses=RESPONSES,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.openapi = lambda: _described(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
     page = Page.load("page.html")
 
     @app.get("/", summary="The page for people", response_class=HTMLResponse)
@@ -69,7 +80,7 @@ def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
             return error_response(NotReady("; ".join(reasons)))
         return JSONResponse({"status": "ready"})
 
-    @app.get("/metrics", summary="All figures for Prometheus", response_class=Response)
+    @app.get("/metrics", summary="All figures for Prometheus", response_class=PlainTextResponse)
     def metrics(request: Request) -> Response:  # not async: rendering many series takes its time, on a thread
         wants = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
         body, content_type, is_gzipped = source.render_metrics(*wants)
@@ -84,3 +95,17 @@ def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
         app.include_router(orders_router(source.orders))
     answer_errors_in_one_shape(app)
     return app
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's description, without the 422 that it adds to each path: what is wrong with a request is a 400 here."""
+    if app.openapi_schema is None:
+        described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        for operations in described["paths"].values():
+            for told in operations.values():
+                told["responses"].pop("422", None)
+        schemas = described["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        app.openapi_schema = described
+    return app.openapi_schema

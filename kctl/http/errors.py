@@ -6,16 +6,19 @@ import json
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from kctl.errors import KctlError
 from kctl_agent.errors import AgentError, BadParams
 
 __all__ = [
+    "RESPONSES",
     "BodyTooLarge",
     "HeadersTooLarge",
     "HttpError",
@@ -86,6 +89,31 @@ _CODES = {
     HTTPStatus.NOT_FOUND: "not_found",
     HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
 }
+
+
+class Reason(BaseModel):
+    """What went wrong."""
+
+    code: str
+    message: str
+    retriable: bool
+
+
+class Error(BaseModel):
+    """The shape of every error."""
+
+    error: Reason
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    400: {"model": Error, "description": "A parameter that cannot be used"},
+    401: {"model": Error, "description": "A token is needed"},
+    403: {"model": Error, "description": "Another origin, or a name that is not ours"},
+    429: {"model": Error, "description": "Too many wrong tokens"},
+    431: {"model": Error, "description": "Too large"},
+    503: {"model": Error, "description": "No figures yet, or too many questions"},
+}
+"""What any path may answer instead."""
 
 
 def error_body(code: str, message: str, retriable: bool) -> bytes:

@@ -30,14 +30,18 @@ class _List:
         self,
         live: Annotated[bool, Query(description="Ask the agents now, for at most two seconds.")] = False,
         limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="The most rows.")] = 1000,
-        after: Annotated[
-            str | None, Query(max_length=300, description="Rows behind this one: `next` of the page before.")
-        ] = None,
     ) -> None:
-        self.live, self.limit, self.after = live, limit, after
+        self.live, self.limit = live, limit
+
+
+def _after(pattern: str) -> Any:
+    return Query(max_length=300, pattern=pattern, description="Rows behind this one: `next` of the page before.")
 
 
 _Lists = Annotated[_List, Depends()]
+_AfterPartition = Annotated[str | None, _after(r"^[A-Za-z0-9._-]{1,249}/[0-9]{1,9}$")]
+_AfterNode = Annotated[str | None, _after(r"^[0-9]{1,9}$")]
+_AfterName = Annotated[str | None, _after(r"^[A-Za-z0-9._-]{1,64}$")]
 _IfNoneMatch = Annotated[str | None, Header()]
 
 
@@ -85,6 +89,7 @@ def api_router(source: Source, streams: Streams, life: str) -> APIRouter:
     @router.get("/lag", summary="Total lag, lag per topic, and every partition with how it is doing")
     async def lag(
         lists: _Lists,
+        after: _AfterPartition = None,
         topic: _Strings = None,
         partition: Annotated[list[int] | None, Query(max_length=1000)] = None,
         worker: _Strings = None,
@@ -99,7 +104,7 @@ def api_router(source: Source, streams: Streams, life: str) -> APIRouter:
         figures, head = await offsets_now(snapshot, lists.live)
         rows = answers.lag_rows(snapshot, figures if lists.live else None)
         chosen = _chosen(rows, topic=topic, partition=partition, worker=worker, status=status, min_lag=min_lag)
-        some, following = page("lag", chosen, lists.after, lists.limit)
+        some, following = page("lag", chosen, after, lists.limit)
         if history:
             some = [{**row, "history": source.sparkline(row["topic"], row["partition"])} for row in some]
         body = {
@@ -115,6 +120,7 @@ def api_router(source: Source, streams: Streams, life: str) -> APIRouter:
     @router.get("/offsets", summary="One row per partition: committed, end, what remains, and who reads it")
     async def offsets(
         lists: _Lists,
+        after: _AfterPartition = None,
         topic: _Strings = None,
         partition: Annotated[list[int] | None, Query(max_length=1000)] = None,
         worker: _Strings = None,
@@ -126,7 +132,7 @@ def api_router(source: Source, streams: Streams, life: str) -> APIRouter:
             return same
         figures, head = await offsets_now(snapshot, lists.live)
         chosen = _chosen(figures, topic=topic, partition=partition, worker=worker, min_lag=min_lag)
-        some, following = page("offsets", chosen, lists.after, lists.limit)
+        some, following = page("offsets", chosen, after, lists.limit)
         rows = _aged(some, head["age_seconds"], lists.live)
         body = {**envelope(snapshot), **head, "rows": rows, "matching": len(chosen), "next": following}
         return answer(snapshot, body, lists.live)
@@ -159,38 +165,45 @@ def api_router(source: Source, streams: Streams, life: str) -> APIRouter:
         body = {**envelope(snapshot), **await result_of("storage", snapshot, live)}
         return answer(snapshot, body, live)
 
-    async def listed(resource: str, lists: _List, if_none_match: str | None, **filters: Any) -> Response:
+    async def listed(
+        resource: str, lists: _List, after: str | None, if_none_match: str | None, **filters: Any
+    ) -> Response:
         snapshot = present(source)
         if not lists.live and (same := unchanged(snapshot, if_none_match)):
             return same
         result = await result_of(resource, snapshot, lists.live)
         name, rows = answers.rows_of(resource, result) or ("rows", [])
         chosen = sorted(_chosen(rows, **filters), key=KEYS[resource][0])
-        some, following = page(resource, chosen, lists.after, lists.limit)
+        some, following = page(resource, chosen, after, lists.limit)
         body = {**envelope(snapshot), **result, name: some, "matching": len(chosen), "next": following}
         return answer(snapshot, body, lists.live)
 
     @router.get("/members", summary="The members of the group, as they see themselves, and their leader")
-    async def members(lists: _Lists, worker: _Strings = None, if_none_match: _IfNoneMatch = None) -> Response:
-        return await listed("members", lists, if_none_match, worker=worker)
+    async def members(
+        lists: _Lists, after: _AfterName = None, worker: _Strings = None, if_none_match: _IfNoneMatch = None
+    ) -> Response:
+        return await listed("members", lists, after, if_none_match, worker=worker)
 
     @router.get("/brokers", summary="The brokers of the cluster")
-    async def brokers(lists: _Lists, if_none_match: _IfNoneMatch = None) -> Response:
-        return await listed("brokers", lists, if_none_match)
+    async def brokers(lists: _Lists, after: _AfterNode = None, if_none_match: _IfNoneMatch = None) -> Response:
+        return await listed("brokers", lists, after, if_none_match)
 
     @router.get("/topics", summary="Leader and replicas of each partition")
-    async def topics(lists: _Lists, topic: _Strings = None, if_none_match: _IfNoneMatch = None) -> Response:
-        return await listed("topics", lists, if_none_match, topic=topic)
+    async def topics(
+        lists: _Lists, after: _AfterPartition = None, topic: _Strings = None, if_none_match: _IfNoneMatch = None
+    ) -> Response:
+        return await listed("topics", lists, after, if_none_match, topic=topic)
 
     @router.get("/workers", summary="Workers and sinkers, as they and as their supervisor see them")
     async def workers(
         lists: _Lists,
+        after: _AfterName = None,
         worker: _Strings = None,
         kind: _Strings = None,
         state: _Strings = None,
         if_none_match: _IfNoneMatch = None,
     ) -> Response:
-        return await listed("workers", lists, if_none_match, name=worker, kind=kind, state=state)
+        return await listed("workers", lists, after, if_none_match, name=worker, kind=kind, state=state)
 
     @router.get(
         "/events",

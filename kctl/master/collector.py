@@ -20,11 +20,11 @@ from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
 from kctl.master.owners import owners
-from kctl.master.reduction import reduced, usable
+from kctl.master.reduction import completed, reduced, usable
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcFigures, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.master.supervisor import Supervisor
-from kctl.reduce import ClusterFigures, PartitionRow, partition_rows
+from kctl.reduce import ClusterFigures, PartitionRow, kafka_lag, offset_checker, partition_rows
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessment, Assessor, Rules, of_group
 
@@ -32,22 +32,22 @@ __all__ = ["Collector"]
 
 log = logging.getLogger(__name__)
 
-_COMMANDS = {
-    "ping": "ping",
-    "workers": "workers",
-    "kafka_lag": "offset_checker",
-    "offset_checker": "offset_checker",
-    "block_size": "block_size",
-    "member_leader": "member_leader",
-    "metadata_brokers": "metadata_brokers",
-    "metadata_topics": "metadata_topics",
-}
-"""Command to the one that is asked for it: `kafka_lag` and `offset_checker` are two views of the same rows, and asked
-once they cannot disagree."""
+_ASKED = (
+    "block_size",
+    "member_leader",
+    "metadata_brokers",
+    "metadata_topics",
+    "offset_checker",
+    "ping",
+    "workers",
+)
+"""`kafka_lag` is not among them: it is another view of the rows of `offset_checker`, and asked once they cannot
+disagree."""
 
 
 class Collector:
-    """Belongs to one event loop; `latest` may be read from any thread."""
+    """Belongs to one event loop; `latest` may be read from any thread. `prepare` is called on a thread after each
+    collection, for what can be made ready before it is asked for."""
 
     def __init__(
         self,
@@ -57,10 +57,12 @@ class Collector:
         supervisor: Supervisor,
         feed: EventFeed,
         rpc: Callable[[], Mapping[str, RpcFigures]],
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._feed = feed
         self._rpc = rpc
+        self._prepare = prepare
         self._changes = Changes(started_at=time.time())
         rules = config.status
         self._assessor = Assessor(Rules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds))
@@ -77,12 +79,15 @@ class Collector:
         return self._latest
 
     async def run(self) -> None:
-        """Collects every `collect.interval_seconds` until cancelled; a late collection does not pile up others."""
+        """Collects every `collect.interval_seconds` until cancelled. Where a collection takes longer than half of that,
+        as of many thousand partitions, it rests for as long as it took: it is not all that a master has to do."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
             self._publish(await self.collect())
-            await asyncio.sleep(max(started + self._config.collect.interval_seconds - loop.time(), 0))
+            await asyncio.to_thread(self._prepare)
+            took = loop.time() - started
+            await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     def sparkline(self, topic: str, partition: int) -> list[int | None]:
         """The lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
@@ -102,13 +107,12 @@ class Collector:
         started = asyncio.get_running_loop().time()
         timeout = self._config.collect.timeout_seconds
         sockets = await self._members.sockets()
-        asked = sorted(set(_COMMANDS.values()))
         brokers = asyncio.ensure_future(self._cluster.refresh(timeout))
         outcomes = await asyncio.gather(
-            *(self._members.ask(self._members.concerned(sockets, rpc), rpc, {}, started + timeout) for rpc in asked),
+            *(self._members.ask(self._members.concerned(sockets, rpc), rpc, {}, started + timeout) for rpc in _ASKED),
         )
         await brokers
-        by_rpc = dict(zip(asked, outcomes, strict=True))
+        by_rpc = dict(zip(_ASKED, outcomes, strict=True))
         if not by_rpc["ping"].failed:
             self._agents_success = time.time()
         figures = self._cluster.figures()
@@ -149,9 +153,12 @@ class Collector:
     ) -> _Digested:
         """In a thread: with thousands of partitions this takes longer than a loop should be held."""
         readable = {rpc: usable(rpc, outcome) for rpc, outcome in outcomes.items()}
-        commands = {command: reduced(command, readable[asked], figures) for command, asked in _COMMANDS.items()}
+        of_offsets = readable.pop("offset_checker")
+        partitions = tuple(partition_rows(of_offsets.answers, figures))
+        commands = {rpc: reduced(rpc, outcome, figures) for rpc, outcome in readable.items()}
+        commands["offset_checker"] = completed(offset_checker.of_rows(partitions), of_offsets)
+        commands["kafka_lag"] = completed(kafka_lag.of_rows(partitions), of_offsets)
         commands["workers"] = with_supervisor(commands["workers"], statuses)
-        partitions = tuple(partition_rows(readable["offset_checker"].answers, figures))
         owner_of = owners(commands["workers"].result["rows"], statuses, self._config.workers.trigger_seconds)
         return _Digested(commands, partitions, self._assessor.assess(partitions, owner_of, now, now_unix))
 

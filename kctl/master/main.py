@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
@@ -70,6 +72,10 @@ def run(
 async def _run(config: Config, config_path: Path, worker_command: Sequence[str], reread: Callable[[], Config]) -> int:
     # kafka-python logs each lost connection many times over; what an operator needs of it, `cluster` says once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    # The loop must not wait 5 ms for the interpreter each time a thread reduces thousands of rows.
+    sys.setswitchinterval(0.001)
+    # Pictures of the fleet are many objects without cycles; looking through them for cycles holds everything up.
+    gc.set_threshold(100_000, 20, 100)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is none
     supervised = names(config)
     with _Signals() as signals, own_run_dir(config.fleet.run_dir, supervised):
@@ -141,7 +147,10 @@ class _Master:
             paused=lambda name: tuple(self._context.scopes(name)),
         )
         counts, feed = RpcCounts(), EventFeed()
-        self._collector = Collector(config, self._members, cluster, self._supervisor, feed, counts.figures)
+        exposition = Exposition(lambda: self._collector.latest(), has_alias=config.http.lag_alias)
+        self._collector = Collector(
+            config, self._members, cluster, self._supervisor, feed, counts.figures, exposition.prepare
+        )
         answer = counted(Service(self._members, cluster, self._supervisor.status).answer, counts)
         pauses = Pauses(config.fleet.data_dir / "pauses.json")
         self._context = Context(config, self._supervisor, self._members, pauses, jars, worker_command, reread)
@@ -150,7 +159,7 @@ class _Master:
         self._control = ControlServer(Desk(answer, self._orders).answer)
         source = Source(
             latest=self._collector.latest,
-            render_metrics=Exposition(self._collector.latest, has_alias=config.http.lag_alias).render,
+            render_metrics=exposition.render,
             sparkline=self._collector.sparkline,
             feed=feed,
             ask=answer,

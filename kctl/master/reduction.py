@@ -7,7 +7,7 @@ from kctl.reduce import REDUCERS, Answer, ClusterFigures
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.wire import JsonObject
 
-__all__ = ["reduced", "usable"]
+__all__ = ["completed", "reduced", "usable"]
 
 
 def usable(rpc: str, outcome: FanOut) -> FanOut:
@@ -27,7 +27,11 @@ def usable(rpc: str, outcome: FanOut) -> FanOut:
 
 def reduced(rpc: str, outcome: FanOut, figures: ClusterFigures | None) -> Reduced:
     """The reduced result with its completeness. Pure, safe in any thread."""
-    result: JsonObject = REDUCERS[rpc](outcome.answers, figures)
+    return completed(REDUCERS[rpc](outcome.answers, figures), outcome)
+
+
+def completed(result: JsonObject, outcome: FanOut) -> Reduced:
+    """A result that was reduced from `outcome`, with its completeness."""
     answered = tuple(answer.sender for answer in outcome.answers)
     return Reduced(
         result=result,

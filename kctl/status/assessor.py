@@ -69,14 +69,19 @@ class Assessor:
             window.add(Observation(now - row.age_seconds, read, row.end), span)
         judged = judge(window, owner, self._rules, now)
         partition.held = settle(partition.held, judged, now, self._rules.hold_seconds)
-        growth = None if lag is None or judged[0] is Status.UNKNOWN else growth_per_second(window, span)
+        growth = None if lag is None or judged[0] is Status.UNKNOWN else _rounded(growth_per_second(window, span))
         caught_up_ago = None if window.anchor is None else now - window.anchor
         return Assessment(
             *partition.held.told,
-            lag_seconds=lag_seconds(lag, partition.processed, caught_up_ago, now_unix),
+            lag_seconds=_rounded(lag_seconds(lag, partition.processed, caught_up_ago, now_unix)),
             growth_per_second=growth,
-            catchup_seconds=_catchup(lag, growth),
+            catchup_seconds=_rounded(_catchup(lag, growth)),
         )
+
+
+def _rounded(figure: float | None) -> float | None:
+    """To thousandths: more digits would only be longer to write, to send and to store."""
+    return None if figure is None else round(figure, 3)
 
 
 def _catchup(lag: int | None, growth: float | None) -> float | None:

@@ -1,0 +1,103 @@
+"""The real collector over answers and broker figures that are made up: as many partitions as one likes, and a commit
+of some of them in each collection. For benchmarks of what comes after the collecting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from kctl.config import load
+from kctl.kafka.cluster import Cluster
+from kctl.master.collector import Collector
+from kctl.master.events import EventFeed
+from kctl.master.members import Members
+from kctl.master.supervisor import Supervisor
+from kctl.reduce import Answer, ClusterFigures, ClusterPartition, GroupFigures
+from kctl.rpc.fan_out import FanOut
+from kctl_agent.wire import JsonObject
+
+__all__ = ["SERIES_PER_PARTITION", "collector_over"]
+
+SERIES_PER_PARTITION = 9
+TOPICS = 10
+WORKERS = 4
+
+
+class _Fleet:
+    """Stands in for the three sources of the collector."""
+
+    def __init__(self, partitions: int) -> None:
+        self.names = [(f"orders.{n % TOPICS}", n // TOPICS) for n in range(partitions)]
+        self.round = 0
+        self.last_success = {"committed": 0.0, "offsets": 0.0, "group": 0.0}
+
+    async def sockets(self) -> dict[str, Path]:
+        return {f"worker-{n}": Path() for n in range(WORKERS)}
+
+    def concerned(self, sockets: dict[str, Path], _rpc: str) -> dict[str, Path]:
+        return sockets
+
+    async def ask(self, sockets: dict[str, Path], rpc: str, _params: JsonObject, _deadline: float) -> FanOut:
+        return FanOut([Answer(name, self._answer(rpc, number), 0.1) for number, name in enumerate(sockets)], [])
+
+    def _answer(self, rpc: str, number: int) -> JsonObject:
+        if rpc == "offset_checker":
+            return {"rows": [self._row(n) for n in range(number, len(self.names), WORKERS)]}
+        if rpc == "workers":
+            return {
+                "name": f"worker-{number}",
+                "kind": "worker",
+                "state": "running",
+                "last_batch_seconds": 1.0,
+                "events": [],
+            }
+        if rpc == "member_leader":
+            return {"member_id": f"m-{number}", "generation": 1, "leader": "m-0", "partitions": []}
+        if rpc == "block_size":
+            return {"storage": "file", "pending": 5, "processing": 0, "dead": 0, "bytes": 1000, "limit": 0}
+        return {"rows": []}
+
+    def _row(self, n: int) -> JsonObject:
+        topic, partition = self.names[n]
+        committed = 1000 * (self.round + n % 7)
+        return {
+            "topic": topic,
+            "partition": partition,
+            "start": 0,
+            "committed": committed,
+            "position": committed,
+            "end": committed + 500 + n % 300,
+            "last_timestamp": 1_700_000_000.0,
+            "generation": 1,
+            "age_seconds": 0.1,
+        }
+
+    async def refresh(self, _timeout_seconds: float) -> None:
+        self.round += 1
+
+    def figures(self) -> ClusterFigures:
+        return ClusterFigures(
+            tuple(
+                ClusterPartition(row["topic"], row["partition"], 0, row["committed"], row["end"], 0.5)
+                for row in map(self._row, range(len(self.names)))
+            ),
+            GroupFigures("stable", WORKERS),
+        )
+
+    def status(self) -> tuple[()]:
+        return ()
+
+    async def resident_bytes(self) -> dict[str, int]:
+        return {}
+
+
+def collector_over(
+    partitions: int, folder: Path, prepare: Callable[[], None] = lambda: None
+) -> tuple[Collector, EventFeed]:
+    """A collector, and the feed that it tells. `folder` is for its configuration."""
+    path = folder / "kctl.toml"
+    path.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["orders"]\n')
+    fleet, feed = _Fleet(partitions), EventFeed()
+    members, cluster, supervisor = cast(Members, fleet), cast(Cluster, fleet), cast(Supervisor, cast(Any, fleet))
+    return Collector(load(path, {}), members, cluster, supervisor, feed, dict, prepare), feed

@@ -1,0 +1,52 @@
+"""The API against its own description: schemathesis makes up requests, good and bad, and judges every answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+
+from kctl.http import Access, create_app
+from kctl_agent.messages import Request
+from kctl_agent.wire import JsonObject
+from tests.picture import TOKEN, healthy, source_of
+
+
+async def fleet(request: Request) -> JsonObject:
+    await asyncio.sleep(0)
+    result = healthy().commands[request.rpc].result
+    return {"result": result, "complete": True, "asked": [], "answered": [], "failed": [], "age_seconds": 0.1}
+
+
+APP = create_app(source_of(healthy(), ask=fleet), Access(token=TOKEN))
+HEADERS = {"authorization": f"Bearer {TOKEN}", "host": "localhost"}
+SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP.guarded, headers=HEADERS)
+# An event stream does not end, so it cannot be called like this; test_api.py listens to it.
+FOUND: list[Any] = list(SCHEMA.exclude(path="/api/v1/events").get_all_operations())
+OPERATIONS = [found.ok() for found in FOUND]
+
+
+def every_answer_is_as_described(operation: Any, cases: int) -> None:
+    @settings(
+        max_examples=cases, deadline=None, database=None, phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(case=operation.as_strategy())
+    def judged(case: Any) -> None:
+        case.call_and_validate(headers=HEADERS)
+
+    judged()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.path)
+def test_every_answer_is_as_it_is_described(operation: Any) -> None:
+    every_answer_is_as_described(operation, 10)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.path)
+def test_thousands_of_answers_are_as_they_are_described(operation: Any) -> None:
+    every_answer_is_as_described(operation, 1000)
