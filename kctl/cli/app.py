@@ -18,6 +18,7 @@ _MODULES = {
     "start": "start_command",
     "stop": "stop_command",
     "status": "status_command",
+    "top": "top_command",
     "logs": "logs_command",
     "rpc": "rpc_command",
     "pause": _READING,

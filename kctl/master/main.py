@@ -256,14 +256,22 @@ class _Master:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(about, file)
         beside.replace(path)
+        entry = self._listed()
         try:
-            entry = fleets.register(self._config.fleet.name, self._config.fleet.run_dir, self._config_path)
-            try:
-                yield
-            finally:
-                fleets.unregister(entry)
+            yield
         finally:
+            if entry is not None:
+                fleets.unregister(entry)
             path.unlink(missing_ok=True)
+
+    def _listed(self) -> Path | None:
+        """The entry in the list of fleets; None where it cannot be made. The list is a convenience: with -c the fleet
+        is found without it, and a folder that cannot be written is no reason not to run (gunicorn #3551)."""
+        try:
+            return fleets.register(self._config.fleet.name, self._config.fleet.run_dir, self._config_path)
+        except (PathError, OSError) as error:
+            log.warning("action=not_listed: %s; name this fleet with -c", error)
+            return None
 
 
 async def _set(event: asyncio.Event) -> None:

@@ -1,0 +1,141 @@
+"""A master's life as a service: what systemd is told, a daemon, and what a killed one leaves to the next."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kctl.demo.broker import KafkaBroker
+from kctl.master.process import session_members
+from tests.integration.conftest import Master
+
+pytestmark = pytest.mark.real
+
+Eventually = Callable[..., Any]
+
+
+def kctl(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kctl", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_systemd_is_told_when_it_is_ready_that_it_lives_reloads_and_stops(
+    master: Callable[..., Master], short_dir: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(short_dir / "notify"))
+        systemd.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(short_dir / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "200000")
+
+        def heard(word: str) -> str:
+            while word not in (text := systemd.recv(4096).decode()):
+                pass
+            return text
+
+        fleet = master(workers={"count": 1})
+        assert "STATUS=1 workers, 0 sinkers, http://127.0.0.1:" in heard("READY=1")
+        heard("WATCHDOG=1")
+        heard("WATCHDOG=1")
+        fleet.process.send_signal(signal.SIGHUP)
+        assert re.search(r"MONOTONIC_USEC=\d+", heard("RELOADING=1"))
+        heard("READY=1")
+        fleet.process.send_signal(signal.SIGTERM)
+        heard("STOPPING=1")
+        assert fleet.process.wait(30) == 0
+
+
+def test_a_daemon_is_there_when_the_command_returns_and_says_why_it_could_not_start(
+    broker: KafkaBroker, config_file: Callable[..., Path]
+) -> None:
+    config = config_file(workers={"count": 0})
+
+    begun = kctl("-c", str(config), "start", "--daemon", "--set", "log.level=DEBUG")
+    try:
+        assert begun.returncode == 0, begun.stderr
+        pid = int(re.findall(r"master pid (\d+)", begun.stdout)[0])
+        assert (config.parent / "run" / "master.pid").read_text().split()[0] == str(pid)
+        assert os.getsid(pid) == pid, "it outlives the terminal"
+        assert "action=running fleet=kctl" in (config.parent / "logs" / "master.log").read_text()
+        second = kctl("-c", str(config), "start", "--daemon")
+        assert second.returncode == 15
+        assert f"a master (pid {pid}) runs on" in second.stderr
+    finally:
+        assert kctl("-c", str(config), "stop").returncode == 0
+    assert session_members(pid) == []
+
+
+def test_a_worker_that_hangs_when_its_master_is_killed_does_not_keep_a_new_one_from_starting(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master(workers={"count": 2, "stop_timeout_seconds": 1.0})
+    hanging, other = (fleet.status()[name]["pid"] for name in ("worker-0", "worker-1"))
+    os.kill(hanging, signal.SIGSTOP)
+    fleet.stop(signal.SIGKILL)
+    eventually(lambda: not session_members(other), 10, "who does not hang leaves by itself")
+    assert len(session_members(hanging)) == 2
+
+    again = master(workers={"count": 2, "stop_timeout_seconds": 1.0})
+
+    assert session_members(hanging) == []
+    assert {row["restarts"] for row in again.status().values()} == {0}
+    assert "2 processes left from a former master" in again.log.read_text()
+
+
+def test_a_worker_whose_process_alone_was_killed_with_its_master_leaves_nothing_to_the_next(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master(workers={"count": 1})
+    pid = fleet.status()["worker-0"]["pid"]
+    os.kill(fleet.process.pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    fleet.stop(signal.SIGKILL)
+    eventually(lambda: len(session_members(pid)) == 1, 10, "what it had started is left, as a JVM would be")
+
+    master(workers={"count": 1})
+
+    assert session_members(pid) == []
+
+
+def test_a_list_of_fleets_that_cannot_be_written_costs_one_warning_and_nothing_else(
+    master: Callable[..., Master], short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = short_dir / "runtime"
+    (runtime / "kctl").mkdir(parents=True)
+    (runtime / "kctl").chmod(0o755)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+
+    fleet = master(workers={"count": 1})
+
+    assert fleet.log.read_text().count("action=not_listed") == 1
+    done = kctl("-c", str(fleet.config), "rpc", "ping")
+    assert (done.returncode, "worker-0" in done.stdout) == (0, True)
+
+
+def test_reloads_leave_descriptors_and_threads_of_the_master_as_they_were(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master(workers={"count": 1})
+
+    def held() -> tuple[int, int]:
+        process = psutil.Process(fleet.process.pid)
+        return process.num_fds(), process.num_threads()
+
+    for _ in range(10):
+        fleet.ask("reload")
+    before = held()
+    for _ in range(50):
+        assert fleet.ask("reload").result["state"] == "done"
+
+    eventually(lambda: held()[0] <= before[0] and held()[1] <= before[1] + 4, 10, "as many as before")
