@@ -19,6 +19,7 @@ LONG = {
     "cli_start": ("--runs", "200"),
     "fan_out": ("--rounds", "500"),
     "kafka_tool": ("--runs", "40"),
+    "master_at_rest": ("--seconds", "1800"),
     "pipeline": ("--rounds", "15"),
     "round_trip": ("--calls", "200000"),
     "sinker": ("--rounds", "15", "--memory-messages", "5000000"),

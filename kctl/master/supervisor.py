@@ -15,8 +15,9 @@ from kctl_agent.wire import JsonObject
 
 __all__ = ["Supervisor"]
 
-_FRESH_SECONDS = 0.9
-"""A look at all of /proc is shared by those who ask within this time."""
+_OLD_SECONDS = 5.0
+"""A look at all of /proc is the dearest thing that a master at rest does: it is shared by all who ask, for as long as
+memory is measured anyway, but never for longer than this."""
 
 
 class Supervisor:
@@ -100,7 +101,7 @@ class Supervisor:
     async def resident_bytes(self) -> dict[str, int]:
         """Worker to the resident memory of its whole session, JVM included; workers without a process are absent."""
         pids = {keeper.name: keeper.pid for keeper in self._keepers.values() if keeper.pid is not None}
-        is_old = time.monotonic() - self._weighed_at > min(_FRESH_SECONDS, self._care.memory_interval_seconds / 2)
+        is_old = time.monotonic() - self._weighed_at > min(_OLD_SECONDS, 0.9 * self._care.memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
             self._resident = await asyncio.to_thread(memory_by_session, pids.values())
             self._weighed_at = time.monotonic()
