@@ -16,12 +16,14 @@ from pathlib import Path
 HERE = Path(__file__).parent
 LONG = {
     "agent_under_load": ("--records", "10000000"),
+    "api": ("--seconds", "120"),
     "cli_start": ("--runs", "200"),
     "fan_out": ("--rounds", "500"),
     "kafka_tool": ("--runs", "40"),
     "master_at_rest": ("--seconds", "1800"),
     "pipeline": ("--rounds", "15"),
     "round_trip": ("--calls", "200000"),
+    "scrape": ("--scrapes", "1000"),
     "sinker": ("--rounds", "15", "--memory-messages", "5000000"),
 }
 """What `--long` hands to each: more rounds, for figures that go into the README. The others are as long as they are."""

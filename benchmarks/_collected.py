@@ -19,7 +19,7 @@ from kctl_agent.wire import JsonObject
 
 __all__ = ["SERIES_PER_PARTITION", "collector_over"]
 
-SERIES_PER_PARTITION = 9
+SERIES_PER_PARTITION = 8
 TOPICS = 10
 WORKERS = 4
 

@@ -141,7 +141,10 @@ class GroupAdmin:
     def _group_figures(self) -> GroupFigures | None:
         """None when its coordinator cannot tell, as while the group moves to another one."""
         described = self._connected().describe_groups([self._group])[self._group]
-        if described["error"] is not None:
+        error = described["error"]
+        # A group that has no member and has committed nothing does not exist: that is knowledge. A group of KIP-848 is
+        # called dead here too, and only the words of the error say what it is.
+        if error is not None and (described["group_state"] != "Dead" or "not a classic group" in error):
             return None
         # Kafka's words run together: PreparingRebalance
         state = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", described["group_state"]).lower()

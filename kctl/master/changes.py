@@ -33,11 +33,16 @@ class Changes:
         reduced = after.commands.get("workers")
         for row in reduced.result["rows"] if reduced is not None else ():
             name, told = str(row.get("name")), self._told.get(str(row.get("name")), self._started_at)
-            for event in row.get("events") or ():
+            for event in _objects(row.get("events")):
                 at = event.get("at")
                 if isinstance(at, int | float) and at > told:
                     self._told[name] = max(self._told.get(name, at), at)
                     yield _told_by(name, event, float(at))
+
+
+def _objects(events: object) -> list[JsonObject]:
+    """An attached agent may say anything."""
+    return [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
 
 
 def _told_by(worker: str, event: JsonObject, at: float) -> FleetEvent:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+import pytest
+
 from kctl.master.changes import Changes
 from kctl.master.events import KEPT, EventFeed, FleetEvent
 from kctl.master.owners import owners
@@ -88,6 +90,15 @@ def test_what_an_agent_tells_is_told_once_and_what_is_older_than_the_master_not_
         ("worker-0", "rewound", "orders", "at 15.0")
     ]
     assert again == []
+
+
+@pytest.mark.parametrize("events", ["x", 7, ["x", None, 7], [{"at": "now"}, {}]])
+def test_what_an_attached_agent_makes_up_is_no_event(events: Any) -> None:
+    latest = picture()
+    row = {"name": "worker-0", "events": events}
+    workers = replace(latest.commands["workers"], result={"rows": [row]})
+
+    assert Changes(0.0).between(None, replace(latest, commands={**latest.commands, "workers": workers})) == []
 
 
 def test_the_feed_numbers_keeps_and_counts() -> None:

@@ -1,0 +1,198 @@
+"""One collection, told alike over RPC, HTTP, `/metrics` and the page; and what is gone or old is so everywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from prometheus_client.parser import text_string_to_metric_families
+
+from kctl.demo import topics
+from kctl.demo.broker import KafkaBroker
+from tests.browser import browser, require_browser
+
+pytestmark = pytest.mark.real
+
+TOPIC = "orders"
+
+Eventually = Callable[..., Any]
+Figures = dict[tuple[str, int], tuple[Any, ...]]
+"""Topic and partition to committed, end, lag, and the lag of its topic."""
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        body: str = response.read().decode()
+    return body
+
+
+def samples(url: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """Metric to the values of its labels after `cluster` and `group`, and the value."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(fetch(f"{url}/metrics")):
+        for sample in family.samples:
+            labels = tuple(value for name, value in sample.labels.items() if name not in ("cluster", "group"))
+            found.setdefault(sample.name, {})[labels] = sample.value
+    return found
+
+
+def of_rows(rows: list[dict[str, Any]], totals: dict[str, Any]) -> Figures:
+    return {
+        (row["topic"], row["partition"]): (
+            row["current_offset"],
+            row["kafka_max_offset"],
+            row["remaining_count"],
+            row["worker"],
+            totals["topics"][row["topic"]],
+            totals["total"],
+        )
+        for row in rows
+    }
+
+
+def by_rpc(fleet: Any) -> Figures:
+    return of_rows(fleet.ask("offset_checker").result["rows"], fleet.ask("kafka_lag").result)
+
+
+def by_http(fleet: Any, query: str = "") -> Figures:
+    body = json.loads(fetch(f"{fleet.about['http_url']}/api/v1/lag{query}"))
+    return of_rows(body["rows"], body)
+
+
+def by_metrics(fleet: Any, owners: Figures) -> Figures:
+    """Metrics name no worker, so that is taken from `owners`."""
+    found = samples(fleet.about["http_url"])
+    names = ("kctl_consumer_committed_offset", "kctl_partition_end_offset", "kctl_consumer_lag")
+    return {
+        (topic, int(partition)): (
+            *(found.get(name, {}).get((topic, partition)) for name in names),
+            owners[topic, int(partition)][3],
+            found.get("kctl_topic_lag", {}).get((topic,)),
+            found["kctl_group_lag"][()],
+        )
+        for topic, partition in found["kctl_partition_end_offset"]
+    }
+
+
+def fill(broker: KafkaBroker) -> None:
+    """The stand-in workers claim 100 messages in their partitions; now the brokers have them."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    for number in range(200):
+        producer.send(TOPIC, b"x", partition=number % 2)
+    producer.flush()
+    producer.close()
+
+
+@pytest.fixture
+def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
+    """One that may be stopped."""
+    with KafkaBroker(short_dir / "broker") as running:
+        topics.create_topic(running.bootstrap_servers, TOPIC, 4)
+        topics.create_topic(running.bootstrap_servers, "passing", 1)
+        yield running
+
+
+def test_the_same_figures_come_over_rpc_http_metrics_and_the_page(
+    master: Callable[..., Any], eventually: Eventually, broker: KafkaBroker
+) -> None:
+    require_browser()
+    fill(broker)
+    fleet = master()
+    url = fleet.about["http_url"]
+    eventually(lambda: 'part="committed"' in fetch(f"{url}/metrics"), 20)
+    expected = eventually(lambda: of_all_four(fleet) and by_rpc(fleet), 10)
+
+    assert by_http(fleet) == expected
+    assert by_http(fleet, "?live=1") == expected
+    assert by_metrics(fleet, expected) == expected
+    assert [figures[3] for figures in expected.values()] == ["worker-0", "worker-1", None, None]
+    with browser() as page:
+        page.get(url)
+        table = "[...document.querySelectorAll('#partitions tbody tr')]"
+        script = f"return {table}.map(row => [...row.cells].map(cell => cell.textContent))"
+        rows = eventually(lambda: page.execute_script(script), 20)
+        lag = page.find_element("css selector", "dd[data-figure=lag]").text
+        shown = {(row[0], int(row[1])): (row[7], row[8], row[3], row[9]) for row in rows}
+    told = {key: tuple("-" if each is None else str(each) for each in row[:4]) for key, row in expected.items()}
+    assert shown == told
+    assert lag == str(next(iter(expected.values()))[5])
+
+    status = json.loads(fetch(f"{url}/api/v1/status"))
+    found = samples(url)
+    assert found["kctl_group_status"][status["status"],] == 1
+    assert sum(found["kctl_group_status"].values()) == 1
+    assert found["kctl_group_lag"][()] == status["lag"]
+    stored = json.loads(fetch(f"{url}/api/v1/storage"))
+    assert stored["pending"] == fleet.ask("block_size").result["pending"]
+    assert found["kctl_storage_messages"]["pending",] == stored["pending"] == status["storage"]["pending"]
+
+
+def of_all_four(fleet: Any) -> bool:
+    return len(fleet.ask("offset_checker").result["rows"]) == 4
+
+
+def test_what_is_gone_vanishes_and_what_is_old_says_so(
+    master: Callable[..., Any], eventually: Eventually, own_broker: KafkaBroker
+) -> None:
+    fill(own_broker)
+    fleet = master(
+        kafka={"topics": ["orders", "passing"], "bootstrap_servers": own_broker.bootstrap_servers},
+        workers={"backoff_min_seconds": 60.0, "backoff_max_seconds": 60.0},
+        status={"window_seconds": 1.0, "hold_seconds": 0.0},
+        collect={"timeout_seconds": 1.0},
+    )
+    url = fleet.about["http_url"]
+    eventually(lambda: ("passing", "0") in samples(url).get("kctl_partition_end_offset", {}), 20)
+    eventually(lambda: "kctl_group_members" in samples(url), 20)
+
+    # A worker is killed: what only it could tell is gone, nothing of it turns into 0, and it is said to be down.
+    os.kill(fleet.status()["worker-1"]["pid"], signal.SIGKILL)
+    eventually(lambda: samples(url)["kctl_worker_up"]["worker-1",] == 0, 10)
+    left = samples(url)
+    assert ("orders", "1") not in left["kctl_consumer_position_offset"]
+    assert ("orders", "1") not in left["kctl_consumer_lag"], "the group has committed nothing for it"
+    assert ("orders", "0") in left["kctl_consumer_lag"]
+    assert left["kctl_worker_state"]["worker-1", "backoff"] == 1
+    assert ("worker-1",) not in left.get("kctl_worker_resident_memory_bytes", {})
+    assert "worker-1 is backoff" in not_ready(url)
+
+    # A topic is deleted: all of its series are gone.
+    topics.delete_topic(own_broker.bootstrap_servers, "passing")
+    eventually(lambda: 'topic="passing"' not in fetch(f"{url}/metrics"), 20)
+    assert "passing" not in json.loads(fetch(f"{url}/api/v1/lag"))["topics"]
+
+    # The brokers are away: what they told grows older and says so; what is no longer known is gone; nothing is 0.
+    before = samples(url)
+    own_broker.stop()
+    try:
+        eventually(lambda: "kctl_group_members" not in samples(url), 20)
+        eventually(lambda: samples(url)["kctl_consumer_status"].get(("orders", "3", "unknown")) == 1, 20)
+        away = samples(url)
+        assert "kctl_group_state" not in away
+        assert away["kctl_partition_end_offset"]["orders", "3"] == before["kctl_partition_end_offset"]["orders", "3"]
+        eventually(lambda: samples(url)["kctl_group_figures_age_seconds"][()] > 1.5, 10)
+        last = "kctl_collect_last_success_timestamp_seconds"
+        eventually(lambda: time.time() - samples(url)[last]["offsets",] > 1.5, 10)
+        assert ("orders", "0") in away["kctl_consumer_lag"], "its worker still tells it"
+    finally:
+        own_broker.restart()
+    eventually(lambda: "kctl_group_members" in samples(url), 40)
+
+
+def not_ready(url: str) -> str:
+    try:
+        fetch(f"{url}/readyz")
+    except urllib.error.HTTPError as error:
+        with error:
+            message: str = json.load(error)["error"]["message"]
+        return message
+    return ""
