@@ -8,6 +8,7 @@ from typing import TypeAlias
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import (
+    AnnotationQuery,
     Dashboard,
     DashboardCursorSync,
     DashboardLinkType,
@@ -55,8 +56,8 @@ class Board:
             .time("now-1h", "now")
             .refresh("30s")
             .with_variable(builders.DatasourceVariable("datasource").label("data source").type("prometheus"))
-            .annotation(_annotation("Restarts", _RESTARTS, "red"))
-            .annotation(_annotation("Rebalances", _REBALANCES, "orange"))
+            .annotation(_Annotation("Restarts", _RESTARTS, "red", "{{worker}} started again: {{reason}}"))
+            .annotation(_Annotation("Rebalances", _REBALANCES, "orange", "{{group}} rebalanced"))
             .link(
                 builders.DashboardLink("kctl")
                 .type(DashboardLinkType.DASHBOARDS)
@@ -109,5 +110,19 @@ def _variable(label: str, metric: str) -> Builder[VariableModel]:
     )
 
 
-def _annotation(name: str, expression: str, color: str) -> builders.AnnotationQuery:
-    return builders.AnnotationQuery().name(name).datasource(DATA_SOURCE).enable(True).icon_color(color).expr(expression)
+class _OfPrometheus(AnnotationQuery):
+    """With what Grafana's Prometheus data source reads of an annotation and the SDK does not know."""
+
+    title_format = ""
+
+    def to_json(self) -> dict[str, object]:
+        return {**super().to_json(), "titleFormat": self.title_format, "tagKeys": "cluster,group"}
+
+
+class _Annotation(Builder[AnnotationQuery]):
+    def __init__(self, name: str, expression: str, color: str, title: str) -> None:
+        self._query = _OfPrometheus(name=name, datasource=DATA_SOURCE, icon_color=color, expr=expression)
+        self._query.title_format = title
+
+    def build(self) -> AnnotationQuery:
+        return self._query

@@ -78,6 +78,7 @@ def test_restarts_and_rebalances_are_annotated(name: str) -> None:
     assert annotations.keys() >= {"Restarts", "Rebalances"}
     for each in ("Restarts", "Rebalances"):
         assert annotations[each]["datasource"] == DATA_SOURCE
+        assert "{{" in annotations[each]["titleFormat"]
         check(annotations[each]["expr"])
 
 
