@@ -30,9 +30,7 @@ AT_ONCE = {"KctlConsumerLagHigh", "KctlWorkerDown", "KctlDeadLetters"}
 RATE_INTERVAL = "20s"
 EMPTY_WHEN_HEALTHY = {
     "group: Caught up in, by partition A": "no partition falls behind and comes nearer",
-    "group: Growth of the lag by partition A": "it takes commits over some time to tell",
     "group: Caught up in A": "as of its partitions",
-    "group: Growth A": "as of its partitions",
     "worker: Batch in progress A": "there is none between two batches",
     **{
         f"{board}: annotation {name}": "nothing was restarted or rebalanced in the last seconds"
