@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -128,7 +129,7 @@ class trickling_server:  # noqa: N801 - a context manager
 
     def _serve(self) -> None:
         connection, _ = self._listener.accept()
-        with connection:
+        with connection, suppress(BrokenPipeError):  # the caller has given up
             connection.sendall(b"\x00\x00\xff\xff")
             while not self._over.wait(0.05):
                 connection.send(b" ", socket.MSG_NOSIGNAL)
