@@ -225,8 +225,10 @@ async def drip(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.usefixtures("bounds")
-async def test_more_connections_than_the_bound_are_told_so_and_the_next_is_served() -> None:
+async def test_more_connections_than_the_bound_are_told_so_and_the_next_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BoundedProtocol, "max_connections", 10)
     async with serving(source_of(picture())) as server:
         kept = [await connected(server.url) for _ in range(10)]
 
