@@ -295,6 +295,11 @@ def test_a_taken_port_is_one_sentence(taken_port: int) -> None:
         bind("127.0.0.1", taken_port)
 
 
+def test_answers_do_not_wait_for_the_caller_s_acknowledgement() -> None:
+    with closing(bind("127.0.0.1", 0)) as sock:
+        assert sock.proto == socket.IPPROTO_TCP, "asyncio sets TCP_NODELAY only then"
+
+
 Settings = Callable[..., Http]
 
 
