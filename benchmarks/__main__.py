@@ -19,6 +19,7 @@ LONG = {
     "api": ("--seconds", "120"),
     "cli_start": ("--runs", "200"),
     "fan_out": ("--rounds", "500"),
+    "kafka_lag": ("--runs", "30"),
     "kafka_tool": ("--runs", "40"),
     "master_at_rest": ("--seconds", "1800"),
     "pipeline": ("--rounds", "15"),

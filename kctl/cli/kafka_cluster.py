@@ -60,7 +60,10 @@ def fleet_kafka(options: argparse.Namespace, env: Mapping[str, str]) -> Kafka:
 def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[Connection]:
     """A connection that is not open yet, with the time that `--timeout` gives; closed at the end."""
     chosen = access(options, env)
-    from kctl.kafka.connection import Connection  # kafka-python: 120 ms
+    from kctl.kafka import lean
+
+    lean.install()
+    from kctl.kafka.connection import Connection
 
     with Connection(chosen, options.timeout) as connection:
         yield connection

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kctl_agent.messages import Reply
+if TYPE_CHECKING:
+    from kctl_agent.messages import Reply
 
 __all__ = ["OUTPUTS", "as_json", "as_yaml", "whole"]
 

@@ -21,18 +21,15 @@ class Column:
 
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
     """The lines of a table, headings first, without trailing blanks. None is printed as `-`."""
-    texts = [[column.heading for column in columns], *([cell(value) for value in row] for row in rows)]
-    widths = [max(width(line[i]) for line in texts) for i in range(len(columns))]
-    return [
-        _GAP.join(
-            _set(text, widest, column) for text, widest, column in zip(line, widths, columns, strict=True)
-        ).rstrip()
-        for line in texts
-    ]
+    lines = list(rows)
+    set_columns = [_set([column.heading, *(cell(row[i]) for row in lines)], column) for i, column in enumerate(columns)]
+    return [_GAP.join(line).rstrip() for line in zip(*set_columns, strict=True)]
 
 
 def cell(value: object) -> str:
     """A value as it is printed: unknown as `-`, true as `yes`, lists with commas, no control characters."""
+    if type(value) is int:
+        return str(value)
     if value is None or value is False or value == "" or value == []:
         return UNKNOWN
     if value is True:
@@ -77,6 +74,12 @@ def _letter_width(letter: str) -> int:
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def _set(text: str, widest: int, column: Column) -> str:
-    blanks = " " * (widest - width(text))
-    return blanks + text if column.is_number else text + blanks
+def _set(texts: list[str], column: Column) -> list[str]:
+    """The texts of a column, all as wide as the widest. By columns, because thousands of rows are looked at at once."""
+    if all(map(str.isascii, texts)):
+        widest = max(map(len, texts))
+        return [text.rjust(widest) if column.is_number else text.ljust(widest) for text in texts]
+    widths = [width(text) for text in texts]
+    widest = max(widths)
+    blanks = [" " * (widest - own) for own in widths]
+    return [blank + text if column.is_number else text + blank for text, blank in zip(texts, blanks, strict=True)]

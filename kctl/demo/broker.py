@@ -1,6 +1,7 @@
-"""A real single-node Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for demo and tests.
+"""A real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for demo and tests.
 
-Not for production: one replica of everything, no security, and it dies with the thread that started it.
+Not for production: by itself one replica of everything, no security, and it dies with the thread that started it.
+`kctl.demo.cluster` makes a cluster of several.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kafka.errors import KafkaError
 from kctl.demo.jvm import kafka_command
 from kctl.errors import StartError
 
-__all__ = ["KafkaBroker", "free_ports"]
+__all__ = ["KafkaBroker", "free_ports", "new_cluster_id"]
 
 _HEAP = "512m"
 _PORT_ATTEMPTS = 5
@@ -75,12 +76,17 @@ class KafkaBroker:
         *,
         start_timeout_seconds: float = 60.0,
         choose_ports: Callable[[], tuple[int, int]] | None = None,
+        cluster_id: str | None = None,
+        heap: str = _HEAP,
     ) -> None:
-        """`properties` win over ours. `choose_ports` gives the broker's and the controller's port."""
+        """`properties` win over ours. `choose_ports` gives the broker's and the controller's port. Brokers of a cluster
+        share a `cluster_id`, and have properties that say who they are and who votes."""
         self._directory = directory.absolute()
         self._extra = dict(properties or {})
         self._start_timeout_seconds = start_timeout_seconds
         self._choose_ports = choose_ports or free_ports
+        self._cluster_id = cluster_id or new_cluster_id()
+        self._heap = heap
         self._ports: tuple[int, int] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -157,7 +163,21 @@ class KafkaBroker:
     ) -> None:
         self.stop()
 
+    def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
+        """Format if that is needed and start the process, without waiting for it; returns what waits until it answers.
+
+        For brokers of a cluster, none of which answers before most of them run. Both raise as `start`.
+        """
+        if self._process is not None:
+            raise RuntimeError("this broker runs already")
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._ports = ports
+        return self._launch_on(ports)
+
     def _start_on(self, ports: tuple[int, int]) -> None:
+        self._launch_on(ports)()
+
+    def _launch_on(self, ports: tuple[int, int]) -> Callable[[], None]:
         deadline = time.monotonic() + self._start_timeout_seconds
         log_start = self._log_size()
         properties = self._write_properties(ports)
@@ -165,21 +185,25 @@ class KafkaBroker:
             if not (self._directory / "data" / "meta.properties").exists():
                 self._format(properties, log.fileno(), log_start)
             self._process = subprocess.Popen(
-                [*_dies_with_parent(), *kafka_command("kafka.Kafka", str(properties), heap=_HEAP)],
+                [*_dies_with_parent(), *kafka_command("kafka.Kafka", str(properties), heap=self._heap)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 process_group=0,
             )
-        try:
-            self._wait_until_it_answers(self._process, ports[0], deadline, log_start)
-        except BaseException:
-            self.kill()
-            raise
+        process = self._process
+
+        def wait() -> None:
+            try:
+                self._wait_until_it_answers(process, ports[0], deadline, log_start)
+            except BaseException:
+                self.kill()
+                raise
+
+        return wait
 
     def _format(self, properties: Path, log: int, log_start: int) -> None:
-        cluster_id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # a leading - would be an option
-        command = kafka_command("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+        command = kafka_command("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties))
         if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False).returncode != 0:
             raise StartError(self._failure("its data directory could not be formatted", log_start))
 
@@ -221,6 +245,11 @@ class KafkaBroker:
         with self.log_path.open("rb") as log:
             log.seek(start)
             return log.read().decode(errors="replace")
+
+
+def new_cluster_id() -> str:
+    """A random id as Kafka makes them, but never with a leading dash, which would be an option."""
+    return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
 def free_ports() -> tuple[int, int]:

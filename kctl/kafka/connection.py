@@ -117,6 +117,11 @@ class Connection:
         return max(self._deadline - time.monotonic(), 0.0)
 
     @property
+    def is_patient(self) -> bool:
+        """Whether what fails is worth another try: for half of the time. Then there is still time to say so."""
+        return self.left_seconds > self._timeout_seconds / 2
+
+    @property
     def access(self) -> Access:
         return self._access
 
@@ -152,7 +157,7 @@ class Connection:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        response = self.ask(request)
+        response = self.ask_anybody(request)
         self._manager.cluster.update_metadata(response)
         self.brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
@@ -173,6 +178,20 @@ class Connection:
             KctlError: no answer in time, or none at all.
         """
         [outcome] = self.ask_each([(self._first if node is None else node, request)])
+        if isinstance(outcome, KctlError):
+            raise outcome
+        return outcome
+
+    def ask_anybody(self, request: Any) -> Any:
+        """One response, of the broker that answered first or, if that one is gone, of any other.
+
+        Raises:
+            KctlError: of the last one that was tried.
+        """
+        for node in [self._first, *(node for node in self.brokers if node != self._same_as_first)]:
+            [outcome] = self.ask_each([(node, request)])
+            if not isinstance(outcome, BrokerUnreachable):
+                break
         if isinstance(outcome, KctlError):
             raise outcome
         return outcome
@@ -251,7 +270,7 @@ class Connection:
         return bytes(sent), bytes(received), outcome if isinstance(outcome, KctlError) else None
 
     async def _open_one(self, node: Node) -> Any:
-        return await self._manager.get_connection(node)
+        return await self._manager.get_connection(node, refresh_metadata_on_err=False)
 
     async def _connect(self, node: Node, seconds: float) -> None:
         connection = self._manager.get_connection(
@@ -264,6 +283,8 @@ class Connection:
         for node, request in questions:
             self.asked[request.name.removesuffix("Request")] += 1
             try:
+                # Made here, lest a broken connection start kafka-python's own metadata loop beside ours.
+                self._manager.get_connection(self._as_first(node), refresh_metadata_on_err=False)
                 future: Any = self._manager.send(request, self._as_first(node), self.left_seconds * 1000)
             except (errors.KafkaError, OSError) as error:
                 future = error
@@ -287,7 +308,9 @@ class Connection:
         """Error code, broker and remark for each; one request for all where the broker can (Kafka 3.0, KIP-699)."""
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=names, min_version=4)
         try:
-            response = self.ask(request)
+            response = self.ask_anybody(request)
+        except BrokerUnreachable:
+            raise
         except KctlError:
             responses = self.ask_each(
                 [(self._first, FindCoordinatorRequest(key=name, key_type=kind, max_version=3)) for name in names]

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
-from kctl.errors import GroupMissing, KctlError
+from kctl.errors import BrokerUnreachable, GroupMissing, KctlError
 from kctl.kafka.connection import Connection
 from kctl.kafka.reasons import code_failure
 
@@ -126,7 +126,9 @@ def _ask_as(connection: Connection, groups: dict[str, int], kind: _Kind, done: l
     left: dict[str, int] = {}
     for (node, names), answer in zip(by_node.items(), answers, strict=True):
         if isinstance(answer, KctlError):
-            if kind.is_optional and answer.code == "broker_refused":
+            if isinstance(answer, BrokerUnreachable) and connection.is_patient:
+                done += names  # there will be another coordinator as soon as the cluster has noticed
+            elif kind.is_optional and answer.code == "broker_refused":
                 left |= dict.fromkeys(names, node)  # the broker does not know this kind
             else:
                 done += [Group(name, node, members=None, error=answer) for name in names]

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeQuorumRequest
-
 from kctl.errors import KctlError, PartitionMissing
 from kctl.kafka.connection import Connection
 from kctl.kafka.reasons import code_failure, name_of_code
@@ -120,6 +118,8 @@ def settings_of_topic(connection: Connection, topic: str) -> list[Setting]:
     Raises:
         KctlError: no answer, or not permitted.
     """
+    from kafka.protocol.admin import DescribeConfigsRequest  # these cost 20 ms, which `lag` need not pay
+
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
     )
@@ -139,6 +139,8 @@ def settings_of_topic(connection: Connection, topic: str) -> list[Setting]:
 
 def quorum_leader(connection: Connection) -> int | None:
     """The active controller; None where it cannot be told. (Metadata names any broker: KRaft hides the controller.)"""
+    from kafka.protocol.admin import DescribeQuorumRequest  # as above
+
     topic = DescribeQuorumRequest.TopicData
     request = DescribeQuorumRequest(
         topics=[topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])]

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest
 
-from kctl.errors import KctlError
+from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.connection import Connection
 from kctl.kafka.layout import Partition, Topic, topics_of
 from kctl.kafka.reasons import code_failure, name_of_code
@@ -25,7 +25,7 @@ _LEADER_MOVED = {
     "UNKNOWN_LEADER_EPOCH",
     "UNKNOWN_TOPIC_OR_PARTITION",  # of a partition that the metadata names: it is being made, or just gone
 }
-_LEADER_TRIES = 5
+_NO_EPOCH = -1
 _RETRY = {14, 15, 16}
 _MAX_VERSION_WITH_NAMES = 9
 """From version 10 on OffsetFetch and OffsetCommit name topics by id."""
@@ -60,19 +60,21 @@ def log_offsets(
 ) -> dict[Partition, LogOffset]:
     """The offset of each partition at LATEST, EARLIEST, MAX_TIMESTAMP or at a time in milliseconds.
 
-    A partition without a leader, of a dead broker or unknown has its error; a leader that has moved is looked for.
+    A partition without a leader, of a dead broker or unknown has its error. A leader that has moved is looked for, and
+    while the cluster has not noticed that a leader is dead, it is waited for: up to half of the connection's time.
     """
     found: dict[Partition, LogOffset] = {}
     missing = list(wanted)
-    for attempt in range(_LEADER_TRIES):
+    while True:
         leaders = _leaders(topics, missing, found)
-        _ask_leaders(connection, leaders, at, is_read_committed, found)
-        missing = [key for each in leaders.values() for key in each if found[key].error in _LEADER_MOVED]
-        if not missing or not connection.left_seconds or attempt == _LEADER_TRIES - 1:
+        unreachable = _ask_leaders(connection, leaders, at, is_read_committed, found)
+        missing = [
+            key for each in leaders.values() for key in each if key in unreachable or found[key].error in _LEADER_MOVED
+        ]
+        if not missing or not connection.is_patient:
             return found
         connection.pause()
         topics = topics_of(connection.metadata(sorted({topic for topic, _ in missing})))
-    return found
 
 
 def committed(
@@ -92,6 +94,9 @@ def committed(
         answers = connection.ask_each([(node, _fetch(wanted, names)) for node, names in by_node.items()])
         again: list[str] = []
         for names, answer in zip(by_node.values(), answers, strict=True):
+            if isinstance(answer, BrokerUnreachable) and connection.is_patient:
+                again += names  # the group will have another coordinator as soon as the cluster has noticed
+                continue
             if isinstance(answer, KctlError):
                 done |= dict.fromkeys(names, answer)
                 continue
@@ -173,11 +178,15 @@ def _ask_leaders(
     at: int | Mapping[Partition, int],
     is_read_committed: bool,
     found: dict[Partition, LogOffset],
-) -> None:
+) -> set[Partition]:
+    """Writes into `found`; returns the partitions whose leader did not answer."""
+    unreachable: set[Partition] = set()
     requests = [(leader, _list_request(keys, at, is_read_committed)) for leader, keys in leaders.items()]
     for keys, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
             found.update(dict.fromkeys(keys, LogOffset(None, error=str(answer))))
+            if isinstance(answer, BrokerUnreachable):
+                unreachable.update(keys)
             continue
         for topic in answer.topics:
             for each in topic.partitions:
@@ -186,22 +195,23 @@ def _ask_leaders(
                     each.timestamp if each.timestamp >= 0 else None,
                     name_of_code(each.error_code),
                 )
+    return unreachable
 
 
 def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_read_committed: bool) -> Any:
+    """Partitions as tuples, which kafka-python encodes as well: thousands of its objects take 20 ms to make."""
     topic = ListOffsetsRequest.ListOffsetsTopic
-    partition = topic.ListOffsetsPartition
-    topics: dict[str, list[Any]] = defaultdict(list)
+    topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     is_max = False
     for key in keys:
         time = at if isinstance(at, int) else at[key]
         is_max = is_max or time == MAX_TIMESTAMP
-        topics[key[0]].append(partition(partition_index=key[1], current_leader_epoch=-1, timestamp=time))
+        topics[key[0]].append((key[1], _NO_EPOCH, time))
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=int(is_read_committed),
         topics=[topic(name=name, partitions=partitions) for name, partitions in topics.items()],
-        min_version=7 if is_max else 2 if is_read_committed else 1,
+        min_version=7 if is_max else 4,
     )
 
 

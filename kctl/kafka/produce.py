@@ -28,6 +28,8 @@ _REQUEST_BYTES = 512 * 1024 * 1024
 _BATCH_BYTES = 256 * 1024
 _WAITING_BYTES = 64 * 1024 * 1024
 _MAGIC = 2
+_REQUEST_MILLISECONDS = 10_000
+"""A leader that does not answer is given up after so long, to look for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Production:
                 linger_ms=linger,
                 batch_size=_BATCH_BYTES if is_bulk else 16384,
                 delivery_timeout_ms=milliseconds,
-                request_timeout_ms=max(milliseconds - linger - 1, 1),
+                request_timeout_ms=max(min(milliseconds // 3, _REQUEST_MILLISECONDS), 1),
                 max_block_ms=milliseconds,
                 bootstrap_timeout_ms=milliseconds,
                 max_request_size=_REQUEST_BYTES,
@@ -121,8 +123,8 @@ class Production:
         Raises:
             KctlError: it was not acknowledged, and why.
         """
-        self._producer.flush(self._timeout_seconds)
         try:
+            self._producer.flush(self._timeout_seconds * 2)
             told = future.get(self._timeout_seconds)
         except Exception as error:  # of any of the client's parts
             raise self._explained(error) from error
@@ -145,11 +147,14 @@ class Production:
 
     def finish(self) -> dict[int, PartitionAccount]:
         """Wait until every message is acknowledged or has failed; what was acknowledged, by partition."""
-        self._producer.flush(self._timeout_seconds * 2)
+        try:
+            self._producer.flush(self._timeout_seconds * 2)
+        except Exception as error:  # of any of the client's parts
+            raise self._explained(error) from error
         return dict(sorted(self._account.partitions.items()))
 
     def close(self) -> None:
-        self._producer.close(timeout=0)
+        self._producer.close(timeout=1)
         self._complaints.close()
 
     def __enter__(self) -> Production:

@@ -1,0 +1,93 @@
+"""`kctl kafka lag` as a whole process, against Kafka's own ConsumerGroupCommand for the same group: 2,000 partitions.
+
+Both run in turns against one broker. Kafka's tool starts as `kctl.demo.jvm` starts it, tuned to be ready soon. PYTHON*
+variables are left out, as in `cli_start`, and so is what a run has to compile.
+
+    python -m benchmarks.kafka_lag [--runs 10]
+
+Prints one JSON line, `kafka_lag`: how many times faster ours is, by the medians; to be at least 8.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kafka import KafkaAdminClient
+
+from benchmarks._fleet import say
+from kctl.demo.broker import KafkaBroker
+from kctl.demo.kafka_tools import consumer_group_command
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.layout import topics_of
+from kctl.kafka.offsets import commit, log_offsets
+
+PARTITIONS = 2000
+GROUP = "readers"
+WARM_UP_RUNS = 2
+TARGET = 8.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="kctl kafka lag against Kafka's own tool")
+    parser.add_argument("--runs", type=int, default=10)
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory(prefix="b", dir="/tmp") as place:
+        broker = KafkaBroker(Path(place))
+        broker.start()
+        try:
+            servers = broker.bootstrap_servers
+            _prepare(servers)
+            kctl = str(Path(sys.executable).with_name("kctl"))
+            commands = {
+                "ours": [kctl, "kafka", "lag", "-g", GROUP, "-b", servers],
+                "kafka": consumer_group_command(servers, "--describe", "--group", GROUP),
+                "pass": [sys.executable, "-c", "pass"],
+            }
+            times = _measure(commands, runs)
+        finally:
+            broker.kill()
+    median = {name: statistics.median(taken) * 1000 for name, taken in times.items()}
+    ratio = median["kafka"] / median["ours"]
+    line = {"benchmark": "kafka_lag", "partitions": PARTITIONS, "runs": runs}
+    line |= {f"{name}_ms": round(value, 1) for name, value in median.items()}
+    print(json.dumps(line | {"ratio": round(ratio, 1), "target": TARGET, "met": ratio >= TARGET}), flush=True)
+
+
+def _prepare(servers: str) -> None:
+    say(f"a topic of {PARTITIONS} partitions")
+    keys = [("wide", number) for number in range(PARTITIONS)]
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        admin.create_topics({"wide": {"num_partitions": PARTITIONS, "replication_factor": 1}})
+    with Connection(plain(servers), 120) as connection:
+        known = topics_of(connection.open(["wide"]))
+        while {each.error for each in log_offsets(connection, known, keys).values()} != {None}:
+            connection.pause()
+            known = topics_of(connection.metadata(["wide"]))
+        assert set(commit(connection, GROUP, dict.fromkeys(keys, 0)).values()) == {None}
+
+
+def _measure(commands: dict[str, list[str]], runs: int) -> dict[str, list[float]]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("KCTL_", "PYTHON"))}
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for turn in range(WARM_UP_RUNS + runs):
+        for name, command in commands.items():
+            began = time.perf_counter()
+            done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+            if turn >= WARM_UP_RUNS:
+                times[name].append(time.perf_counter() - began)
+            elif turn == 0:
+                say(f"{name} says {len(done.stdout.splitlines())} lines")
+    return times
+
+
+if __name__ == "__main__":
+    main()

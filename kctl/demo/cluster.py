@@ -1,0 +1,84 @@
+"""A real Kafka cluster on 127.0.0.1: several brokers, each a controller too, with small heaps and three replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from kctl.demo.broker import KafkaBroker, free_ports, new_cluster_id
+
+__all__ = ["KafkaCluster"]
+
+_HEAP = "256m"
+_START_TIMEOUT_SECONDS = 120.0
+
+
+class KafkaCluster:
+    """Brokers with the numbers 1, 2, …; most of them must run for the cluster to work. Each dies with the thread that
+    started it, so start all from one that lives long enough."""
+
+    def __init__(self, directory: Path, brokers: int = 3, properties: Mapping[str, str] | None = None) -> None:
+        """`properties` are every broker's and win over ours."""
+        self._ports = {number: free_ports() for number in range(1, brokers + 1)}
+        replicas = str(min(3, brokers))
+        shared = {
+            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{ports[1]}" for n, ports in self._ports.items()),
+            "default.replication.factor": replicas,
+            **dict.fromkeys(
+                (
+                    "offsets.topic.replication.factor",
+                    "transaction.state.log.replication.factor",
+                    "share.coordinator.state.topic.replication.factor",
+                ),
+                replicas,
+            ),
+            "controlled.shutdown.enable": "false",
+            "replica.lag.time.max.ms": "5000",
+            "log.cleaner.enable": "false",
+        }
+        cluster_id = new_cluster_id()
+        self.brokers = {
+            number: KafkaBroker(
+                directory / f"broker-{number}",
+                shared | {"node.id": str(number)} | dict(properties or {}),
+                start_timeout_seconds=_START_TIMEOUT_SECONDS,
+                cluster_id=cluster_id,
+                heap=_HEAP,
+            )
+            for number in self._ports
+        }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All brokers, whether they run or not."""
+        return ",".join(f"127.0.0.1:{ports[0]}" for ports in self._ports.values())
+
+    def start(self) -> None:
+        """Start those that do not run, all at once; returns when every one answers (about 10 s).
+
+        Raises StartError with the last lines of the log of a broker that does not, JarsMissing, JavaMissing.
+        """
+        try:
+            waits = [
+                broker.launch(self._ports[number]) for number, broker in self.brokers.items() if broker.pid is None
+            ]
+            for wait in waits:
+                wait()
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL to all: a clean stop would wait for the others."""
+        for broker in self.brokers.values():
+            broker.kill()
+
+    def __enter__(self) -> KafkaCluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()

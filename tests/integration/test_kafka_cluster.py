@@ -1,0 +1,182 @@
+"""`kctl kafka` and a real cluster of three brokers, some of which are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+
+from kctl.cli.entry import run
+from kctl.demo.cluster import KafkaCluster
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.lag import read_lag
+from kctl.kafka.layout import Topic, topics_of
+from kctl.kafka.offsets import commit, log_offsets
+from tests.conftest import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+MESSAGES = 4000
+Kctl = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    try:
+        with KafkaCluster(folder) as running:
+            yield running
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def kctl(cluster: KafkaCluster, capfd: pytest.CaptureFixture[str]) -> Kctl:
+    """Returns exit code, stdout, stderr."""
+
+    def run_words(*words: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = run(["kafka", words[0], "-b", cluster.bootstrap_servers, *words[1:]], os.environ)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run_words
+
+
+def make_topic(cluster: KafkaCluster, name: str, partitions: int, replicas: int, **configs: str) -> dict[str, Topic]:
+    """The topic's layout, once every partition answers."""
+    settings = {key.replace("_", "."): value for key, value in configs.items()}
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(",")) as admin:
+        admin.create_topics({name: {"num_partitions": partitions, "replication_factor": replicas, "configs": settings}})
+    with Connection(plain(cluster.bootstrap_servers), 30) as connection:
+        known = topics_of(connection.open([name]))
+        keys = [(name, number) for number in range(partitions)]
+        while {each.error for each in log_offsets(connection, known, keys).values()} != {None}:
+            connection.pause()
+            known = topics_of(connection.metadata([name]))
+    return known
+
+
+def commit_zero(cluster: KafkaCluster, group: str, topic: str, partitions: int) -> int:
+    """Commits for a group; returns its coordinator."""
+    with Connection(plain(cluster.bootstrap_servers), 30) as connection:
+        connection.open()
+        assert set(commit(connection, group, {(topic, number): 0 for number in range(partitions)}).values()) == {None}
+        node = connection.coordinators([group])[group]
+    assert isinstance(node, int)
+    return node
+
+
+def test_the_lag_of_many_partitions_is_asked_once_of_each_leader(cluster: KafkaCluster) -> None:
+    make_topic(cluster, "spread", 60, 1)
+    commit_zero(cluster, "readers", "spread", 60)
+
+    with Connection(plain(cluster.bootstrap_servers), 10) as connection:
+        known = topics_of(connection.open(["spread"]))
+        rows, problems = read_lag(connection, ["readers"], known)
+
+    assert problems == []
+    assert [row.lag for row in rows] == [0] * 60
+    asked = connection.asked
+    assert (asked["Metadata"], asked["OffsetFetch"], asked["ListOffsets"]) == (1, 1, 3)
+    assert asked["Metadata"] + asked["OffsetFetch"] + asked["ListOffsets"] <= len(connection.brokers) + 2
+
+
+@dataclass
+class Wounded:
+    """A cluster of which one broker was killed while a file was produced into a topic that it led. It also led some
+    partitions of `single`, which have no other replica, and coordinated a group."""
+
+    victim: int
+    lost: set[int]
+    partition: int
+    produced: tuple[int, str, str]
+    text: str
+
+
+@pytest.fixture(scope="module")
+def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Wounded:
+    known = make_topic(cluster, "trades", 3, 3, min_insync_replicas="2")
+    single = make_topic(cluster, "single", 6, 1)
+    make_topic(cluster, "strict", 1, 3, min_insync_replicas="3")
+    victim = commit_zero(cluster, "keepers", "single", 6)
+    partition = next(each.partition for each in known["trades"].partitions if each.leader == victim)
+    file = tmp_path_factory.mktemp("lines") / "lines"
+    file.write_text("".join(f"{number}\n" for number in range(MESSAGES)))
+    words = ["produce", "-b", cluster.bootstrap_servers, "-t", "trades", "-p", str(partition)]
+    words += ["--file", str(file), "--rate", "1000"]
+    with subprocess.Popen(
+        [str(Path(sys.executable).with_name("kctl")), "kafka", *words, "-o", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as producing:
+        eventually(lambda: end_of(cluster, "trades", partition) > 200, 30, "nothing is produced")
+        cluster.brokers[victim].kill()
+        out, err = producing.communicate(timeout=90)
+    lost = {each.partition for each in single["single"].partitions if each.leader == victim}
+    return Wounded(victim, lost, partition, (producing.returncode, out, err), file.read_text())
+
+
+def end_of(cluster: KafkaCluster, topic: str, partition: int) -> int:
+    with Connection(plain(cluster.bootstrap_servers), 10) as connection:
+        known = topics_of(connection.open([topic]))
+        return log_offsets(connection, known, [(topic, partition)])[topic, partition].offset or 0
+
+
+def test_no_message_is_lost_or_twice_when_the_leader_is_killed_while_producing(wounded: Wounded, kctl: Kctl) -> None:
+    code, out, err = wounded.produced
+
+    assert (code, err) == (0, "")
+    assert json.loads(out)["rows"] == [
+        {"topic": "trades", "partition": wounded.partition, "messages": MESSAGES}
+        | {"first_offset": 0, "last_offset": MESSAGES - 1}
+    ]
+    assert kctl("consume", "-t", "trades")[1] == wounded.text
+
+
+def test_a_group_whose_coordinator_was_killed_is_known_as_before_and_a_dead_broker_spoils_only_its_own_rows(
+    wounded: Wounded, kctl: Kctl
+) -> None:
+    code, out, err = kctl("lag", "-g", "keepers", "-o", "json")
+    described = kctl("describe-groups", "-g", "keepers", "-o", "json")
+
+    rows = json.loads(out)["rows"]
+    assert wounded.lost
+    assert {row["partition"] for row in rows if row["error"]} == wounded.lost
+    assert {row["error"] for row in rows} == {None, "LEADER_NOT_AVAILABLE"}
+    assert [row["lag"] for row in rows] == [None if number in wounded.lost else 0 for number in range(6)]
+    assert (code, f"{len(wounded.lost)} rows have an error" in err) == (3, True)
+    [group] = json.loads(described[1])["groups"]
+    assert (described[0], group["state"], group["coordinator"] in {1, 2, 3} - {wounded.victim}) == (0, "Empty", True)
+
+
+def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded, kctl: Kctl) -> None:
+    topics = {row["topic"]: row for row in json.loads(kctl("topics", "-o", "json")[1])["rows"]}
+    code, out, _ = kctl("brokers", "-o", "json")
+    one = json.loads(kctl("topic", "trades", "-o", "json")[1])["partitions"]
+
+    assert (topics["trades"]["under_replicated"], topics["single"]["no_leader"]) == (3, len(wounded.lost))
+    missing = [row for row in json.loads(out)["rows"] if row["error"]]
+    assert (code, [row["node_id"] for row in missing]) == (3, [wounded.victim])
+    assert (one[0]["under_replicated"], wounded.victim in one[0]["isr"], one[0]["offline"]) == (
+        *(True, False),
+        [wounded.victim],
+    )
+
+
+def test_too_few_replicas_in_sync_are_told_by_the_brokers_name(wounded: Wounded, kctl: Kctl) -> None:
+    code, out, err = kctl("produce", "-t", "strict", "x", "--timeout", "4")
+
+    assert (code, out) == (22, "")
+    assert "topic strict: NOT_ENOUGH_REPLICAS" in err
+    assert err.count("\n") == 1
