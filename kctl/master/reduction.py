@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from types import NoneType
+
 from kctl.master.snapshot import Reduced
 from kctl.reduce import REDUCERS, Answer, ClusterFigures
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.wire import JsonObject
 
 __all__ = ["completed", "reduced", "usable"]
+
+_NUMBER = (int, NoneType)
+_COMPARED: dict[str, tuple[type, ...]] = {
+    "topic": (str,),
+    "partition": (int,),
+    "generation": _NUMBER,
+    "age_seconds": (*_NUMBER, float),
+    "start": _NUMBER,
+    "committed": _NUMBER,
+    "position": _NUMBER,
+    "end": _NUMBER,
+}
+"""What is compared, sorted or summed over several answers: one alone may be readable and still not fit the others."""
 
 
 def usable(rpc: str, outcome: FanOut) -> FanOut:
@@ -43,8 +58,19 @@ def completed(result: JsonObject, outcome: FanOut) -> Reduced:
 
 
 def _is_readable(rpc: str, answer: Answer) -> bool:
+    if not all(_has_fitting_types(row) for row in (answer.result, *_rows(answer.result))):
+        return False
     try:
         REDUCERS[rpc]([answer], None)
     except Exception:  # a boundary: whatever a foreign answer breaks, it breaks alone
         return False
     return True
+
+
+def _rows(result: JsonObject) -> list[JsonObject]:
+    rows = result.get("rows")
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _has_fitting_types(row: JsonObject) -> bool:
+    return all(type(row[name]) in kinds for name, kinds in _COMPARED.items() if name in row)

@@ -1,0 +1,65 @@
+"""What an attached agent may say without breaking what the others said."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kctl.master.reduction import reduced, usable
+from kctl.reduce import REDUCERS, Answer
+from kctl.rpc.fan_out import FanOut
+from kctl_agent.commands import COMMANDS
+from kctl_agent.snapshot import (
+    BrokerFigures,
+    MemberFigures,
+    PartitionFigures,
+    Snapshot,
+    StorageFigures,
+    TopicPartitionFigures,
+)
+from kctl_agent.wire import JsonObject
+
+ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}]
+
+
+def said(rpc: str, partitions: int) -> JsonObject:
+    now = time.monotonic()
+    snapshot = Snapshot(
+        *("worker-0", "worker", "running", now, now, now),
+        member=MemberFigures("group", "range", "worker-0-id", 3, "worker-0-id"),
+        partitions=tuple(PartitionFigures("orders", n, 0, 10, 12, 20, None, now) for n in range(partitions)),
+        brokers=(BrokerFigures(1, "b1.example", 9092, None, True),),
+        topics=tuple(TopicPartitionFigures("orders", n, 1, (1, 2), (1,), (2,)) for n in range(partitions)),
+        storage=StorageFigures("file:/data/storage.sqlite", 10, 0, 0, 4096, 1000),
+    )
+    return COMMANDS[rpc].answer(snapshot, {}, now)
+
+
+def odd_ones(value: Any) -> Iterator[Any]:
+    """`value` with one part of it replaced, in every way."""
+    yield from ODD
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from ({**value, name: odd} for odd in odd_ones(part))
+    elif isinstance(value, list):
+        for i, part in enumerate(value):
+            yield from ([*value[:i], odd, *value[i + 1 :]] for odd in odd_ones(part))
+
+
+@pytest.mark.parametrize("rpc", sorted(REDUCERS.keys() & COMMANDS.keys()))
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_whatever_one_agent_says_the_others_are_reduced(rpc: str, partitions: int) -> None:
+    good = Answer("a", said(rpc, partitions), 0.0)
+    for odd in odd_ones(good.result):
+        if not isinstance(odd, dict):
+            continue
+        for name in ("0", "b"):
+            outcome = usable(rpc, FanOut([good, Answer(name, copy.deepcopy(odd), 0.0)], []))
+            assert good in outcome.answers
+            assert {failure.code for failure in outcome.failed} <= {"bad_result"}
+            json.dumps(reduced(rpc, outcome, None).result)
