@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -15,6 +16,10 @@ import psutil
 import pytest
 
 pytest.register_assert_rewrite("kctl_agent.storage.conformance")  # a suite that ships with the agent
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background by a shell: children would ignore Ctrl-C as well, which some tests send them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
 
