@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 T = TypeVar("T")
 
 
-def eventually(probe: Callable[[], T], seconds: float = 30.0, what: str = "") -> T:
+def eventually(probe: Callable[[], T], seconds: float = 60.0, what: str = "") -> T:
     """The first truthy value of `probe()` before the deadline; a timely answer costs no waiting."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
@@ -67,8 +67,8 @@ def nothing_left_behind() -> Iterator[None]:
     """A test ends with the threads and child processes that it began with."""
     threads, children = set(threading.enumerate()), _children()
     yield
-    eventually(lambda: not _new_threads(threads), 10, "threads of the test are still there")
-    eventually(lambda: not (_children() - children), 10, "child processes of the test are still there")
+    eventually(lambda: not _new_threads(threads), what="threads of the test are still there")
+    eventually(lambda: not (_children() - children), what="child processes of the test are still there")
 
 
 def _new_threads(before: set[threading.Thread]) -> list[threading.Thread]:

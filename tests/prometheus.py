@@ -51,7 +51,7 @@ class _Server:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
         try:
             self.url = f"http://127.0.0.1:{eventually(self._port, 20, f'{command[0]} listens')}"
-            eventually(self._is_ready, 30, f"{command[0]} is ready")
+            eventually(self._is_ready, what=f"{command[0]} is ready")
         except BaseException:
             self.close()
             raise
@@ -66,7 +66,7 @@ class _Server:
     def _is_ready(self) -> bool:
         assert self._process.poll() is None, self._log.read_text()
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5):
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=60):
                 return True
         except OSError:
             return False
@@ -75,7 +75,7 @@ class _Server:
         """The `data` of an answer of the API. Raises AssertionError with its words when it refuses."""
         url = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from None
@@ -83,7 +83,7 @@ class _Server:
     def close(self) -> None:
         self._process.terminate()
         try:
-            self._process.wait(20)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

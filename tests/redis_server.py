@@ -55,7 +55,7 @@ class RedisServer:
                 stdout=log,
                 stderr=log,
             )  # fmt: skip
-        self._eventually(self._answers, 20, "redis-server does not answer")
+        self._eventually(self._answers, what="redis-server does not answer")
 
     def _answers(self) -> bool:
         assert self._process is not None

@@ -253,7 +253,7 @@ class Fleet(DemoFleet):
             assert process.stdin is not None
             process.stdin.close()
             try:
-                process.wait(30)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

@@ -142,7 +142,7 @@ def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path, eventua
 
         parent.send_signal(signal.SIGKILL)
 
-    eventually(lambda: is_gone(pid), 10, "the broker outlived its parent")
+    eventually(lambda: is_gone(pid), what="the broker outlived its parent")
 
 
 def test_topics_are_ready_grown_trimmed_and_gone_when_the_call_returns(short_dir: Path) -> None:

@@ -31,7 +31,7 @@ def by_rpc(fleet: Fleet) -> Figures:
 
 
 def fetch(fleet: Fleet, path: str) -> str:
-    with urllib.request.urlopen(f"{fleet.url()}{path}", timeout=10) as response:
+    with urllib.request.urlopen(f"{fleet.url()}{path}", timeout=60) as response:
         text: str = response.read().decode()
     return text
 
@@ -86,8 +86,8 @@ def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(
     expected = by_kafkas_tool(fleet)
     assert sorted(expected) == list(range(5))
     assert by_rpc(fleet) == expected
-    eventually(lambda: by_http(fleet) == expected, 10, "the API has the same figures")
-    eventually(lambda: by_prometheus(fleet) == expected, 10, "Prometheus has the same figures")
+    eventually(lambda: by_http(fleet) == expected, what="the API has the same figures")
+    eventually(lambda: by_prometheus(fleet) == expected, what="Prometheus has the same figures")
     assert fleet.rpc("kafka_lag")["total"] == 0
 
     # Kafka's tool shows our members and their partitions.

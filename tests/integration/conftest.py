@@ -83,7 +83,7 @@ class Master:
     def stop(self, number: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 @pytest.fixture
@@ -119,8 +119,8 @@ def master(config_file: Callable[..., Path], eventually: Callable[..., Any]) -> 
     def start(until: str = "running", **sections: dict[str, object]) -> Master:
         one = Master(config_file(**sections))
         started.append(one)
-        eventually(one.is_announced, 30, "the master is not announced")
-        eventually(lambda: set(one.states()) <= {until}, 30, f"not all workers are {until}")
+        eventually(one.is_announced, what="the master is not announced")
+        eventually(lambda: set(one.states()) <= {until}, what=f"not all workers are {until}")
         return one
 
     yield start

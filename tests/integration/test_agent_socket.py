@@ -338,5 +338,5 @@ def test_a_terminated_host_can_close_its_agent_from_a_signal_handler(
 
     host.send_signal(signal.SIGTERM)
 
-    assert host.wait(10) == 0
+    assert host.wait(60) == 0
     assert not socket_file.exists()

@@ -39,7 +39,7 @@ def master(short_dir: Path, script: dict[str, Step | list[Step]]) -> Iterator[Sc
 
 
 def kctl(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*KCTL, *words], capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run([*KCTL, *words], capture_output=True, text=True, check=False, timeout=60)
 
 
 def piped(*words: str) -> subprocess.Popen[bytes]:
@@ -99,7 +99,7 @@ def test_ctrl_c_while_it_waits_ends_it_silently_with_130(short_dir: Path, eventu
     ):
         eventually(lambda: agent.requests)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
 
     assert (process.returncode, out, err) == (130, b"", b"")
 
@@ -114,7 +114,7 @@ def test_watching_into_a_pipe_prints_one_json_document_per_line_until_ctrl_c(sho
         assert process.stdout is not None
         totals = [json.loads(process.stdout.readline())["total"] for _ in range(3)]
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
     assert (totals, process.returncode) == ([1, 2, 3], 0)
 
@@ -127,7 +127,7 @@ def test_watching_into_a_pipe_ends_with_the_master(short_dir: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         agent.vanish()
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=60)
 
     assert process.returncode == 5
     assert err.startswith(b"kctl: no master is running there: nobody listens")
@@ -160,7 +160,7 @@ class Terminal:
 
     def interrupt(self) -> int:
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(10)
+        return self.process.wait(60)
 
     def __enter__(self) -> Terminal:
         return self

@@ -129,7 +129,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
             enough = [series for series in (*counts, *recorded) if float(series["value"][1]) >= SCRAPES]
             return len(enough) == 2 * len(targets)
 
-        eventually(is_scraped, 30, "three fleets are scraped")
+        eventually(is_scraped, what="three fleets are scraped")
         yield server
 
 
@@ -160,7 +160,7 @@ def test_a_master_that_cannot_be_scraped_is_told_of_and_no_other(prometheus: Pro
 
 
 def test_prometheus_evaluates_every_rule_without_an_error(prometheus: Prometheus) -> None:
-    eventually(lambda: all(rule["health"] == "ok" for rule in prometheus.rules()), 10, "every rule has been evaluated")
+    eventually(lambda: all(rule["health"] == "ok" for rule in prometheus.rules()), what="every rule has been evaluated")
 
     assert [rule.get("lastError", "") for rule in prometheus.rules() if rule.get("lastError")] == []
     assert len(prometheus.rules()) == len(alerts()) + 1

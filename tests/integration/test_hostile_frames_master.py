@@ -83,7 +83,7 @@ def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(
     print(f"good calls {len(took)}, p50 {p50:.1f} ms, p99 {p99:.1f} ms; memory {growth / 2**20:+.1f} MiB")
     assert good.wrong == []
     assert took[-1] < CALL_SECONDS / 2
-    eventually(lambda: _descriptors(process) <= descriptors + 2, 10, "descriptors have leaked")
+    eventually(lambda: _descriptors(process) <= descriptors + 2, what="descriptors have leaked")
     assert growth < 16 * 2**20
     assert fleet.status()["worker-0"]["restarts"] == 0
     assert "Traceback" not in fleet.log.read_text()
@@ -91,7 +91,7 @@ def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(
 
 
 def _metrics(url: str) -> bytes:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as response:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as response:
         body: bytes = response.read()
         return body
 

@@ -170,7 +170,7 @@ def test_two_fetchers_at_once_download_each_jar_once(repository: Repository) -> 
     together = Barrier(2)
 
     def fetch_together() -> int:
-        together.wait(10)
+        together.wait(60)
         return fetch()
 
     with ThreadPoolExecutor(2) as pool:

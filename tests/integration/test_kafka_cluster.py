@@ -120,7 +120,7 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
         stderr=subprocess.PIPE,
         text=True,
     ) as producing:
-        eventually(lambda: end_of(cluster, "trades", partition) > 200, 30, "nothing is produced")
+        eventually(lambda: end_of(cluster, "trades", partition) > 200, what="nothing is produced")
         cluster.brokers[victim].kill()
         out, err = producing.communicate(timeout=90)
     lost = {each.partition for each in single["single"].partitions if each.leader == victim}

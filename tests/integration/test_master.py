@@ -40,7 +40,7 @@ Eventually = Callable[..., Any]
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(url, timeout=60) as response:
         body: str = response.read().decode()
         return body
 
@@ -60,7 +60,7 @@ def test_the_same_figures_come_over_rpc_http_and_metrics(master: Callable[..., A
     assert [[row[c] for c in columns] for row in rows] == [[row[c] for c in columns] for row in lag["rows"]]
     assert [row["worker"] for row in rows] == ["worker-0", "worker-1", None, None]
     # The coordinator of a broker that is asked for the first time makes its topic first.
-    eventually(lambda: 'part="committed"' in get(f"{url}/metrics"), 10)
+    eventually(lambda: 'part="committed"' in get(f"{url}/metrics"))
     families = {family.name: family for family in text_string_to_metric_families(get(f"{url}/metrics"))}
     committed = {s.labels["partition"]: s.value for s in families["kctl_consumer_committed_offset"].samples}
     assert committed == {str(row["partition"]): row["current_offset"] for row in rows[:2]}
@@ -86,7 +86,7 @@ def test_a_killed_worker_is_missed_by_name_and_comes_back(master: Callable[..., 
     eventually(lambda: len(session_members(pid)) == 2)
 
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: fleet.status()["worker-1"]["state"] == "backoff", 5)
+    eventually(lambda: fleet.status()["worker-1"]["state"] == "backoff")
 
     assert session_members(pid) == []
     reply = fleet.ask("kafka_lag")
@@ -131,7 +131,7 @@ def test_workers_leave_by_themselves_when_their_master_is_killed(
 
     fleet.stop(signal.SIGKILL)
 
-    eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), 10)
+    eventually(lambda: not any(session_members(pid) for pid in pids))
 
 
 def test_a_master_waits_for_the_workers_of_a_killed_one_and_starts_over(master: Callable[..., Any]) -> None:
@@ -172,7 +172,7 @@ def test_a_part_of_the_master_that_fails_ends_all_of_it_with_its_name(
 
     fleet.run_dir.rename(short_dir / "elsewhere")
 
-    assert fleet.process.wait(30) == 1
+    assert fleet.process.wait(60) == 1
     assert "action=failed task=collector: the master stops" in fleet.log.read_text()
     assert [session_members(pid) for pid in pids] == [[], []]
 

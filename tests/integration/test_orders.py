@@ -141,7 +141,7 @@ def test_contradicting_orders_are_refused_and_one_under_way_can_be_cancelled(
     cancelled = ended(fleet, begun, eventually)
 
     assert (cancelled["state"], cancelled["text"]) == ("failed", f"cancelled by {ME}")
-    assert eventually(lambda: worker(fleet, "worker-0")["paused"] == [], 10), "it goes on as before"
+    assert eventually(lambda: worker(fleet, "worker-0")["paused"] == []), "it goes on as before"
     assert fleet.status()["worker-0"]["state"] == "running"
     assert "has ended already" in refusal(fleet, "cancel", id=begun["id"])
     assert "there is no order 99" in refusal(fleet, "cancel", id="99")
@@ -320,7 +320,7 @@ def test_orders_over_http_need_the_token_and_are_the_same_orders(
         wrong = client.post(url, json={"order": "stop", "params": {"who": "worker-0"}}, headers=right)
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_params")
         assert [row["verb"] for row in client.get(url).json()["rows"]] == ["stop", "drain", "pause"]
-        eventually(lambda: 'kind="order"' in client.get(fleet.about["http_url"] + "/metrics").text, 10)
+        eventually(lambda: 'kind="order"' in client.get(fleet.about["http_url"] + "/metrics").text)
 
 
 def test_callers_at_once_each_get_their_own_answer(master: Callable[..., Master]) -> None:

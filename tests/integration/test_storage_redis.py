@@ -80,7 +80,7 @@ def test_nothing_is_lost_when_redis_is_killed_and_started_again(server: RedisSer
     worker.start()
     for _ in range(5):
         told.clear()
-        assert told.wait(30)
+        assert told.wait(60)
         server.kill()
         server.start()
     stop.set()

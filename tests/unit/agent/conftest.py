@@ -85,7 +85,7 @@ def no_descriptor_left_behind(eventually: Callable[..., object]) -> Iterator[Non
     """A test ends with the sockets, pipes and epoll sets that it began with."""
     before = _descriptors()
     yield
-    eventually(lambda: not (_descriptors() - before), 10, "descriptors of the test are still open")
+    eventually(lambda: not (_descriptors() - before), what="descriptors of the test are still open")
 
 
 def _descriptors() -> set[str]:

@@ -376,7 +376,7 @@ def test_a_process_that_has_ended_is_not_alive_even_before_its_parent_has_notice
 
     process.stdin.close()
 
-    eventually(lambda: not is_alive(identity), 10, "a zombie counts as alive")
+    eventually(lambda: not is_alive(identity), what="a zombie counts as alive")
     process.wait()
     with pytest.raises(ProcessLookupError):
         process_identity(identity.pid)

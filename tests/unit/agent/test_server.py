@@ -234,7 +234,7 @@ def test_above_the_bound_of_connections_callers_are_told_busy_until_one_leaves(
         with Caller(socket_file) as caller:
             return caller.ask("ping").ok
 
-    eventually(is_served, 10)
+    eventually(is_served)
 
 
 # ---- who is silent, slow or gone
@@ -330,7 +330,7 @@ def test_a_peer_that_closes_inside_a_frame_is_counted(
     caller.send(question("ping")[:7])
     caller.socket.close()
 
-    eventually(lambda: server.counts == {"a peer closed inside a frame": 1}, 10)
+    eventually(lambda: server.counts == {"a peer closed inside a frame": 1})
 
 
 def test_a_peer_that_does_not_read_its_reply_is_closed_and_the_others_are_served_meanwhile(
@@ -341,7 +341,7 @@ def test_a_peer_that_does_not_read_its_reply_is_closed_and_the_others_are_served
 
     deaf.send(b"".join(question("big", str(number), size=1_000_000) for number in range(50)))
 
-    eventually(lambda: good.ask("ping").ok and server.counts == {"a peer did not read its reply": 1}, 10)
+    eventually(lambda: good.ask("ping").ok and server.counts == {"a peer did not read its reply": 1})
 
 
 def test_what_is_held_for_a_peer_that_does_not_read_is_one_reply_and_not_all_of_them(
@@ -419,7 +419,7 @@ def test_a_connection_whose_file_is_held_open_elsewhere_is_no_longer_watched(
 
     caller.socket.close()
 
-    eventually(lambda: watched.read_text().count("tfd:") == count - 1, 10, "the loop spins on a connection it forgot")
+    eventually(lambda: watched.read_text().count("tfd:") == count - 1, what="the loop spins on a connection it forgot")
     os.close(held)
 
 
@@ -431,7 +431,7 @@ def test_callers_that_come_and_go_leave_no_connection_behind(
         with Caller(socket_file) as caller:
             assert caller.ask("ping").ok
 
-    eventually(lambda: not server._connections, 10)
+    eventually(lambda: not server._connections)
 
 
 def test_two_hundred_callers_at_once_are_all_served(serve: Serve, socket_file: Path, snapshot: Snapshot) -> None:

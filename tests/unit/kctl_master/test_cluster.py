@@ -34,7 +34,7 @@ class ScriptedAdmin:
         self.threads.add(threading.current_thread().name)
         look = self.looks.pop(0)
         if isinstance(look, threading.Event):
-            look.wait(30)
+            look.wait(60)
             return self.read()
         if isinstance(look, Exception):
             raise look
