@@ -38,7 +38,7 @@ PATIENT = Rules(ping_timeout_seconds=60)
 SLOW = Policy(backoff_min_seconds=60, backoff_max_seconds=60, stable_seconds=60, max_failures=3)
 
 
-async def until(predicate: Callable[[], bool], seconds: float = 15.0) -> None:
+async def until(predicate: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not predicate():  # noqa: ASYNC110 - processes and their files have no event
             await asyncio.sleep(0.01)
@@ -322,7 +322,7 @@ async def test_a_worker_that_makes_no_progress_is_replaced_and_counted(tmp_path:
     async with kept.running():
         await until(lambda: kept.supervisor.status()[0].restarts[Cause.STALLED] >= 1)
 
-        assert "has finished no batch for 0." in (kept.supervisor.status()[0].last_error or "")
+        assert "has finished no batch for " in (kept.supervisor.status()[0].last_error or "")
 
 
 async def test_who_waits_for_a_given_up_worker_is_told_its_name(tmp_path: Path) -> None:
