@@ -286,7 +286,7 @@ def test_half_a_frame_behind_a_whole_one_has_the_same_deadline(
 def test_half_a_frame_behind_a_reply_that_had_to_wait_has_the_same_deadline(
     serve: Serve, connect: Connect, socket_file: Path
 ) -> None:
-    server = serve(commands=WITH_BIG, frame_timeout_seconds=SHORT_SECONDS)
+    server = serve(commands=WITH_BIG, frame_timeout_seconds=2.0)
     caller = connect(socket_file)
 
     caller.send(question("big", "1", size=5_000_000) + question("ping", "2")[:9])
