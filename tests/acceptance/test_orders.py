@@ -78,4 +78,4 @@ def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: Callable[..., F
     order(fleet, "drain", "worker-0", "--wait")
     state = kafka_tools.describe_state(fleet.broker.bootstrap_servers, fleet.group)
     assert (state.state, state.members) == ("Empty", 0)
-    assert fleet.is_caught_up()
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "the brokers' own figures, now that nobody else tells any")

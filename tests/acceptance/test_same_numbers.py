@@ -85,19 +85,19 @@ def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
     expected = by_kafkas_tool(fleet)
     assert sorted(expected) == list(range(5))
-    assert by_rpc(fleet) == expected
+    eventually(lambda: by_rpc(fleet) == expected, what="the workers have looked since")
     eventually(lambda: by_http(fleet) == expected, what="the API has the same figures")
     eventually(lambda: by_prometheus(fleet) == expected, what="Prometheus has the same figures")
-    assert fleet.rpc("kafka_lag")["total"] == 0
+    eventually(lambda: fleet.rpc("kafka_lag")["total"] == 0, what="there is no lag")
 
     # Kafka's tool shows our members and their partitions.
     theirs = {(m.consumer_id, p) for m in kafka_tools.describe_members(*of(fleet)) for _, p in m.assignment}
-    ours_too = {
-        (member["member_id"], tp["partition"])
-        for member in fleet.rpc("member_leader")["members"]
-        for tp in member["partitions"]
-    }
-    assert theirs == ours_too
+
+    def ours_too() -> set[tuple[str, int]]:
+        members = fleet.rpc("member_leader")["members"]
+        return {(member["member_id"], tp["partition"]) for member in members for tp in member["partitions"]}
+
+    eventually(lambda: ours_too() == theirs, what="ours are the same")
     assert len({member for member, _ in theirs}) == 2
 
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class StandIn:
     def is_paused(self) -> bool:
         return is_paused(self.inbox.paused, self.topic, self.partition)
 
-    def turn(self) -> None:
+    def turn(self, publish: Callable[[Snapshot], None]) -> None:
         now = time.monotonic()
         if not self.is_paused and self.behaviour != "stalls":
             self.batches += 1
@@ -59,7 +59,9 @@ class StandIn:
         for at, order in list(self.waiting):
             if at <= now:
                 self.waiting.remove((at, order))
-                self.inbox.tell(order.id, self.outcome(order))
+                outcome = self.outcome(order)
+                publish(self.snapshot())  # first: who was told that it is done finds it so
+                self.inbox.tell(order.id, outcome)
 
     def outcome(self, order: Order) -> Outcome:
         if order.rpc == "pause":
@@ -130,7 +132,7 @@ def main() -> int:
     server.start()
     held = b""
     while not leave.wait(0.05):
-        worker.turn()
+        worker.turn(server.publish)
         server.publish(worker.snapshot())
         age = time.monotonic() - worker.started_at
         if behaviour == "grows" and age > 1.0 and not held:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -49,19 +50,25 @@ def test_the_same_figures_come_over_rpc_http_and_metrics(master: Callable[..., A
     fleet = master()
     url = fleet.about["http_url"]
 
-    def answered_by_both() -> dict[str, Any] | None:
-        lag: dict[str, Any] = json.loads(get(f"{url}/api/v1/lag"))
-        return lag if lag["answered"] == ["worker-0", "worker-1"] and lag["failed"] == [] else None
-
-    lag = eventually(answered_by_both)
-    rows = fleet.ask("offset_checker").result["rows"]
-
     columns = ("topic", "partition", "current_offset", "worker")
-    assert [[row[c] for c in columns] for row in rows] == [[row[c] for c in columns] for row in lag["rows"]]
+
+    def told_alike() -> list[dict[str, Any]] | None:
+        # The one is asked now, the other was collected before: perhaps before both workers or the brokers had answered.
+        lag: dict[str, Any] = json.loads(get(f"{url}/api/v1/lag"))
+        rows: list[dict[str, Any]] = fleet.ask("offset_checker").result["rows"]
+        is_whole = lag["answered"] == ["worker-0", "worker-1"] and lag["failed"] == []
+        is_alike = [[row[c] for c in columns] for row in rows] == [[row[c] for c in columns] for row in lag["rows"]]
+        return rows if is_whole and is_alike and len(rows) == 4 else None
+
+    rows = eventually(told_alike)
     assert [row["worker"] for row in rows] == ["worker-0", "worker-1", None, None]
     # The coordinator of a broker that is asked for the first time makes its topic first.
-    eventually(lambda: 'part="committed"' in get(f"{url}/metrics"))
-    families = {family.name: family for family in text_string_to_metric_families(get(f"{url}/metrics"))}
+    succeeded = [
+        f'kctl_collect_last_success_timestamp_seconds{{cluster="default",group="{fleet.config.parent.name}",part="{part}"}}'
+        for part in ("agents", "committed", "offsets", "group")
+    ]
+    page = eventually(lambda: all(each in (text := get(f"{url}/metrics")) for each in succeeded) and text)
+    families = {family.name: family for family in text_string_to_metric_families(page)}
     committed = {s.labels["partition"]: s.value for s in families["kctl_consumer_committed_offset"].samples}
     assert committed == {str(row["partition"]): row["current_offset"] for row in rows[:2]}
     assert {s.labels["worker"]: s.value for s in families["kctl_worker_up"].samples} == {"worker-0": 1, "worker-1": 1}
@@ -96,7 +103,9 @@ def test_a_killed_worker_is_missed_by_name_and_comes_back(master: Callable[..., 
     row = eventually(lambda: (r := fleet.status()["worker-1"])["state"] == "running" and r)
     assert (row["restarts"], row["last_error"]) == (1, "last log line: worker-1 starts")
     assert eventually(lambda: fleet.ask("kafka_lag").complete)
-    assert "action=backoff worker=worker-1: died (signal 9, SIGKILL), restart 1 in 2.0 s" in fleet.log.read_text()
+    assert re.search(
+        r"action=backoff worker=worker-1: died \(signal 9, SIGKILL\), restart 1 in [12]\.\d s", fleet.log.read_text()
+    )
 
 
 def test_a_stop_leaves_no_process_no_socket_and_no_entry(master: Callable[..., Any]) -> None:
@@ -142,10 +151,12 @@ def test_a_master_waits_for_the_workers_of_a_killed_one_and_starts_over(master: 
     assert {row["restarts"] for row in again.status().values()} == {0}
 
 
-def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(master: Callable[..., Any]) -> None:
+def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(
+    master: Callable[..., Any], eventually: Eventually
+) -> None:
     fleet = master(until="fatal", spark={"conf": {"KCTL_TEST_WORKER": "boot_failure"}})
 
-    rows = fleet.ask("offset_checker")
+    rows = eventually(lambda: (reply := fleet.ask("offset_checker")).result["rows"] and reply)
 
     assert [row["worker"] for row in rows.result["rows"]] == [None] * 4
     assert (rows.complete, rows.answered) == (False, ())
@@ -158,7 +169,7 @@ def test_an_attached_agent_that_stalls_is_named_in_time_and_holds_nobody_up(mast
     with ScriptedAgent(fleet.run_dir, "guest", {"kafka_lag": Stalls()}):
         assert fleet.ask("ping").answered == ("guest", "worker-0", "worker-1")
 
-        reply = fleet.ask("kafka_lag", timeout_seconds=0.5)
+        reply = fleet.ask("kafka_lag", timeout_seconds=1.5)
 
         assert [(failed.sender, failed.code) for failed in reply.failed] == [("guest", "timeout")]
         assert reply.answered == ("worker-0", "worker-1")
