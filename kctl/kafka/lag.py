@@ -17,7 +17,7 @@ __all__ = ["LagRow", "lag_of", "read_lag"]
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """What is not known is None; `error` is why."""
+    """What is not known is None; `error` is why. A partition of a share group has no member of its own."""
 
     group: str
     topic: str
@@ -57,8 +57,10 @@ def read_lag(
     shown: dict[str, dict[Partition, Committed]] = {}
     for name in names:
         group, known = described[name], offsets[name]
-        if group.type == "share" and only is None:
+        if group.type == "share":
             known = share_starts(connection, group)
+            if only is not None and not isinstance(known, KctlError):
+                known = {key: known.get(key, Committed(None)) for key in only}
         problem = known if isinstance(known, KctlError) else _unknown(group, known)
         if problem is not None or isinstance(known, KctlError):
             problems.append(problem or group.error or KctlError(f"group {name} is not known"))
@@ -92,7 +94,7 @@ def _held(group: Group, topics: dict[str, Topic] | None) -> list[Partition]:
 def _rows(group: Group, known: dict[Partition, Committed], ends: dict[Partition, LogOffset]) -> list[LagRow]:
     holders: dict[Partition, Member] = {
         (topic, partition): member
-        for member in group.members or ()
+        for member in (group.members or () if group.type != "share" else ())
         for topic, partitions in (member.assigned or {}).items()
         for partition in partitions
     }
@@ -105,7 +107,7 @@ def _rows(group: Group, known: dict[Partition, Committed], ends: dict[Partition,
                 *key,
                 mine.offset,
                 end.offset,
-                lag_of(mine.offset, end.offset),
+                lag_of(mine.offset, end.offset) if mine.lag is None else mine.lag,
                 None if holder is None else holder.member_id,
                 None if holder is None else holder.host,
                 None if holder is None else holder.client_id,

@@ -42,12 +42,14 @@ class LogOffset:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a group has committed for a partition; `offset` None: nothing."""
+    """What a group has committed for a partition; `offset` None: nothing. `lag` is the broker's own word, where it has
+    one: a share group may have done messages above the offset."""
 
     offset: int | None
     leader_epoch: int | None = None
     metadata: str | None = None
     error: str | None = None
+    lag: int | None = None
 
 
 def log_offsets(

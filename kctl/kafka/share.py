@@ -1,4 +1,7 @@
-"""Where share groups (KIP-932) stand: they commit nothing, but a partition has a start, below which all is done."""
+"""Where share groups (KIP-932) stand: they commit nothing, but a partition has a start, below which all is done.
+
+Above the start some may be done as well, so the lag is told by the broker (Kafka 4.2, KIP-1226).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ def share_starts(connection: Connection, group: Group) -> dict[Partition, Commit
         return code_failure(told.error_code, f"group {group.group}", told.error_message)
     return {
         (topic.topic_name, each.partition_index): Committed(
-            each.start_offset if each.start_offset >= 0 else None, error=name_of_code(each.error_code)
+            each.start_offset if each.start_offset >= 0 else None,
+            error=name_of_code(each.error_code),
+            lag=each.lag if each.lag is not None and each.lag >= 0 else None,
         )
         for topic in told.topics
         for each in topic.partitions

@@ -1,4 +1,4 @@
-"""`kctl kafka` and a real cluster of three brokers, some of which are killed."""
+"""`kctl kafka` and a real cluster of four brokers, one of which is killed."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 MESSAGES = 4000
+BROKERS = 4
 Kctl = Callable[..., tuple[int, str, str]]
 
 
@@ -33,7 +34,7 @@ Kctl = Callable[..., tuple[int, str, str]]
 def cluster() -> Iterator[KafkaCluster]:
     folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
     try:
-        with KafkaCluster(folder) as running:
+        with KafkaCluster(folder, BROKERS) as running:
             yield running
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -87,7 +88,7 @@ def test_the_lag_of_many_partitions_is_asked_once_of_each_leader(cluster: KafkaC
     assert problems == []
     assert [row.lag for row in rows] == [0] * 60
     asked = connection.asked
-    assert (asked["Metadata"], asked["OffsetFetch"], asked["ListOffsets"]) == (1, 1, 3)
+    assert (asked["Metadata"], asked["OffsetFetch"], asked["ListOffsets"]) == (1, 1, BROKERS)
     assert asked["Metadata"] + asked["OffsetFetch"] + asked["ListOffsets"] <= len(connection.brokers) + 2
 
 
@@ -105,10 +106,10 @@ class Wounded:
 
 @pytest.fixture(scope="module")
 def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Wounded:
-    known = make_topic(cluster, "trades", 3, 3, min_insync_replicas="2")
-    single = make_topic(cluster, "single", 6, 1)
-    make_topic(cluster, "strict", 1, 3, min_insync_replicas="3")
-    victim = commit_zero(cluster, "keepers", "single", 6)
+    known = make_topic(cluster, "trades", BROKERS, BROKERS, min_insync_replicas="2")
+    single = make_topic(cluster, "single", 2 * BROKERS, 1)
+    make_topic(cluster, "strict", 1, BROKERS, min_insync_replicas=str(BROKERS))
+    victim = commit_zero(cluster, "keepers", "single", 2 * BROKERS)
     partition = next(each.partition for each in known["trades"].partitions if each.leader == victim)
     file = tmp_path_factory.mktemp("lines") / "lines"
     file.write_text("".join(f"{number}\n" for number in range(MESSAGES)))
@@ -154,10 +155,14 @@ def test_a_group_whose_coordinator_was_killed_is_known_as_before_and_a_dead_brok
     assert wounded.lost
     assert {row["partition"] for row in rows if row["error"]} == wounded.lost
     assert {row["error"] for row in rows} == {None, "LEADER_NOT_AVAILABLE"}
-    assert [row["lag"] for row in rows] == [None if number in wounded.lost else 0 for number in range(6)]
+    assert [row["lag"] for row in rows] == [None if number in wounded.lost else 0 for number in range(2 * BROKERS)]
     assert (code, f"{len(wounded.lost)} rows have an error" in err) == (3, True)
     [group] = json.loads(described[1])["groups"]
-    assert (described[0], group["state"], group["coordinator"] in {1, 2, 3} - {wounded.victim}) == (0, "Empty", True)
+    assert (described[0], group["state"], group["coordinator"] in set(range(1, BROKERS + 1)) - {wounded.victim}) == (
+        0,
+        "Empty",
+        True,
+    )
 
 
 def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded, kctl: Kctl) -> None:
@@ -165,7 +170,7 @@ def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded
     code, out, _ = kctl("brokers", "-o", "json")
     one = json.loads(kctl("topic", "trades", "-o", "json")[1])["partitions"]
 
-    assert (topics["trades"]["under_replicated"], topics["single"]["no_leader"]) == (3, len(wounded.lost))
+    assert (topics["trades"]["under_replicated"], topics["single"]["no_leader"]) == (BROKERS, len(wounded.lost))
     missing = [row for row in json.loads(out)["rows"] if row["error"]]
     assert (code, [row["node_id"] for row in missing]) == (3, [wounded.victim])
     assert (one[0]["under_replicated"], wounded.victim in one[0]["isr"], one[0]["offline"]) == (

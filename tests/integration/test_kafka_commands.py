@@ -138,28 +138,35 @@ def test_lag_and_members_are_those_of_kafkas_own_tool_with_a_live_member(
     assert "0-3" in as_table
 
 
-def test_a_group_of_the_new_protocol_is_described_with_its_members_and_never_dead(
-    broker: KafkaBroker, kctl: Kctl, eventually: Callable[..., Any]
-) -> None:
-    """Kafka's own console consumer, as kafka-python does not speak KIP-848."""
-    consumer = subprocess.Popen(
+def console_consumer(broker: KafkaBroker, kind: str, topic: str, group: str, *words: str) -> subprocess.Popen[bytes]:
+    """One of Kafka's own."""
+    return subprocess.Popen(
         kafka_command(
-            "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            *("--bootstrap-server", broker.bootstrap_servers, "--topic", "orders", "--group", "modern"),
-            *("--command-property", "group.protocol=consumer"),
+            f"org.apache.kafka.tools.consumer.{kind}",
+            *("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--group", group, *words),
         ),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+def with_members(kctl: Kctl, group: str, consumer: subprocess.Popen[bytes]) -> Any:
+    """The group as `describe-groups` tells it, once it has a member with partitions."""
+    assert consumer.poll() is None
+    ran = kctl("describe-groups", "-g", group, "-o", "json")
+    groups = ran.document["groups"] if ran.code == 0 else []
+    return groups and groups[0]["members"] and groups[0]["members"][0]["assigned"] and groups[0]
+
+
+def test_a_group_of_the_new_protocol_is_described_with_its_members_and_never_dead(
+    broker: KafkaBroker, kctl: Kctl, eventually: Callable[..., Any]
+) -> None:
+    """Kafka's own console consumer, as kafka-python does not speak KIP-848."""
+    consumer = console_consumer(
+        broker, "ConsoleConsumer", "orders", "modern", "--command-property", "group.protocol=consumer"
+    )
     try:
-
-        def described() -> Any:
-            assert consumer.poll() is None
-            ran = kctl("describe-groups", "-g", "modern", "-o", "json")
-            groups = ran.document["groups"] if ran.code == 0 else []
-            return groups and groups[0]["members"] and groups[0]["members"][0]["assigned"] and groups[0]
-
-        group = eventually(described, 60, "the new group has no member with partitions")
+        group = eventually(lambda: with_members(kctl, "modern", consumer), 60, "the group has no member")
         listed = {row["group"]: row for row in kctl("groups", "-o", "json").rows}
         rows = kctl("lag", "-g", "modern", "-o", "json").rows
         refused = kctl("reset-offsets", "-g", "modern", "-t", "orders", "--to", "earliest")
@@ -174,6 +181,52 @@ def test_a_group_of_the_new_protocol_is_described_with_its_members_and_never_dea
     assert [row["consumer_id"] for row in rows] == [group["members"][0]["member_id"]] * 4
     assert refused.code == 24
     assert group["members"][0]["member_id"] in refused.err
+
+
+def test_a_share_group_is_described_with_its_members_and_its_lag_is_that_of_kafkas_own_tool(
+    broker: KafkaBroker, kctl: Kctl, eventually: Callable[..., Any]
+) -> None:
+    """KIP-932: it commits nothing, and what is done above the start of a partition is known to the broker alone."""
+    topics.create_topic(broker.bootstrap_servers, "commons", 2)
+
+    def lags(*words: str) -> dict[int, tuple[int | None, int | None]]:
+        rows = kctl("lag", "-g", "sharers", *words, "-o", "json").rows
+        assert {(row["topic"], row["consumer_id"]) for row in rows} <= {("commons", None)}
+        return {row["partition"]: (row["current_offset"], row["lag"]) for row in rows}
+
+    def of_kafkas_tool() -> dict[int, tuple[int | None, int | None]]:
+        words = ("--bootstrap-server", broker.bootstrap_servers, "--describe", "--group", "sharers")
+        told = tool("org.apache.kafka.tools.consumer.group.ShareGroupCommand", *words)
+        rows = re.findall(r"^sharers +commons +(\d) +(\d+|-) +(\d+|-)", told, re.MULTILINE)
+        return {int(p): (number(start), number(lag)) for p, start, lag in rows}
+
+    consumer = console_consumer(broker, "ConsoleShareConsumer", "commons", "sharers")
+    try:
+        group = eventually(lambda: with_members(kctl, "sharers", consumer), 60, "the group has no member")
+        listed = {row["group"]: row for row in kctl("groups", "-o", "json").rows}
+
+        def has_taken_one() -> bool:
+            """What is produced before a partition is begun is not the group's, so another one may be needed."""
+            start, lag = lags().get(1, (None, None))
+            if start is None:
+                kctl("produce", "-t", "commons", "-p", "1", "for the sharers")
+            return start is not None and lag == 0
+
+        eventually(has_taken_one, 60, "it has taken nothing")
+    finally:
+        consumer.kill()
+        consumer.wait()
+    kctl("produce", "-t", "commons", "-p", "1", "for nobody")
+
+    eventually(lambda: (lags()[1][1] or 0) > 0, 60, "it is not behind")
+    assert lags() == lags("-t", "commons") == of_kafkas_tool()
+    assert (group["state"], group["type"]) == ("Stable", "share")
+    assert group["members"][0]["assigned"] == {"commons": [0, 1]}
+    assert listed["sharers"]["type"] == "share"
+
+
+def number(text: str) -> int | None:
+    return None if text == "-" else int(text)
 
 
 def test_topics_and_offsets_are_those_of_kafkas_own_tools(broker: KafkaBroker, kctl: Kctl) -> None:

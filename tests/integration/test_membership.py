@@ -1,110 +1,135 @@
-"""Members of a real consumer group, without Spark: every assignor, the leader's note, static membership."""
+"""Members of a real consumer group, without Spark: every assignor with one to five members, the leader's note, static
+membership, and a member of another client beside ours."""
 
 from __future__ import annotations
 
-import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 from kafka import TopicPartition
 
-from kctl.demo import topics
 from kctl.demo.broker import KafkaBroker
-from kctl_agent.worker.membership import Membership
-from kctl_agent.worker.settings import KafkaSettings
+from tests.integration.members import ConsumerGroup, Member, is_shared
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
-PARTITIONS = 6
-
-
-class Member:
-    """A membership and the thread that polls it, as a worker's main thread does."""
-
-    def __init__(self, settings: KafkaSettings, name: str) -> None:
-        self.revocations = 0
-        self.membership = Membership(settings, name, self._revoked, lambda: None, lambda _offsets: None)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"member-{name}")
-        self._thread.start()
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(30)
-
-    def _revoked(self, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
-        self.revocations += bool(partitions)
-        return {}
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.membership.poll(0.05)
-        self.membership.close()
+TOPICS = (7, 4)
+"""Partitions of each."""
+MOST_MEMBERS = 5
+STRATEGIES = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+Shares = Mapping[str, frozenset[TopicPartition]]
+Eventually = Callable[..., Any]
 
 
 @pytest.fixture
-def join(broker: KafkaBroker) -> Iterator[Callable[..., Member]]:
-    group = f"m{uuid.uuid4().hex[:8]}"
-    topics.create_topic(broker.bootstrap_servers, group, PARTITIONS)
+def group(broker: KafkaBroker) -> Iterator[ConsumerGroup]:
+    made = ConsumerGroup(broker, *TOPICS)
+    yield made
+    made.close()
+
+
+def by_range(ids: list[str], partitions: frozenset[TopicPartition]) -> Shares:
+    """Of each topic a run of neighbours, the first members one more: Kafka's RangeAssignor, as its page has it."""
+    shares: dict[str, set[TopicPartition]] = {each: set() for each in ids}
+    for topic in {tp.topic for tp in partitions}:
+        own = sorted(tp for tp in partitions if tp.topic == topic)
+        each, more = divmod(len(own), len(ids))
+        for place, member in enumerate(sorted(ids)):
+            begin = place * each + min(place, more)
+            shares[member] |= set(own[begin : begin + each + (place < more)])
+    return {member: frozenset(share) for member, share in shares.items()}
+
+
+def by_turns(ids: list[str], partitions: frozenset[TopicPartition]) -> Shares:
+    """All partitions of all topics, dealt out one by one: Kafka's RoundRobinAssignor."""
+    dealt, members = sorted(partitions), sorted(ids)
+    return {member: frozenset(dealt[place :: len(members)]) for place, member in enumerate(members)}
+
+
+def sizes(shares: Shares) -> list[int]:
+    return sorted(len(share) for share in shares.values())
+
+
+def as_even_as_can_be(count: int, members: int) -> list[int]:
+    return sorted(count // members + (place < count % members) for place in range(members))
+
+
+def shares_as_promised(assignor: str, members: list[Member], group: ConsumerGroup) -> Shares | None:
+    """What each holds, once everything is held and shared out as the assignor's documentation says."""
+    now = {member.member_id: member.partitions for member in members}
+    if assignor in ("range", "roundrobin"):
+        plan = by_range if assignor == "range" else by_turns
+        fits = now == plan(list(now), group.partitions)
+    else:
+        fits = sizes(now) == as_even_as_can_be(len(group.partitions), len(members))
+    return now if fits and is_shared(members, group.partitions) else None
+
+
+@pytest.mark.parametrize("assignor", STRATEGIES)
+def test_one_to_five_members_share_two_topics_as_the_assignor_promises_and_name_one_leader(
+    assignor: str, group: ConsumerGroup, eventually: Eventually
+) -> None:
     members: list[Member] = []
+    before: Shares = {}
+    while len(members) < MOST_MEMBERS:
+        members.append(group.join(f"member-{len(members)}", assignor))
+        now = eventually(lambda: shares_as_promised(assignor, members, group), 60, f"{len(members)} share it all")
+        if "sticky" in assignor:
+            # What moved went to the newcomer, and nobody else got anything that another had.
+            assert all(now[each] <= share for each, share in before.items())
+        before = now
 
-    def make(name: str, assignor: str = "range", instance: str | None = None) -> Member:
-        settings = KafkaSettings(
-            bootstrap_servers=broker.bootstrap_servers,
-            group=group,
-            topics=(group,),
-            auto_offset_reset="earliest",
-            assignor=assignor,
-            session_timeout_seconds=6.0,
-            heartbeat_interval_seconds=0.2,
-            isolation_level="read_uncommitted",
-            group_instance_id=instance,
+    leaves = members.pop(1)
+    leaves.close()
+    after = eventually(lambda: shares_as_promised(assignor, members, group), 60, "those who stay share what was left")
+    if "sticky" in assignor:
+        assert all(before[each] <= share for each, share in after.items()), "something moved between those who stayed"
+
+
+@pytest.mark.parametrize("assignor", STRATEGIES)
+def test_a_consumer_of_kafkas_own_shares_the_group_whoever_leads_it(
+    assignor: str, group: ConsumerGroup, eventually: Eventually
+) -> None:
+    """The one that joins first leads, and the other reads what it has written."""
+    first = group.join("first", assignor)
+    eventually(lambda: is_shared([first], group.partitions), 60, "ours has everything")
+    group.join_console_consumer(STRATEGIES[assignor])
+
+    def is_even() -> bool:
+        ours = [member for member in (first, *later) if member.partitions]
+        shares = group.shares()
+        return (
+            sorted(tp for share in shares.values() for tp in share) == sorted(group.partitions)
+            and len(shares) == 2
+            and sizes(shares) in ([5, 6], *([[4, 7]] if assignor == "range" else []))
+            and all(shares.get(member.member_id) == member.partitions for member in ours)
         )
-        members.append(Member(settings, name))
-        return members[-1]
 
-    yield make
-    for member in members:
-        member.close()
+    later: list[Member] = []
+    eventually(is_even, 60, f"the console consumer has its half of {group.partitions}")
+    eventually(lambda: first.membership.figures.leader == first.member_id, 60, "the first leads")
 
-
-def shared(members: list[Member], each: int) -> bool:
-    """Every partition has one reader, and all members name one of them as the leader of one generation."""
-    figures = [member.membership.figures for member in members]
-    shares = [member.membership.partitions for member in members]
-    leaders = {figure.leader for figure in figures}
-    return (
-        all(len(share) == each for share in shares)
-        and len(frozenset().union(*shares)) == PARTITIONS
-        and len({figure.generation for figure in figures}) == 1
-        and len(leaders) == 1
-        and leaders <= {figure.member_id for figure in figures} - {None}
-    )
+    first.close()
+    eventually(lambda: sizes(group.shares()) == [len(group.partitions)], 60, "the console consumer has everything")
+    later.append(group.join("later", assignor))
+    eventually(lambda: is_even() and later[0].partitions, 60, "the newcomer has its half")
+    assert later[0].membership.figures.leader is None, "a leader of another client says nothing of itself"
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_three_members_share_everything_and_name_one_leader(
-    assignor: str, join: Callable[..., Member], eventually: Callable[..., Any]
-) -> None:
-    members = [join(name, assignor) for name in ("a", "b", "c")]
-    eventually(lambda: shared(members, 2), 60, "two partitions each")
-
-    members.pop().close()
-    eventually(lambda: shared(members, 3), 60, "the two that stay share what the third gave back")
-
-
-def test_a_static_member_that_restarts_causes_no_rebalance(
-    join: Callable[..., Member], eventually: Callable[..., Any]
-) -> None:
-    stays, restarts = join("a", instance="one"), join("b", instance="two")
-    eventually(lambda: shared([stays, restarts], 3), 60, "both have joined")
-    generation, revocations = stays.membership.figures.generation, stays.revocations
+def test_a_static_member_that_restarts_causes_no_rebalance(group: ConsumerGroup, eventually: Eventually) -> None:
+    stays, restarts = group.join("a", instance="one"), group.join("b", instance="two")
+    eventually(lambda: is_shared([stays, restarts], group.partitions), 60, "both have joined")
+    generation, revocations, share = stays.membership.figures.generation, stays.revocations, restarts.partitions
 
     restarts.close()
-    again = join("b", instance="two")
+    again = group.join("b", instance="two")
 
-    eventually(lambda: len(again.membership.partitions) == 3, 60, "it has its partitions again")
+    eventually(lambda: again.partitions == share, 60, "it has its partitions again")
     assert stays.membership.figures.generation == generation
     assert stays.revocations == revocations

@@ -1,0 +1,147 @@
+"""Members of a real consumer group, without Spark: the workers' own membership, and a consumer of Kafka's own."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka import TopicPartition
+
+from kctl.demo import topics
+from kctl.demo.broker import KafkaBroker
+from kctl.demo.jvm import kafka_command
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.groups import Group, describe_groups
+from kctl_agent.worker.membership import Membership
+from kctl_agent.worker.settings import KafkaSettings
+
+__all__ = ["ConsumerGroup", "Member", "is_shared"]
+
+Shares = Mapping[str, frozenset[TopicPartition]]
+"""What each member holds, by member id."""
+
+
+class Member:
+    """A membership and the thread that polls it, as a worker's main thread does."""
+
+    def __init__(self, settings: KafkaSettings, name: str) -> None:
+        self.revocations = 0
+        self.membership = Membership(settings, name, self._revoked, lambda: None, lambda _offsets: None)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"member-{name}")
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        return self.membership.partitions
+
+    @property
+    def member_id(self) -> str:
+        return self.membership.figures.member_id or ""
+
+    def _revoked(self, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
+        self.revocations += bool(partitions)
+        return {}
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.membership.poll(0.05)
+        self.membership.close()
+
+
+class ConsumerGroup:
+    """A group with topics of its own, of so many partitions each. `close` ends everybody in it."""
+
+    def __init__(self, broker: KafkaBroker, *partitions: int) -> None:
+        self.name = f"m{uuid.uuid4().hex[:8]}"
+        self._broker = broker
+        self._topics = {f"{self.name}-{number}": count for number, count in enumerate(partitions)}
+        for topic, count in self._topics.items():
+            topics.create_topic(broker.bootstrap_servers, topic, count)
+        self.partitions = frozenset(TopicPartition(t, p) for t, count in self._topics.items() for p in range(count))
+        self._members: list[Member] = []
+        self._others: list[subprocess.Popen[bytes]] = []
+
+    def join(self, name: str, assignor: str = "range", instance: str | None = None) -> Member:
+        settings = KafkaSettings(
+            bootstrap_servers=self._broker.bootstrap_servers,
+            group=self.name,
+            topics=tuple(self._topics),
+            auto_offset_reset="earliest",
+            assignor=assignor,
+            session_timeout_seconds=6.0,
+            heartbeat_interval_seconds=0.2,
+            isolation_level="read_uncommitted",
+            group_instance_id=instance,
+        )
+        self._members.append(Member(settings, name))
+        return self._members[-1]
+
+    def join_console_consumer(self, strategy: str) -> subprocess.Popen[bytes]:
+        """Kafka's own, with one of its assignors by class name; it subscribes to all topics of the group."""
+        words = ["--bootstrap-server", self._broker.bootstrap_servers, "--group", self.name]
+        words += ["--include", f"{self.name}-.*"]
+        for key, value in {
+            "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{strategy}",
+            "heartbeat.interval.ms": "200",
+            "metadata.max.age.ms": "1000",
+        }.items():
+            words += ["--command-property", f"{key}={value}"]
+        self._others.append(
+            subprocess.Popen(
+                kafka_command("org.apache.kafka.tools.consumer.ConsoleConsumer", *words),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        )
+        return self._others[-1]
+
+    def described(self) -> Group:
+        """The group as the broker tells it."""
+        with Connection(plain(self._broker.bootstrap_servers), 10) as connection:
+            connection.open()
+            [group] = describe_groups(connection, [self.name])
+        return group
+
+    def shares(self) -> dict[str, frozenset[TopicPartition]]:
+        """What each member holds, of whatever client; nothing while the group is not stable."""
+        group = self.described()
+        if group.state != "Stable":
+            return {}
+        return {
+            member.member_id: frozenset(
+                TopicPartition(topic, number)
+                for topic, numbers in (member.assigned or {}).items()
+                for number in numbers
+            )
+            for member in group.members or ()
+        }
+
+    def close(self) -> None:
+        for other in self._others:
+            other.kill()
+            other.wait()
+        for member in self._members:
+            member.close()
+
+
+def is_shared(members: Sequence[Member], partitions: Iterable[TopicPartition]) -> bool:
+    """Every partition has one reader, and all members name one of them as the leader of one generation."""
+    figures = [member.membership.figures for member in members]
+    shares = [member.partitions for member in members]
+    leaders = {figure.leader for figure in figures}
+    held: list[Any] = [tp for share in shares for tp in share]
+    return (
+        sorted(held) == sorted(partitions)
+        and len({figure.generation for figure in figures}) == 1
+        and len(leaders) == 1
+        and leaders <= {figure.member_id for figure in figures} - {None}
+    )
