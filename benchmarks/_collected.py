@@ -3,6 +3,7 @@ of some of them in each collection. For benchmarks of what comes after the colle
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +13,7 @@ from kctl.kafka.cluster import Cluster
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
+from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.reduce import Answer, ClusterFigures, ClusterPartition, GroupFigures
 from kctl.rpc.fan_out import FanOut
@@ -68,7 +70,7 @@ class _Fleet:
             "committed": committed,
             "position": committed,
             "end": committed + 500 + n % 300,
-            "last_timestamp": 1_700_000_000.0,
+            "last_timestamp": time.time() - n % 17 / 7,
             "generation": 1,
             "age_seconds": 0.1,
         }
@@ -93,7 +95,7 @@ class _Fleet:
 
 
 def collector_over(
-    partitions: int, folder: Path, prepare: Callable[[], None] = lambda: None
+    partitions: int, folder: Path, prepare: Callable[[FleetSnapshot], None] = lambda _: None
 ) -> tuple[Collector, EventFeed]:
     """A collector, and the feed that it tells. `folder` is for its configuration."""
     path = folder / "kctl.toml"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
 import os
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from benchmarks._collected import collector_over
 from kctl.http import HttpServer, Source, bind, create_app
+from kctl.master.main import tune_interpreter
 
 TARGET_P99_MS = 20.0
 
@@ -69,8 +69,7 @@ def main() -> None:
 
 
 async def _measure(rate: float, seconds: float, partitions: int, folder: Path) -> None:
-    sys.setswitchinterval(0.001)  # this and the next as in a master
-    gc.set_threshold(100_000, 20, 100)
+    tune_interpreter()
     processors = os.sched_getaffinity(0)
     collector, feed = collector_over(partitions, folder)
     source = Source(latest=collector.latest, feed=feed, sparkline=collector.sparkline)

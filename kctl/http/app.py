@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import Any
 
@@ -81,9 +82,12 @@ def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
         return JSONResponse({"status": "ready"})
 
     @app.get("/metrics", summary="All figures for Prometheus", response_class=PlainTextResponse)
-    def metrics(request: Request) -> Response:  # not async: rendering many series takes its time, on a thread
+    async def metrics(request: Request) -> Response:
         wants = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
-        body, content_type, is_gzipped = source.render_metrics(*wants)
+        made = source.ready_metrics(*wants)
+        if made is None:  # rendering many series takes its time
+            made = await asyncio.to_thread(source.render_metrics, *wants)
+        body, content_type, is_gzipped = made
         return Response(
             body,
             media_type=content_type,

@@ -31,6 +31,8 @@ class Source:
     """The last picture; None before the first."""
     render_metrics: Callable[[str, str], tuple[bytes, str, bool]] = _no_page
     """From a scraper's Accept and Accept-Encoding headers to body, content type and whether the body is gzipped."""
+    ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None] = lambda _accept, _accept_encoding: None
+    """The same at once, or None where it must be made first."""
     sparkline: Callable[[str, int], list[int | None]] = lambda _topic, _partition: []
     """The lag of a partition in the last 15 minutes, in steps of 15 s, oldest first."""
     feed: EventFeed = field(default_factory=EventFeed)

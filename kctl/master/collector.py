@@ -46,8 +46,8 @@ disagree."""
 
 
 class Collector:
-    """Belongs to one event loop; `latest` may be read from any thread. `prepare` is called on a thread after each
-    collection, for what can be made ready before it is asked for."""
+    """Belongs to one event loop; `latest` may be read from any thread. `prepare` is given each picture on a thread
+    before it becomes the last one, for what can be made ready before it is asked for."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Collector:
         supervisor: Supervisor,
         feed: EventFeed,
         rpc: Callable[[], Mapping[str, RpcFigures]],
-        prepare: Callable[[], None] = lambda: None,
+        prepare: Callable[[FleetSnapshot], None] = lambda _: None,
     ) -> None:
         self._config = config
         self._feed = feed
@@ -84,8 +84,10 @@ class Collector:
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
-            self._publish(await self.collect())
-            await asyncio.to_thread(self._prepare)
+            snapshot = self._told(await self.collect())
+            await asyncio.to_thread(self._prepare, snapshot)
+            self._latest = snapshot
+            self._feed.collected()
             took = loop.time() - started
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
@@ -93,10 +95,10 @@ class Collector:
         """The lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
         return self._assessor.sparkline(topic, partition)
 
-    def _publish(self, snapshot: FleetSnapshot) -> None:
+    def _told(self, snapshot: FleetSnapshot) -> FleetSnapshot:
+        """With the events that this picture adds, which are told now."""
         self._feed.tell(self._changes.between(self._latest, snapshot))
-        self._latest = replace(snapshot, events_total=self._feed.totals())
-        self._feed.collected()
+        return replace(snapshot, events_total=self._feed.totals())
 
     async def collect(self) -> FleetSnapshot:
         """One picture, within about `collect.timeout_seconds`.

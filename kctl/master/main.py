@@ -41,7 +41,7 @@ from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.errors import PathError
 
-__all__ = ["run"]
+__all__ = ["run", "tune_interpreter"]
 
 log = logging.getLogger(__name__)
 
@@ -72,11 +72,7 @@ def run(
 async def _run(config: Config, config_path: Path, worker_command: Sequence[str], reread: Callable[[], Config]) -> int:
     # kafka-python logs each lost connection many times over; what an operator needs of it, `cluster` says once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    # The loop must not wait 5 ms for the interpreter each time a thread reduces thousands of rows.
-    sys.setswitchinterval(0.001)
-    # Pictures of the fleet are many objects without cycles; looking through them for cycles holds everything up. With
-    # 100,000 instead, what callers leave behind grew by 43 MB before it was looked at (test_hostile_frames_master).
-    gc.set_threshold(10_000, 20, 100)
+    tune_interpreter()
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is none
     supervised = names(config)
     with _Signals() as signals, own_run_dir(config.fleet.run_dir, supervised):
@@ -96,6 +92,16 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
                 return await master.run(signals)
         finally:
             await cluster.close()
+
+
+def tune_interpreter() -> None:
+    """For a loop that answers while a thread makes a picture of thousands of partitions."""
+    # The loop must not wait 5 ms for the interpreter each time it has let go of it.
+    sys.setswitchinterval(0.001)
+    # Pictures are many objects without cycles; looking through them for cycles holds everything up. So seldom, and
+    # never through many at once: 20 instead of 4 was 200,000 objects, 60 ms. With 100,000 instead of 10,000, what
+    # callers leave behind grew by 43 MB before it was looked at (test_hostile_frames_master).
+    gc.set_threshold(10_000, 4, 100)
 
 
 class _Signals:
@@ -161,6 +167,7 @@ class _Master:
         source = Source(
             latest=self._collector.latest,
             render_metrics=exposition.render,
+            ready_metrics=exposition.ready,
             sparkline=self._collector.sparkline,
             feed=feed,
             ask=answer,

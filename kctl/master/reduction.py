@@ -25,6 +25,12 @@ _COMPARED: dict[str, tuple[type, ...]] = {
 """What is compared, sorted or summed over several answers: one alone may be readable and still not fit the others."""
 
 
+_OF_PARTITIONS = frozenset({"kafka_lag", "offset_checker"})
+"""What these answer comes by the thousand: it is looked at once and not reduced on trial."""
+_MOST = 2**62
+"""Offsets are 64 bits wide, and so is what is kept of them and of their differences."""
+
+
 def usable(rpc: str, outcome: FanOut) -> FanOut:
     """`outcome` without the answers that the reducer of `rpc` cannot read: an attached agent may say anything.
 
@@ -58,6 +64,9 @@ def completed(result: JsonObject, outcome: FanOut) -> Reduced:
 
 
 def _is_readable(rpc: str, answer: Answer) -> bool:
+    if rpc in _OF_PARTITIONS:
+        rows = answer.result.get("rows")
+        return not rows or (isinstance(rows, list) and all(map(_is_partition, rows)))
     if not all(_has_fitting_types(row) for row in (answer.result, *_rows(answer.result))):
         return False
     try:
@@ -74,3 +83,17 @@ def _rows(result: JsonObject) -> list[JsonObject]:
 
 def _has_fitting_types(row: JsonObject) -> bool:
     return all(type(row[name]) in kinds for name, kinds in _COMPARED.items() if name in row)
+
+
+def _is_partition(row: object) -> bool:
+    """Whether all that `partition_rows` and `kctl.status` read of a row is of its type and size."""
+    if not isinstance(row, dict) or type(row.get("topic")) is not str or type(row.get("partition")) is not int:
+        return False
+    told = row.get
+    for whole in (told("start"), told("committed"), told("position"), told("end"), told("generation")):
+        if whole is not None and (type(whole) is not int or not -_MOST < whole < _MOST):
+            return False
+    for seconds in (told("age_seconds"), told("last_timestamp")):
+        if seconds is not None and (type(seconds) not in (int, float) or not -_MOST < seconds < _MOST):
+            return False
+    return True

@@ -7,8 +7,8 @@ figures. How far it is, by the youngest figures, an agent's or the brokers'. One
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple, TypeAlias
 
 from kctl.reduce.base import Answer, ClusterFigures, ClusterPartition, per_sender
 from kctl_agent.wire import JsonObject
@@ -16,8 +16,7 @@ from kctl_agent.wire import JsonObject
 __all__ = ["PartitionRow", "partition_rows"]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
+class PartitionRow(NamedTuple):
     """What is known of a partition; `age_seconds` is that of `committed` and `end`."""
 
     topic: str
@@ -38,19 +37,25 @@ class PartitionRow:
         read = self.position if self.committed is None else self.committed
         if self.end is None or read is None:
             return None
-        return max(self.end - read, 0)
+        lag = self.end - read
+        return lag if lag > 0 else 0
 
 
 def partition_rows(answers: Sequence[Answer], cluster: ClusterFigures | None) -> list[PartitionRow]:
     """The merged rows, sorted by topic and partition. `answers` are those of `kafka_lag` or `offset_checker`."""
-    claims: dict[tuple[str, int], Answer] = {}
+    claims: dict[tuple[str, int], _Claim] = {}
     for answer in per_sender(answers):
         for row in answer.result.get("rows") or ():
             key = (row["topic"], row["partition"])
-            if key not in claims or _strength(row) > _strength(claims[key].result):
-                claims[key] = Answer(answer.sender, row, answer.age_seconds)
+            claimed = claims.get(key)
+            if claimed is None or _strength(row) > _strength(claimed[1]):
+                claims[key] = (answer, row)
     brokers = {(known.topic, known.partition): known for known in cluster.partitions} if cluster else {}
     return [_merged(key, claims.get(key), brokers.get(key)) for key in sorted(claims.keys() | brokers.keys())]
+
+
+_Claim: TypeAlias = tuple[Answer, JsonObject]
+"""An answer, and the row of it that speaks of the partition."""
 
 
 def _strength(row: JsonObject) -> tuple[int, float]:
@@ -58,25 +63,30 @@ def _strength(row: JsonObject) -> tuple[int, float]:
     return (-1 if generation is None else generation), (-inf if age is None else -age)
 
 
-def _merged(key: tuple[str, int], claim: Answer | None, brokers: ClusterPartition | None) -> PartitionRow:
+def _merged(key: tuple[str, int], claim: _Claim | None, brokers: ClusterPartition | None) -> PartitionRow:
     """Committed and end come from one source, the younger one, so that their difference was true at one moment; the
     other source fills in only what that one does not know."""
-    row: JsonObject = claim.result if claim else {}
-    figures = [(row.get("age_seconds"), row.get("start"), row.get("committed"), row.get("end"))]
+    if claim is None:
+        assert brokers is not None
+        told_by_brokers = brokers.start, brokers.committed, None, brokers.end
+        return PartitionRow(*key, *told_by_brokers, None, None, None, brokers.age_seconds)
+    answer, row = claim
+    told = row.get
+    start, committed, end, age = told("start"), told("committed"), told("end"), told("age_seconds")
     if brokers is not None:
-        figures.append((brokers.age_seconds, brokers.start, brokers.committed, brokers.end))
-    figures.sort(key=lambda source: inf if source[0] is None else source[0])
-    start, committed, end = (next((source[i] for source in figures if source[i] is not None), None) for i in (1, 2, 3))
-    age, answer_age = figures[0][0], claim.age_seconds if claim else 0.0
-    return PartitionRow(
-        *key,
-        start=start,
-        committed=committed,
-        position=row.get("position"),
-        end=end,
-        last_timestamp=row.get("last_timestamp"),
-        worker=claim.sender if claim else None,
-        generation=row.get("generation"),
+        if age is None or brokers.age_seconds < age:
+            age = brokers.age_seconds
+            start, committed, end = (
+                start if brokers.start is None else brokers.start,
+                committed if brokers.committed is None else brokers.committed,
+                end if brokers.end is None else brokers.end,
+            )
+        else:
+            start = brokers.start if start is None else start
+            committed = brokers.committed if committed is None else committed
+            end = brokers.end if end is None else end
+    if age is None:
         # A worker that has asked no broker yet has figures of no age; that it knows nothing is as old as its answer.
-        age_seconds=answer_age if age is None else age,
-    )
+        age = answer.age_seconds
+    position, last_timestamp, generation = told("position"), told("last_timestamp"), told("generation")
+    return PartitionRow(*key, start, committed, position, end, last_timestamp, answer.sender, generation, age)

@@ -6,8 +6,10 @@ interval and the batch in progress, and the lag is compared from commit to commi
 
 from __future__ import annotations
 
-import itertools
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import sub
 
 from kctl.status.window import Observation, Window
 from kctl.status.words import Status
@@ -81,8 +83,7 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
 
 def _caught_up(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement:
     nobody = "" if owner.name else "; no worker has it"
-    same = itertools.takewhile(lambda each: each.end == newest.end, reversed(list(window.seen(0.0))))
-    silent = newest.at - min((each.at for each in same), default=newest.at)
+    silent = newest.at - window.at[window.end.index(newest.end)]  # ends never fall: from there on they are the same
     if silent >= rules.window_seconds:
         return Status.IDLE, f"nothing has arrived for {_seconds(silent)} and nothing waits{nobody}"
     return Status.OK, f"nothing waits{nobody}"
@@ -132,18 +133,25 @@ def _rise(window: Window, newest: Observation, owner: Owner, since: float, span:
     by a tenth, and by more than what arrives from one commit to the next. Halves, because one lucky dip must not hide
     a lag that grows, nor one unlucky batch make it seem to; with a commit in each, because between commits every lag
     grows."""
-    seen = list(window.seen(since))
-    if newest.at - seen[0].at < span / 2:
+    first = window.first(since)
+    began = window.at[first]
+    if newest.at - began < span / 2:
         return None
-    middle = (seen[0].at + newest.at) / 2
-    first, second = [each for each in seen if each.at <= middle], [each for each in seen if each.at > middle]
-    if any(len({each.committed for each in half}) < 2 for half in (first, second)):
+    arriving = (newest.end - window.end[first]) / (newest.at - began) * max(owner.cycle_seconds, 1.0)
+    if newest.lag - 1 <= arriving:  # the high one is at most that, the low one at least 1
         return None
-    low, high = min(each.lag for each in first), min(each.lag for each in second)
-    arriving = (newest.end - seen[0].end) / (newest.at - seen[0].at)
-    if low == 0 or high - low <= max(_LEAST_RISE * low, arriving * max(owner.cycle_seconds, 1.0)):
+    middle = bisect_right(window.at, (began + newest.at) / 2)
+    if any(len(set(half)) < 2 for half in (window.committed[first:middle], window.committed[middle:])):
+        return None
+    low, high = _least_lag(window, first, middle), _least_lag(window, middle, len(window.at))
+    if low == 0 or high - low <= max(_LEAST_RISE * low, arriving):
         return None
     return low, high
+
+
+def _least_lag(window: Window, first: int, end: int) -> int:
+    lags: Iterable[int] = map(sub, window.end[first:end], window.committed[first:end])
+    return max(min(lags), 0)
 
 
 def growth_per_second(window: Window, span_seconds: float) -> float | None:
@@ -152,12 +160,19 @@ def growth_per_second(window: Window, span_seconds: float) -> float | None:
     newest = window.newest
     if newest is None:
         return None
-    seen = list(window.seen(newest.at - span_seconds))
-    commits = [after for before, after in itertools.pairwise(seen) if after.committed != before.committed]
-    first, last = (commits[0], commits[-1]) if len(commits) >= 2 else (seen[0], seen[-1])
-    if last.at <= first.at:
+    committed, last = window.committed, len(window.at) - 1
+    first = window.first(newest.at - span_seconds)
+    begin, end = first, last
+    while begin < last and committed[begin] == committed[first]:
+        begin += 1
+    while end > first and committed[end - 1] == committed[last]:
+        end -= 1
+    if end in (first, begin):  # of no commit, or of one
+        begin, end = first, last
+    if window.at[end] <= window.at[begin]:
         return None
-    return (last.lag - first.lag) / (last.at - first.at)
+    lags = [max(window.end[row] - committed[row], 0) for row in (begin, end)]
+    return (lags[1] - lags[0]) / (window.at[end] - window.at[begin])
 
 
 def _waiting(newest: Observation) -> str:

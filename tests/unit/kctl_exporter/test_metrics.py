@@ -151,7 +151,7 @@ def test_gzip_is_for_who_takes_it() -> None:
 def full_snapshot() -> FleetSnapshot:
     """With everything that any metric tells, labels that want escaping, holes and several topics."""
     rows = [row(partition, None if partition == 1 else 4, 5, 10) for partition in range(3)]
-    rows += [replace(one, topic="100%", worker=None) for one in rows[:2]]
+    rows += [one._replace(topic="100%", worker=None) for one in rows[:2]]
     assessment = Assessment(Status.WARN, "it grows", 2.5, 0.25, None)
     results: dict[str, JsonObject] = {
         "workers": {
@@ -212,6 +212,43 @@ def test_the_alias_is_there_for_who_asks_for_it() -> None:
         b'kafka_consumergroup_lag{consumergroup="a \\"quoted\\" \\\\ group",topic="orders",partition="0"} 6\n' in body
     )
     assert b"kafka_consumergroup_lag" not in Exposition(lambda: latest).render()[0]
+
+
+def test_a_page_that_is_asked_for_is_ready_when_its_picture_becomes_the_last_one() -> None:
+    latest, following = snapshot(total=1), snapshot(total=2)
+    exposition = Exposition(lambda: latest)
+    assert exposition.ready("", "gzip") is None, "nobody has asked yet"
+    before = exposition.render("", "gzip")
+
+    exposition.prepare(following)
+
+    assert exposition.ready("", "gzip") == before, "the last picture is still the one before"
+    assert exposition.ready("", "") is None, "nobody has asked for it without gzip"
+    latest = following
+    assert exposition.ready("", "gzip") == exposition.render("", "gzip") != before
+    assert exposition.render("", "gzip") == Exposition(lambda: following).render("", "gzip")
+
+
+def test_pages_that_nobody_asks_for_any_more_are_no_longer_made_ready() -> None:
+    latest = snapshot()
+    exposition = Exposition(lambda: latest)
+    exposition.render()
+
+    for _ in range(200):
+        latest = snapshot()
+        exposition.prepare(latest)
+
+    assert exposition.ready() is None
+
+
+def test_a_page_with_a_registry_of_the_users_is_never_ready_before() -> None:
+    latest = full_snapshot()
+    exposition = Exposition(lambda: latest, beside=CollectorRegistry())
+    exposition.render()
+
+    exposition.prepare(latest)
+
+    assert exposition.ready() is None
 
 
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from kctl.master.reduction import reduced, usable
-from kctl.reduce import REDUCERS, Answer
+from kctl.reduce import REDUCERS, Answer, partition_rows
 from kctl.rpc.fan_out import FanOut
+from kctl.status import Assessor, Owner, Rules
 from kctl_agent.commands import COMMANDS
 from kctl_agent.snapshot import (
     BrokerFigures,
@@ -24,7 +25,7 @@ from kctl_agent.snapshot import (
 )
 from kctl_agent.wire import JsonObject
 
-ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}]
+ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}, 10**400, -(2**63)]
 
 
 def said(rpc: str, partitions: int) -> JsonObject:
@@ -63,3 +64,13 @@ def test_whatever_one_agent_says_the_others_are_reduced(rpc: str, partitions: in
             assert good in outcome.answers
             assert {failure.code for failure in outcome.failed} <= {"bad_result"}
             json.dumps(reduced(rpc, outcome, None).result)
+
+
+def test_what_one_agent_says_of_a_partition_can_always_be_judged_and_kept() -> None:
+    good = Answer("a", said("offset_checker", 2), 0.0)
+    owner = Owner("a", "running", 1.0)
+    for odd in odd_ones(good.result["rows"][0]):
+        outcome = usable("offset_checker", FanOut([good, Answer("b", {"rows": [odd]}, 0.0)], []))
+        rows, assessor = partition_rows(outcome.answers, None), Assessor(Rules())
+        for now in (1.0, 2.0):
+            assessor.assess(rows, lambda _: owner, now, now)

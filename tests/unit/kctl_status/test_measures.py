@@ -116,10 +116,10 @@ def test_whatever_comes_the_window_stays_small_and_every_figure_sane(steps: list
         window.add(Observation(at, committed, end), 60.0)
         assert window.anchor is None or window.anchor <= at
         assert judge(window, READER, Rules(), at)[0] not in (Status.REWIND, Status.UNKNOWN)
-    seen = list(window.seen(0.0))
-    assert len(seen) <= 64
-    assert [each.at for each in seen] == sorted({each.at for each in seen})
-    assert all(each.lag >= 0 for each in seen)
+    assert len(window.at) == len(window.committed) == len(window.end) <= 64
+    assert list(window.at) == sorted(set(window.at))
+    assert list(window.end) == sorted(window.end)
+    assert window.newest is None or window.newest == (window.at[-1], window.committed[-1], window.end[-1])
 
 
 @given(STEPS_IN_TIME)
