@@ -27,7 +27,8 @@ def application() -> Iterator[Callable[[Fleet], subprocess.Popen[bytes]]]:
 
     def start(fleet: Fleet) -> subprocess.Popen[bytes]:
         jars = ",".join(str(jar) for jar in jar_paths("spark"))
-        submit = f"--master local[1] --jars {jars} --conf spark.ui.enabled=false pyspark-shell"
+        few = "--conf spark.sql.shuffle.partitions=2 --conf spark.ui.enabled=false"
+        submit = f"--master local[1] --jars {jars} {few} pyspark-shell"
         words = [fleet.broker.bootstrap_servers, fleet.topic, str(fleet.directory / "run")]
         with (fleet.directory / "logs" / "report.log").open("ab") as log:
             process = subprocess.Popen(
