@@ -90,6 +90,9 @@ class _Fleet:
     def status(self) -> tuple[()]:
         return ()
 
+    def heard(self, _beats: object, _at: float) -> None:
+        pass
+
     async def resident_bytes(self) -> dict[str, int]:
         return {}
 

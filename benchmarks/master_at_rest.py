@@ -1,11 +1,13 @@
 """What a master costs that has 8 workers and nothing to do: CPU and memory, against a real broker.
 
-The workers are real processes with real agents and no Spark; intervals are the defaults (everything once a second).
+The workers are real processes with real agents and no Spark, which tell what a real worker at rest tells; intervals are
+the defaults (everything once a second).
 
     python benchmarks/master_at_rest.py [--workers 8] [--seconds 60]
 
 Prints one JSON line, `master_at_rest`: `cpu_share` of one core is to be under 0.01, `rss_mib` under 120, and
-`rss_growth_mib` from the first to the last tenth of the time under 3.
+`rss_growth_mib` from the first to the last tenth of the time under 3. `cpu_seconds_per_minute` says where the time
+goes: the event loop, kafka-python's I/O thread, and the threads that the loop hands work to.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ topics = ["{topic}"]
 count = {workers}
 [http]
 port = 0
+[spark.conf]
+KCTL_BENCHMARK_WORKERS = "{workers}"
 """
 MASTER = """
 import os, sys
@@ -75,12 +79,13 @@ def _measured(folder: Path, servers: str, workers: int, seconds: float) -> dict[
         until(lambda: len(list((folder / "run").glob("worker-*.sock"))) == workers, "all workers are there")
         process, pause = psutil.Process(master.pid), Event()
         pause.wait(WARM_UP_SECONDS)
-        begun, used = time.monotonic(), process.cpu_times()
+        begun, used, of_threads = time.monotonic(), process.cpu_times(), _cpu_ticks(master.pid)
         sizes: list[int] = []
         while time.monotonic() - begun < seconds:
             pause.wait(1.0)
             sizes.append(process.memory_info().rss)
         took, after = time.monotonic() - begun, process.cpu_times()
+        ticks = _cpu_ticks(master.pid)
     finally:
         master.send_signal(signal.SIGTERM)
         master.wait(60)
@@ -92,11 +97,29 @@ def _measured(folder: Path, servers: str, workers: int, seconds: float) -> dict[
         "workers": workers,
         "seconds": round(took, 1),
         "cpu_share": round(share, 4),
+        "cpu_seconds_per_minute": _by_part(of_threads, ticks, master.pid, took / 60),
         "rss_mib": round(max(sizes) / MEBIBYTE, 1),
         "rss_growth_mib": round(growth / MEBIBYTE, 2),
         "load": round(os.getloadavg()[0], 1),
         "met": share < 0.01 and max(sizes) < 120 * MEBIBYTE and growth < 3 * MEBIBYTE,
     }
+
+
+def _cpu_ticks(pid: int) -> dict[int, int]:
+    """User and system time of each thread, in clock ticks; fields 14 and 15 of proc_pid_stat(5)."""
+    ticks = {}
+    for path in Path(f"/proc/{pid}/task").iterdir():
+        fields = (path / "stat").read_text().rpartition(")")[2].split()
+        ticks[int(path.name)] = int(fields[11]) + int(fields[12])
+    return ticks
+
+
+def _by_part(before: dict[int, int], after: dict[int, int], main_thread: int, minutes: float) -> dict[str, float]:
+    """The busiest thread besides the event loop's is kafka-python's."""
+    spent = {thread: (now - before.get(thread, 0)) / os.sysconf("SC_CLK_TCK") for thread, now in after.items()}
+    loop, *others = spent.pop(main_thread), *sorted(spent.values(), reverse=True)
+    parts = {"event loop": loop, "kafka": others[0], "pool": sum(others[1:])}
+    return {part: round(seconds / minutes, 2) for part, seconds in parts.items()}
 
 
 if __name__ == "__main__":

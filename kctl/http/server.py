@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import socket
@@ -92,9 +93,20 @@ class HttpServer:
         """Ends `serve` within about a second."""
         self._app.close()
         self._server.should_exit = True
+        self._server.is_stopped.set()
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_stopped = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Once a second, for the date in the headers; uvicorn's own wakes up ten times to see whether it shall end."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.is_stopped.wait(), 1.0)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals belong to the master: it stops the workers first."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import socket
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
@@ -44,13 +46,17 @@ _PARTITION_ERRORS = (
 _LOST = (KafkaError, OSError, RuntimeError)
 """What a client that has lost its brokers raises; RuntimeError is its selector's when it was closed under a request."""
 _UNKNOWN_TOPIC = UnknownTopicOrPartitionError.errno
+_SELDOM_SECONDS = 5.0
+"""For so long, partitions, their leaders and where their logs begin are taken for what they were. An error of a
+partition, as of one that has another leader now, has them asked at once."""
 
 
 @dataclass(slots=True)
 class Reading:
     """One look at the brokers. A partition missing from a part is one that the part could not tell this time.
 
-    `committed` holds None for a partition the group has committed nothing for: that is knowledge, not a gap.
+    `committed` holds None for a partition the group has committed nothing for: that is knowledge, not a gap. `start` is
+    asked every few seconds only.
     `errors` names the parts that failed as a whole, `committed`, `offsets` or `group`, with the reason.
     """
 
@@ -75,6 +81,32 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]  # kafka-python is not ty
             self.close()
             raise
 
+    def offsets_at(
+        self, led: Mapping[int, Iterable[Any]], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> Mapping[Any, Any]:
+        """One ListOffsets for each leader. `list_partition_offsets` asks for all metadata before each time, which costs
+        more than the offsets (benchmarks/master_at_rest)."""
+
+        async def ask() -> dict[Any, Any]:
+            found: dict[Any, Any] = {}
+            for leader, partitions in led.items():
+                request = self._list_partition_offsets_request(dict.fromkeys(partitions, spec), isolation.value)
+                response = await self._manager.send(request, node_id=leader)
+                found.update(self._list_partition_offsets_process_response(response))
+            return found
+
+        offsets: Mapping[Any, Any] = self._manager.run(ask)
+        return offsets
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The topics' partitions and who leads them, negative: nobody."""
+
+    led: Mapping[Any, int]
+    unclear_topics: frozenset[str]
+    looked_at: float
+
 
 class GroupAdmin:
     """Not thread-safe: one thread asks and closes. Every call ends within a few times `timeout_seconds`."""
@@ -88,6 +120,7 @@ class GroupAdmin:
         self._isolation = IsolationLevel[isolation_level.upper()]
         self._timeout_seconds = timeout_seconds
         self._client: _Client | None = None
+        self._layout: _Layout | None = None
 
     def missing_topics(self) -> list[str]:
         """The configured topics that do not exist.
@@ -114,27 +147,44 @@ class GroupAdmin:
 
     def close(self) -> None:
         """Closes the connections; the next question opens new ones."""
-        client, self._client = self._client, None
+        client, self._client, self._layout = self._client, None, None
         if client is not None:
             client.close()
 
     def _read(self) -> Reading:
+        layout = self._layout
+        if layout is not None and time.monotonic() - layout.looked_at < _SELDOM_SECONDS:
+            try:
+                return self._read_as(layout, is_new=False)
+            except _ChangedMeanwhile:
+                pass
+        layout = self._layout = self._looked()
+        return self._read_as(layout, is_new=True)
+
+    def _looked(self) -> _Layout:
         described = self._describe()
         led = {
             TopicPartition(topic["name"], partition["partition_index"]): partition["leader_id"]
             for topic in described
             for partition in topic["partitions"]
         }
-        reading = Reading(
-            partitions=frozenset((tp.topic, tp.partition) for tp in led),
-            unclear_topics=frozenset(
-                topic["name"] for topic in described if topic["error_code"] not in (0, _UNKNOWN_TOPIC)
-            ),
-        )
-        with_leader = sorted(tp for tp, leader in led.items() if leader >= 0)
-        self._fill(reading, "committed", lambda: reading.committed.update(self._committed(sorted(led))))
-        self._fill(reading, "offsets", lambda: reading.start.update(self._offsets(with_leader, OffsetSpec.EARLIEST)))
-        self._fill(reading, "offsets", lambda: reading.end.update(self._offsets(with_leader, OffsetSpec.LATEST)))
+        unclear = (topic["name"] for topic in described if topic["error_code"] not in (0, _UNKNOWN_TOPIC))
+        return _Layout(led, frozenset(unclear), time.monotonic())
+
+    def _read_as(self, layout: _Layout, *, is_new: bool) -> Reading:
+        """Raises _ChangedMeanwhile where the layout is not new."""
+        reading = Reading(frozenset((tp.topic, tp.partition) for tp in layout.led), layout.unclear_topics)
+        all_of_them = sorted(layout.led)
+        with_leader = [tp for tp in all_of_them if layout.led[tp] >= 0]
+        each = _each if is_new else _all_or_none
+        self._fill(reading, "committed", lambda: reading.committed.update(self._committed(all_of_them, each)))
+        if is_new:
+            begin = OffsetSpec.EARLIEST
+            self._fill(
+                reading, "offsets", lambda: reading.start.update(self._offsets(layout, with_leader, begin, each))
+            )
+        end = OffsetSpec.LATEST
+        self._fill(reading, "offsets", lambda: reading.end.update(self._offsets(layout, with_leader, end, each)))
         self._fill(reading, "group", lambda: setattr(reading, "group", self._group_figures()))
         return reading
 
@@ -163,7 +213,7 @@ class GroupAdmin:
         except _LOST as error:
             reading.errors[part] = f"{type(error).__name__}: {error}"
 
-    def _committed(self, partitions: list[Any]) -> dict[Partition, int | None]:
+    def _committed(self, partitions: list[Any], each: _Each) -> dict[Partition, int | None]:
         def ask(some: list[Any]) -> Mapping[Any, Any]:
             offsets: Mapping[Any, Any] = self._connected().list_group_offsets({self._group: some})[self._group]
             return offsets
@@ -171,17 +221,17 @@ class GroupAdmin:
         # The wire says "nothing committed" by -1.
         return {
             (tp.topic, tp.partition): None if known.offset < 0 else known.offset
-            for tp, known in _each(ask, partitions).items()
+            for tp, known in each(ask, partitions).items()
         }
 
-    def _offsets(self, partitions: list[Any], spec: OffsetSpec) -> dict[Partition, int]:
+    def _offsets(self, layout: _Layout, partitions: list[Any], spec: OffsetSpec, each: _Each) -> dict[Partition, int]:
         def ask(some: list[Any]) -> Mapping[Any, Any]:
-            offsets: Mapping[Any, Any] = self._connected().list_partition_offsets(
-                dict.fromkeys(some, spec), self._isolation, timeout_ms=self._timeout_seconds * 1000
-            )
-            return offsets
+            led: dict[int, list[Any]] = defaultdict(list)
+            for tp in some:
+                led[layout.led[tp]].append(tp)
+            return self._connected().offsets_at(led, spec, self._isolation)
 
-        found = _each(ask, partitions)
+        found = each(ask, partitions)
         return {(tp.topic, tp.partition): known.offset for tp, known in found.items() if known.offset >= 0}
 
     def _connected(self) -> _Client:
@@ -209,6 +259,21 @@ class GroupAdmin:
             else:
                 return
         raise error or OSError("no bootstrap server is configured")
+
+
+_Each: TypeAlias = Callable[[Callable[[list[Any]], Mapping[Any, Any]], list[Any]], dict[Any, Any]]
+
+
+class _ChangedMeanwhile(Exception):
+    """A partition is not any more what it was when the layout was looked at."""
+
+
+def _all_or_none(ask: Callable[[list[Any]], Mapping[Any, V]], partitions: list[Any]) -> dict[Any, V]:
+    """Raises _ChangedMeanwhile: one partition's error spoils it."""
+    try:
+        return dict(ask(partitions)) if partitions else {}
+    except _PARTITION_ERRORS as error:
+        raise _ChangedMeanwhile(error) from error
 
 
 def _each(ask: Callable[[list[Any]], Mapping[Any, V]], partitions: list[Any]) -> dict[Any, V]:

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from kctl.config import Config
@@ -18,7 +19,8 @@ from kctl.config.sections import size_bytes
 from kctl.kafka.cluster import Cluster
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
-from kctl.master.members import Members
+from kctl.master.health import Heartbeat
+from kctl.master.members import Members, heartbeat
 from kctl.master.owners import owners
 from kctl.master.reduction import completed, reduced, usable
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcFigures, WorkerStatus
@@ -35,14 +37,16 @@ log = logging.getLogger(__name__)
 _ASKED = (
     "block_size",
     "member_leader",
-    "metadata_brokers",
-    "metadata_topics",
     "offset_checker",
     "ping",
     "workers",
 )
 """`kafka_lag` is not among them: it is another view of the rows of `offset_checker`, and asked once they cannot
 disagree."""
+_ASKED_SELDOM = ("metadata_brokers", "metadata_topics")
+_SELDOM_SECONDS = 5.0
+"""Every worker knows every partition of its topics, which is the most that any of them tells, and changes least. For so
+long what they told is told again, with its age, if all have answered and the same processes are there."""
 
 
 class Collector:
@@ -71,6 +75,7 @@ class Collector:
         self._members = members
         self._cluster = cluster
         self._supervisor = supervisor
+        self._seldom: _Seldom | None = None
         self._agents_success: float | None = None
         self._latest: FleetSnapshot | None = None
 
@@ -113,8 +118,11 @@ class Collector:
         outcomes = await asyncio.gather(
             *(self._members.ask(self._members.concerned(sockets, rpc), rpc, {}, started + timeout) for rpc in _ASKED),
         )
-        await brokers
         by_rpc = dict(zip(_ASKED, outcomes, strict=True))
+        # As of the question, for one that is silent holds up what we know of the others.
+        self._supervisor.heard(_heartbeats(by_rpc["ping"]), started)
+        seldom = await self._asked_seldom(sockets, by_rpc["ping"], started + timeout)
+        await brokers
         if not by_rpc["ping"].failed:
             self._agents_success = time.time()
         figures = self._cluster.figures()
@@ -126,7 +134,7 @@ class Collector:
             group=self._config.kafka.group,
             taken_at=taken_at,
             collect_seconds=asyncio.get_running_loop().time() - started,
-            commands=digested.commands,
+            commands={**digested.commands, **seldom},
             partitions=digested.partitions,
             workers=statuses,
             resident_bytes=await self._supervisor.resident_bytes(),
@@ -144,6 +152,26 @@ class Collector:
             sequence=self._sequence,
             taken_at_unix=taken_at_unix,
         )
+
+    async def _asked_seldom(self, sockets: Mapping[str, Path], ping: FanOut, deadline: float) -> dict[str, Reduced]:
+        processes = frozenset((answer.sender, str(answer.result.get("pid"))) for answer in ping.answers)
+        kept, now = self._seldom, time.monotonic()
+        if kept is None or kept.processes != processes or now - kept.asked_at >= _SELDOM_SECONDS or not kept.is_whole:
+            concerned = [self._members.concerned(sockets, rpc) for rpc in _ASKED_SELDOM]
+            outcomes = await asyncio.gather(
+                *(self._members.ask(of, rpc, {}, deadline) for rpc, of in zip(_ASKED_SELDOM, concerned, strict=True))
+            )
+            told = await asyncio.to_thread(
+                lambda: {
+                    rpc: reduced(rpc, usable(rpc, outcome), None)
+                    for rpc, outcome in zip(_ASKED_SELDOM, outcomes, strict=True)
+                }
+            )
+            kept = self._seldom = _Seldom(told, processes, now)
+        return {
+            rpc: replace(told, age_seconds=None if told.age_seconds is None else told.age_seconds + now - kept.asked_at)
+            for rpc, told in kept.told.items()
+        }
 
     def _digest(
         self,
@@ -163,6 +191,22 @@ class Collector:
         commands["workers"] = with_supervisor(commands["workers"], statuses)
         owner_of = owners(commands["workers"].result["rows"], statuses, self._config.workers.trigger_seconds)
         return _Digested(commands, partitions, self._assessor.assess(partitions, owner_of, now, now_unix))
+
+
+def _heartbeats(ping: FanOut) -> dict[str, Heartbeat]:
+    beats = {answer.sender: heartbeat(answer.result) for answer in ping.answers}
+    return {sender: beat for sender, beat in beats.items() if beat is not None}
+
+
+class _Seldom(NamedTuple):
+    told: dict[str, Reduced]
+    processes: frozenset[tuple[str, str]]
+    """Name and pid of everybody who answered to a ping then."""
+    asked_at: float
+
+    @property
+    def is_whole(self) -> bool:
+        return all(told.complete for told in self.told.values())
 
 
 class _Digested(NamedTuple):

@@ -30,6 +30,7 @@ Probe = Callable[[str, float], Awaitable[Heartbeat | None]]
 
 _PROBE_INTERVAL_SECONDS = 0.1
 _PROBE_TIMEOUT_SECONDS = 1.0
+_CAUSES = {cause.value: cause for cause in Cause}
 _SPAWN_FAILED = 127
 """The shell's exit code for a command that cannot be executed."""
 
@@ -145,6 +146,11 @@ class Keeper:
         self._warning = warning
         self._judge()
 
+    def heard(self, beat: Heartbeat, at: float) -> None:
+        """Its agent has answered somebody who asked `at` that time."""
+        if self._health is not None and beat.pid == self.pid and at > self._health.heard_at:
+            self._health = heard(self._health, beat, at)
+
     def status(self) -> WorkerStatus:
         now, status = time.monotonic(), self._status
         return WorkerStatus(
@@ -154,7 +160,7 @@ class Keeper:
             state=status.state.value,
             pid=self.pid,
             since_seconds=now - status.since,
-            restarts=MappingProxyType({cause.value: status.restarts.get(cause, 0) for cause in Cause}),
+            restarts=MappingProxyType({name: status.restarts.get(cause, 0) for name, cause in _CAUSES.items()}),
             next_try_seconds=None if status.next_try_at is None else max(status.next_try_at - now, 0.0),
             last_error=self._last_error,
             log=str(self.launch.log_path),
@@ -255,7 +261,7 @@ class Keeper:
         self._post(Exited(code))
 
     async def _look_after(self, pid: int) -> None:
-        """Until it ends: first for an answer, then for one every `ping_interval_seconds`."""
+        """Until it ends: first for an answer, then for one every `ping_interval_seconds`, if nobody else had one."""
         deadline = time.monotonic() + self.launch.start_timeout_seconds
         while not await self._is_heard(pid, _PROBE_TIMEOUT_SECONDS):
             if time.monotonic() > deadline:
@@ -266,9 +272,10 @@ class Keeper:
         self._post(Ready())
         while True:
             await asyncio.sleep(self.care.ping_interval_seconds)
-            last = time.monotonic() if self._health is None else self._health.heard_at
-            patience = last + self.care.rules.ping_timeout_seconds - time.monotonic()
-            await self._is_heard(pid, min(max(patience, 0.05), _PROBE_TIMEOUT_SECONDS))
+            silence = 0.0 if self._health is None else time.monotonic() - self._health.heard_at
+            if silence >= self.care.ping_interval_seconds or self._health is None:
+                patience = self.care.rules.ping_timeout_seconds - silence
+                await self._is_heard(pid, min(max(patience, 0.05), _PROBE_TIMEOUT_SECONDS))
             self._judge()
 
     async def _is_heard(self, pid: int, timeout_seconds: float) -> bool:

@@ -145,7 +145,9 @@ class _Master:
         self._config = config
         self._config_path = config_path
         self._pool = AgentPool()
-        self._members = Members(config.fleet.run_dir, lambda: self._supervisor.status(), self._pool)
+        self._members = Members(
+            config.fleet.run_dir, lambda: self._supervisor.kinds(), lambda: self._supervisor.status(), self._pool
+        )
         self._supervisor = Supervisor(
             [*launches(config, jars, worker_command), *sinker_launches(config)],
             care(config),

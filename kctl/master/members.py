@@ -14,7 +14,7 @@ from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.paths import list_agents, socket_path
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Members"]
+__all__ = ["Members", "heartbeat"]
 
 _ASKED_OF_SINKERS = frozenset({"ping", "describe", "workers", "block_size"})
 """A sinker belongs to no consumer group and talks to no broker: it serves these only (`kctl_agent.sinker.main.SERVED`),
@@ -28,8 +28,17 @@ class Members:
     file left behind and no member. Belongs to one event loop.
     """
 
-    def __init__(self, run_dir: Path, statuses: Callable[[], Iterable[WorkerStatus]], pool: AgentPool) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        kinds: Callable[[], Mapping[str, str]],
+        statuses: Callable[[], Iterable[WorkerStatus]],
+        pool: AgentPool,
+    ) -> None:
+        """`kinds` tells of every supervised name whether it is a `worker` or a `sinker`; `statuses` is asked only to
+        explain a failure."""
         self._run_dir = run_dir
+        self._kinds = kinds
         self._statuses = statuses
         self._pool = pool
         self._attached: set[str] = set()
@@ -40,23 +49,24 @@ class Members:
         Raises:
             PathError: run_dir cannot be read.
         """
-        supervised = {status.name for status in self._statuses()}
         found = await asyncio.to_thread(list_agents, self._run_dir)
         self._attached &= set(found)
-        return {name: socket_path(self._run_dir, name) for name in sorted(supervised.union(found))}
+        return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
         """Those of `sockets` that have something to say to a command."""
         if rpc in _ASKED_OF_SINKERS:
             return dict(sockets)
-        sinkers = {status.name for status in self._statuses() if status.kind == "sinker"}
-        return {name: path for name, path in sockets.items() if name not in sinkers}
+        kinds = self._kinds()
+        return {name: path for name, path in sockets.items() if kinds.get(name) != "sinker"}
 
     async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut:
         """Asks all of `sockets` at once until `deadline`, a time of the running loop; failures are explained."""
         outcome = await fan_out(self._pool, sockets, rpc, params, deadline=deadline)
+        self._attached |= {answer.sender for answer in outcome.answers} - self._kinds().keys()
+        if not outcome.failed:
+            return outcome
         supervised = {status.name: status for status in self._statuses()}
-        self._attached |= {answer.sender for answer in outcome.answers} - supervised.keys()
         failed = [
             _explained(failure, supervised[failure.sender]) if failure.sender in supervised else failure
             for failure in outcome.failed
@@ -68,7 +78,7 @@ class Members:
         """What one agent answers to a ping, None if it does not answer in time."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
-        return _heartbeat(outcome.answers[0].result) if outcome.answers else None
+        return heartbeat(outcome.answers[0].result) if outcome.answers else None
 
     async def order(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
         """What one agent answers to an order.
@@ -84,8 +94,8 @@ class Members:
         return outcome.answers[0].result
 
 
-def _heartbeat(result: JsonObject) -> Heartbeat | None:
-    """None of an answer that is not one: an attached agent may say anything."""
+def heartbeat(result: JsonObject) -> Heartbeat | None:
+    """What an answer to `ping` says; None of an answer that is not one: an attached agent may say anything."""
 
     def whole(key: str) -> int | None:
         value = result.get(key)

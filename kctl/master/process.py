@@ -14,15 +14,16 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from kctl_agent.paths import ProcessIdentity
 
 __all__ = [
     "LOG_LIMIT_BYTES",
     "Child",
+    "Process",
     "kill_session",
-    "memory_by_session",
+    "processes",
     "remove_socket",
     "session_members",
     "socket_owner",
@@ -157,7 +158,7 @@ def _has_mark(pid: int, mark: str) -> bool:
 
 def session_members(session: int) -> list[int]:
     """The pids of a session's living processes (a zombie is dead). Reads /proc: call it in a thread."""
-    return [pid for pid, state, its_session, _ in _processes() if its_session == session and state != "Z"]
+    return [process.pid for process in processes() if process.session == session and process.state != "Z"]
 
 
 def remove_socket(path: Path, pid: int) -> None:
@@ -180,29 +181,32 @@ def socket_owner(path: Path) -> ProcessIdentity | None:
         return None
 
 
-def memory_by_session(sessions: Iterable[int]) -> dict[int, int]:
-    """Resident bytes per session, all its processes together; one look at /proc for all. Call it in a thread."""
-    wanted = set(sessions)
-    page = os.sysconf("SC_PAGE_SIZE")
-    totals: dict[int, int] = {}
-    for _, _, session, rss_pages in _processes():
-        if session in wanted:
-            totals[session] = totals.get(session, 0) + rss_pages * page
-    return totals
+class Process(NamedTuple):
+    """What /proc says of one."""
+
+    pid: int
+    state: str
+    session: int
+    resident_pages: int
 
 
-def _processes() -> Iterator[tuple[int, str, int, int]]:
-    """Every process as (pid, state, session, resident pages), from /proc/PID/stat, fields 1, 3, 6 and 24 of proc(5)."""
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
+def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
+    """These, or all of the machine, from /proc/PID/stat, fields 1, 3, 6 and 24 of proc(5); those that have ended
+    meanwhile are left out. Call it in a thread."""
+    for pid in pids if pids is not None else map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
             continue
         try:
-            text = Path("/proc", entry, "stat").read_text(encoding="utf-8", errors="replace")
+            text = os.read(descriptor, 4096)
         except OSError:
-            continue  # it ended between the listing and the reading
+            continue
+        finally:
+            os.close(descriptor)
         # Field 2 is the command in parentheses and may itself contain both blanks and parentheses.
-        fields = text[text.rindex(")") + 2 :].split()
-        yield int(entry), fields[0], int(fields[3]), int(fields[21])
+        fields = text[text.rindex(b")") + 2 :].split(maxsplit=22)
+        yield Process(pid, fields[0].decode("ascii"), int(fields[3]), int(fields[21]))
 
 
 def _open_log(path: Path) -> BinaryIO:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from kctl.errors import OrderRefused
+from kctl.master.health import Heartbeat
 from kctl.master.keeper import Care, Keeper, Launch, Probe
-from kctl.master.process import memory_by_session
+from kctl.master.memory import Memory
 from kctl.master.snapshot import WorkerStatus
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Supervisor"]
 
 _OLD_SECONDS = 5.0
-"""A look at all of /proc is the dearest thing that a master at rest does: it is shared by all who ask, for as long as
-memory is measured anyway, but never for longer than this."""
+"""What was measured is shared by all who ask, for as long as memory is measured anyway, but never longer than this."""
 
 
 class Supervisor:
@@ -40,6 +40,7 @@ class Supervisor:
         self._keepers = {launch.name: self._keeper(launch) for launch in launches}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._memory = Memory()
         self._weighed_at = float("-inf")
         self._resident: dict[int, int] = {}
         """By pid: what was measured of a process is never taken for that of its successor."""
@@ -47,6 +48,18 @@ class Supervisor:
     @property
     def names(self) -> list[str]:
         return sorted(self._keepers)
+
+    def kinds(self) -> dict[str, str]:
+        """Every name to `worker` or `sinker`."""
+        return {name: keeper.launch.kind for name, keeper in self._keepers.items()}
+
+    def heard(self, beats: Mapping[str, Heartbeat], at: float) -> None:
+        """What agents have answered to somebody who asked all of them `at` that time, of the monotonic clock: they need
+        not be asked again at once."""
+        for name, beat in beats.items():
+            keeper = self._keepers.get(name)
+            if keeper is not None:
+                keeper.heard(beat, at)
 
     def keeper(self, name: str) -> Keeper:
         """Raises OrderRefused when nothing of that name is supervised."""
@@ -103,7 +116,9 @@ class Supervisor:
         pids = {keeper.name: keeper.pid for keeper in self._keepers.values() if keeper.pid is not None}
         is_old = time.monotonic() - self._weighed_at > min(_OLD_SECONDS, 0.9 * self._care.memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
-            self._resident = await asyncio.to_thread(memory_by_session, pids.values())
+            healths = [self._keepers[name].health for name in pids]
+            is_starting = any(health is None or health.boot_bytes is None for health in healths)
+            self._resident = await asyncio.to_thread(self._memory.measured, pids.values(), look_at_all=is_starting)
             self._weighed_at = time.monotonic()
         return {name: self._resident[pid] for name, pid in pids.items() if pid in self._resident}
 

@@ -18,7 +18,7 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, F
 from tests.acceptance.handlers import HANDLER, HOLD, Place, counted, held, is_poison
 from tests.redis_server import RedisServer
 
-__all__ = ["Faults"]
+__all__ = ["WORKERS_TOML", "Faults", "ever_put", "is_done"]
 
 PARTITIONS = 3
 SINKERS = ("sinker-0", "sinker-1")
@@ -95,7 +95,7 @@ class Faults:
         self.fleet.finish(self._load)
         with closing(self.fleet.open_storage()) as storage:
             self._eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
-            self._eventually(lambda: _is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
+            self._eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
             letters = [(x.block.partition, x.offset) for x in storage.dead()]
             marks = self._marks(storage)
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
@@ -154,7 +154,7 @@ def _size(ledger: Path) -> int:
     return sum(path.stat().st_size for path in ledger.glob("*.ledger"))
 
 
-def _is_done(storage: Storage) -> bool:
+def is_done(storage: Storage) -> bool:
     stats = storage.stats()
     return stats.pending + stats.processing + stats.delayed == 0
 

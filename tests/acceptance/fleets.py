@@ -238,6 +238,11 @@ class Fleet(DemoFleet):
         texts = [path.read_text(errors="replace").splitlines()[-15:] for path in sorted(self.directory.glob("logs/*"))]
         return "\n".join(line[:300] for lines in texts for line in lines)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the master has ended by itself since it was started."""
+        return self._process is not None and self._process.poll() is not None
+
     def kill(self) -> None:
         """SIGKILL to the master, and to nobody else."""
         assert self._process is not None

@@ -16,7 +16,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from kctl_agent import lifeline
 from kctl_agent.commands import COMMANDS, order_commands, with_describe
 from kctl_agent.orders import Inbox, Order, Outcome, Scope, is_paused
 from kctl_agent.server import AgentServer
+from kctl_agent.sinker.stop import Stop
 from kctl_agent.snapshot import PartitionFigures, Snapshot, StorageFigures, WorkFigures
 
 END = 100
@@ -117,8 +117,8 @@ def main() -> int:
     if behaviour == "dies":
         print("there is no such column: price", flush=True)
         return 1
-    leave = threading.Event()
-    lifeline.hold(leave.set)
+    leave = Stop()
+    lifeline.hold(leave.ask)
     if behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     grandchild = subprocess.Popen(

@@ -66,7 +66,7 @@ class Fleet:
         run_dir = self.config.fleet.run_dir
         self.config.fleet.data_dir.mkdir()
         self.pool = AgentPool()
-        self.members = Members(run_dir, lambda: self.supervisor.status(), self.pool)
+        self.members = Members(run_dir, lambda: self.supervisor.kinds(), lambda: self.supervisor.status(), self.pool)
         launches = [
             Launch(name, ["cat"], {}, folder / f"{name}.log", socket_path(run_dir, name), 10.0, 5.0, name[:6])
             for name in NAMES

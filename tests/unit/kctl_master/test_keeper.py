@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,7 @@ class Kept:
         self.log = log
         self.says_of_itself: dict[str, Any] = {}
         self.is_mute = is_mute
+        self.asked = 0
         command = [sys.executable, "-c", code] if code else [str(log.parent / "no such command")]
         self.supervisor = Supervisor(
             [
@@ -78,6 +80,7 @@ class Kept:
         )
 
     async def answer(self, _name: str, _timeout_seconds: float) -> Heartbeat | None:
+        self.asked += 1
         return None if self.is_mute or self.pid is None else Heartbeat(self.pid, **self.says_of_itself)
 
     @property
@@ -282,6 +285,22 @@ async def test_a_worker_that_hangs_leaves_its_stacks_in_its_log_and_is_replaced(
         assert (status.last_error or "").startswith("its agent has not answered for 0.")
         assert "in in_the_depths" in kept.log.read_text()
         assert session_members(first) == []
+
+
+async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not_ill(tmp_path: Path) -> None:
+    kept = Kept(UP, tmp_path / "log", rules=Rules(ping_timeout_seconds=0.5))
+    async with kept.running():
+        await kept.reaches("running")
+        kept.is_mute, asked, started = True, kept.asked, asyncio.get_running_loop().time()
+
+        while asyncio.get_running_loop().time() < started + 1.0:
+            kept.supervisor.heard({"worker-0": Heartbeat(kept.pid or 0), "guest": Heartbeat(1)}, time.monotonic())
+            await asyncio.sleep(0.01)
+
+        assert kept.asked <= asked + 10, "of the twenty times that it would have been asked"
+        assert kept.state == "running"
+        kept.supervisor.heard({"worker-0": Heartbeat(1)}, time.monotonic() + 60)  # another process of that name
+        await until(lambda: kept.keeper.status().restarts["unresponsive"] == 1)
 
 
 async def test_a_worker_above_its_soft_limit_is_asked_to_leave_and_counted(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def agent(short_dir: Path) -> Iterator[Callable[..., ScriptedAgent]]:
 async def members(anyio_backend: str, short_dir: Path) -> AsyncIterator[Members]:
     pool = AgentPool()
     statuses = [status("worker-0", "running"), status("worker-1", "backoff")]
-    yield Members(short_dir, lambda: statuses, pool)
+    yield Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
     pool.close()
     await asyncio.sleep(0)
 

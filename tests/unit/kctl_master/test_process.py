@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from kctl.master import process
-from kctl.master.process import Child, memory_by_session, remove_socket, session_members
+from kctl.master.memory import Memory
+from kctl.master.process import Child, remove_socket, session_members
 
 ECHO = "import sys; print('settings', sys.stdin.readline().strip(), flush=True); sys.exit(7)"
 OBEDIENT = "import sys; print('up', flush=True); sys.stdin.read()"
@@ -96,7 +97,7 @@ def test_grandchildren_in_other_process_groups_are_killed_with_the_session(tmp_p
         await until(lambda: (tmp_path / "log").read_text().count("child") == 2)
         family = session_members(child.pid)
         assert len(family) == 3
-        assert memory_by_session([child.pid])[child.pid] > 3 * 1024 * 1024
+        assert Memory().measured([child.pid])[child.pid] > 3 * 1024 * 1024
 
         os.kill(child.pid, signal.SIGKILL)
         await child.wait()

@@ -1,0 +1,241 @@
+"""A fleet under load of which anything is killed at any time, by a schedule that a seed makes the same each time.
+
+What systemd restarts in production, broker, Redis and master, is started again here; everything else is the fleet's own
+business.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import OffsetSpec
+
+from kctl.demo.broker import KafkaBroker, free_ports
+from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.handlers import HANDLER, counted, is_poison
+from tests.redis_server import RedisServer
+
+__all__ = ["OwnBroker", "Schedule"]
+
+PARTITIONS = 4
+RATE = 400.0
+LONGEST_PAUSES_SECONDS = (1.0, 8.0)
+"""Between two kills: most of them hit what is coming up."""
+KILLS_IN_A_ROW = 5
+"""Then all is let come up, and the next kill hits a fleet at work."""
+LONGEST_ABSENCE_SECONDS = 3.0
+"""Until broker, Redis or master are started again."""
+NAMES = ("sinker-0", "sinker-1", "worker-0", "worker-1")
+MASTER_RESTART_SECONDS = 1.0
+_KINDS = {
+    "java": "a worker's JVM",
+    "kctl_agent.worker": "a worker's Python",
+    "kctl_agent.sinker": "a sinker",
+    "pyspark.daemon": "an executor's Python",
+}
+"""A word of the command line to what it is."""
+KINDS = ("broker", "master", "redis", *_KINDS.values())
+SINKERS_TOML = f"""\
+count = 2
+handler = "{HANDLER}"
+lease_seconds = 20.0
+max_tries = 8
+retry_backoff_seconds = 0.05
+"""
+
+
+class OwnBroker(KafkaBroker):
+    """Started without waiting for it, on ports of its own, as often as it was killed."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._own_ports = free_ports()
+
+    def begin(self) -> Callable[[], None]:
+        """Starts it; what is returned waits until it answers."""
+        return self.launch(self._own_ports)
+
+
+class Schedule:
+    """Two workers, two sinkers, a producer. `run` kills, `settle_accounts` says what became of it."""
+
+    def __init__(
+        self, seed: int, make_fleet: Callable[..., Fleet], broker: OwnBroker, redis: RedisServer, eventually: Eventually
+    ) -> None:
+        self._chance = random.Random(seed)
+        self._eventually = eventually
+        self._broker = broker
+        self._redis = redis
+        self._is_up: dict[str, bool] = {"broker": True, "redis": True, "master": True}
+        self._due: list[tuple[float, str]] = []
+        self.killed: Counter[str] = Counter()
+        self.fleet = make_fleet(
+            workers=2,
+            partitions=PARTITIONS,
+            on=broker,
+            storage=f'mode = "redis"\nurl = "{redis.url}"',
+            sinkers=SINKERS_TOML,
+            workers_more=WORKERS_TOML,
+        )
+        self.fleet.start()
+        eventually(self.is_whole, START_SECONDS, "workers and sinkers run")
+        self._load = self.fleet.load(RATE)
+
+    def run(self, kills: int) -> None:
+        """So many kills, each of a part that lives at that moment, after a pause that may be none."""
+        for number in range(kills):
+            if number % KILLS_IN_A_ROW == 0:
+                self._await_flow()
+            # All that is random is drawn at each kill, so that it does not depend on what lives at that moment.
+            pause = self._chance.uniform(0.0, self._chance.choice(LONGEST_PAUSES_SECONDS))
+            order = self._chance.sample(KINDS, len(KINDS))
+            absence = self._chance.uniform(0.0, LONGEST_ABSENCE_SECONDS)
+            self._wait(pause)
+            kind = next(kind for kind in order if self._kill(kind, absence))
+            self.killed[kind] += 1
+            print(f"{time.strftime('%H:%M:%S')} killed: {kind}", flush=True)
+
+    def is_whole(self) -> bool:
+        """Every process runs and answers."""
+        self._look_after()
+        if not all(self._is_up.values()):
+            return False
+        rows = self.fleet.workers()
+        return rows.keys() == set(NAMES) and all(row["state"] in ("running", "idle") for row in rows.values())
+
+    def settle_accounts(self) -> None:
+        """Without help: all is whole, nothing is lost, nothing is stored twice, nothing is left over."""
+        self._await_flow()
+        self.fleet.finish(self._load)
+        with closing(self.fleet.open_storage()) as storage:
+            self._eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
+            self._eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
+            dead = {(letter.block.partition, letter.offset) for letter in storage.dead()}
+        produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
+        acknowledged, _ = counted(self.fleet.ledger)
+        put = list(ever_put(self._redis.directory))
+        again = sum(acknowledged.values()) - len(acknowledged)
+        blamed = {place for place in dead if not is_poison(place[1])}
+        print(
+            f"{dict(self.killed)}; produced {len(produced)}, stored {len(put)}, handled {len(acknowledged)}, of them "
+            f"again {again}; dead {len(dead)}, of them blamed for kills {len(blamed)}"
+        )
+        assert {p: count for (_, p), count in self.fleet.sent.items()} == self._ends(), "produced, as the broker counts"
+        assert len(put) == len(set(put)), "stored twice"
+        assert set(put) == produced
+        assert set(acknowledged) | dead == produced
+        self._eventually(self.is_whole, SETTLE_SECONDS, "the fleet is still whole")
+        self._eventually(lambda: not self._strangers(), SETTLE_SECONDS, "no process is left that nobody supervises")
+        assert self._files() == {"master.json", "master.lock", "master.pid", "master.sock"} | {
+            f"{name}.{suffix}" for name in NAMES for suffix in ("pid", "sock")
+        }
+
+        assert self.fleet.stop() == 0
+        self._eventually(lambda: not list(self._marked()), 10, "every process has ended")
+        assert self._files() == set()
+
+    def _await_flow(self) -> None:
+        """All is whole, without help, and a message comes all the way that had not before."""
+        self._eventually(self.is_whole, 2 * START_SECONDS, "the fleet is whole")
+        handled = self._bytes_handled()
+        self._eventually(lambda: self._bytes_handled() > handled, SETTLE_SECONDS, "messages are handled")
+
+    def _bytes_handled(self) -> int:
+        self._look_after()
+        return sum(path.stat().st_size for path in self.fleet.ledger.glob("*.ledger"))
+
+    def _ends(self) -> dict[int, int]:
+        places = {TopicPartition(self.fleet.topic, number): OffsetSpec.LATEST for number in range(PARTITIONS)}
+        with KafkaAdminClient(bootstrap_servers=self._broker.bootstrap_servers) as admin:
+            return {tp.partition: found.offset for tp, found in admin.list_partition_offsets(places).items()}
+
+    def _wait(self, seconds: float) -> None:
+        """Meanwhile what is due is started, and a master that could not start is started again."""
+        until = time.monotonic() + seconds
+        while True:
+            self._look_after()
+            if time.monotonic() >= until:
+                return
+            threading.Event().wait(min(0.1, max(until - time.monotonic(), 0.0)))
+
+    def _start(self, part: str) -> None:
+        if part == "broker":
+            self._broker.begin()
+        elif part == "redis":
+            self._redis.start()
+        else:
+            self.fleet.start()
+        self._is_up[part] = True
+
+    def _look_after(self) -> None:
+        """As systemd with Restart=on-failure: a master that finds no broker ends with an error, and is tried again."""
+        if self._is_up["master"] and self.fleet.has_ended:
+            self._absent("master", MASTER_RESTART_SECONDS)
+        for at, part in list(self._due):
+            if at <= time.monotonic():
+                self._due.remove((at, part))
+                self._start(part)
+
+    def _absent(self, part: str, seconds: float) -> None:
+        self._is_up[part] = False
+        self._due.append((time.monotonic() + seconds, part))
+
+    def _kill(self, kind: str, absence_seconds: float) -> bool:
+        """Whether there was one to kill. What only this test can start again is away for so long."""
+        if kind in self._is_up:
+            if self._is_up[kind]:
+                {"broker": self._broker.kill, "redis": self._redis.kill, "master": self.fleet.kill}[kind]()
+                self._absent(kind, absence_seconds)
+                return True
+            return False
+        process = next((each for each in self._marked() if _kind(each) == kind), None)
+        if process is not None:
+            process.kill()
+        return process is not None
+
+    def _marked(self) -> Iterator[psutil.Process]:
+        """All that a master of this fleet has ever started, and what that has started."""
+        run_dir = str(self.fleet.directory / "run")
+        for process in psutil.process_iter():
+            try:
+                if (
+                    process.environ().get("KCTL_SUPERVISED", "").startswith(run_dir)
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
+                    yield process
+            except psutil.Error:
+                continue  # it has just ended
+
+    def _strangers(self) -> list[psutil.Process]:
+        """Those of them that belong to no process which is supervised now."""
+        sessions = {row["pid"] for row in self.fleet.workers().values()}
+        return [process for process in self._marked() if _session(process.pid) not in {*sessions, None}]
+
+    def _files(self) -> set[str]:
+        return set(os.listdir(self.fleet.directory / "run"))
+
+
+def _kind(process: psutil.Process) -> str | None:
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return None
+    kinds = {kind for word in words for part, kind in _KINDS.items() if word == part or word.endswith(f"/{part}")}
+    return next(iter(kinds), None)
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None

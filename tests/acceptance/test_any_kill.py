@@ -1,0 +1,63 @@
+"""SIGKILL of anything at any time, under load, by a seeded random schedule: afterwards, without help, all is whole.
+
+`KCTL_TEST_SEEDS="7 8"` makes other schedules; the seed is in the name of the test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.fleets import Eventually, Fleet
+from tests.acceptance.schedule import OwnBroker, Schedule
+from tests.redis_server import RedisServer, require_redis
+
+pytestmark = [pytest.mark.real]
+
+KILLS = 30
+SEEDS = [int(word) for word in os.environ.get("KCTL_TEST_SEEDS", "1 2").split()]
+
+
+@pytest.fixture
+def own_broker() -> Iterator[OwnBroker]:
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    broker = OwnBroker(folder)
+    broker.begin()()
+    yield broker
+    broker.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServer]:
+    """It writes down and syncs all that it acknowledges, so that a kill of it costs nothing."""
+    require_redis()
+    directory = short_dir / "redis"
+    directory.mkdir()
+    server = RedisServer(directory, eventually, "--auto-aof-rewrite-percentage", "0")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_is_killed_whenever_all_is_whole_afterwards_and_nothing_is_lost(
+    seed: int,
+    own_broker: OwnBroker,
+    redis_server: RedisServer,
+    make_fleet: Callable[..., Fleet],
+    eventually: Eventually,
+) -> None:
+    schedule = Schedule(seed, make_fleet, own_broker, redis_server, eventually)
+
+    schedule.run(KILLS)
+
+    assert schedule.killed.total() == KILLS
+    schedule.settle_accounts()
