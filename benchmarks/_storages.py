@@ -1,7 +1,7 @@
 """Storages to be emptied by the benchmarks: filled with blocks of 500 messages, and burdened with what must not matter.
 
 States: `plain`; `in_flight`, 10,000 blocks leased to others; `dead`, 100,000 dead letters. Redis is a real redis-server
-on a Unix socket with `appendfsync always`.
+on a Unix socket, set as docs/storage.md says.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def redis_server(place: Path) -> Iterator[str]:
     path = place / "redis.sock"
     process = subprocess.Popen(
         ["redis-server", "--port", "0", "--unixsocket", str(path), "--dir", str(place), "--save", "",
-         "--appendonly", "yes", "--appendfsync", "always"],
+         "--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "1gb"],
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
     try:

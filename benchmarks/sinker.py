@@ -2,13 +2,14 @@
 
 `python -m kctl_agent.sinker` as the master starts it: with its agent, its guard and its figures. Blocks and batches of
 500 messages of 100 bytes. The storages are those of `_storages`: as they are, with 10,000 blocks in flight, with
-100,000 dead letters. They take turns, a new process each time; timed is from the return of the handler's first call to
-that of its last, so that the start of Python does not count.
+100,000 dead letters. Each has a process of its own; all but one are stopped (SIGSTOP), and they take turns of a part of
+a second, so that whatever else the machine does falls on each. Timed is from the handler's first call of a turn to its
+last.
 
 Memory: more messages than a sinker holds at a time, put while it works; its resident memory when a tenth of them is
 handled, against that at the end.
 
-    python -m benchmarks.sinker [--messages 200000] [--rounds 7] [--memory-messages 1000000]
+    python -m benchmarks.sinker [--messages 50000] [--rounds 20] [--memory-messages 1000000]
 
 Prints a JSON line for each. Targets: file 100,000/s, Redis 150,000/s, neither slower than 0.9 of `plain` with blocks in
 flight or dead letters; memory at the end at most 1.05 of that after the first tenth.
@@ -20,12 +21,13 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 from time import monotonic, perf_counter
@@ -45,33 +47,83 @@ FLAT = 0.9
 MEMORY_FLAT = 1.05
 SHARE = 100_000
 """Of the messages that are put while the memory is watched."""
-PLACE_VARIABLE = "KCTL_BENCH_SINKER"
+RATES_VARIABLE = "KCTL_BENCH_RATES"
+TURN_VARIABLE = "KCTL_BENCH_TURN"
 WAIT_SECONDS = 120.0
 
 
 class Handler:
-    """Does nothing; when it is closed it tells how long that took."""
+    """Does nothing; after each turn of so many messages it writes down how many it was given per second."""
 
     def __init__(self) -> None:
-        self._first = self._last = 0.0
+        self._turn = int(os.environ[TURN_VARIABLE])
         self._count = self._first_count = 0
+        self._first = 0.0
 
     def handle(self, messages: list[Message]) -> list[bool]:
-        self._last = perf_counter()
+        now = perf_counter()
+        if not self._count:
+            self._first, self._first_count = now, len(messages)
         self._count += len(messages)
-        if not self._first:
-            self._first, self._first_count = self._last, self._count
+        if self._count >= self._turn:
+            with Path(os.environ[RATES_VARIABLE]).open("a") as rates:
+                print(self._count, (self._count - self._first_count) / (now - self._first), file=rates)
+            self._count = 0
         return [True] * len(messages)
 
-    def close(self) -> None:
-        rate = (self._count - self._first_count) / (self._last - self._first)
-        Path(os.environ[PLACE_VARIABLE]).write_text(json.dumps({"count": self._count, "rate": rate}))
+
+class Sinker:
+    """A sinker's process on a storage of its own."""
+
+    def __init__(self, place: Path, name: str, storage: dict[str, Any], turn: int) -> None:
+        """`turn`: messages after which its handler tells its rate, a multiple of a block."""
+        self._rates = place / f"{name}.rates"
+        self._turn = turn
+        self.storage = opened(storage)
+        settings = {
+            "name": name, "run_dir": str(place / "run"), "scratch_dir": str(place / name), "import_dir": ".",
+            "handler": "benchmarks.sinker:Handler", "storage": storage, "log_level": "WARNING", "batch_size": BLOCK,
+            "batch_wait_seconds": 0.0, "lease_seconds": 60.0, "max_tries": 5, "retry_backoff_seconds": 10.0,
+            "handler_timeout_seconds": 60.0, "ordered": False,
+        }  # fmt: skip
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kctl_agent.sinker"],
+            stdin=subprocess.PIPE,
+            env={**os.environ, RATES_VARIABLE: str(self._rates), TURN_VARIABLE: str(turn)},
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(settings).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def turn(self) -> float:
+        """Fill its storage while it is stopped, and let it work until the storage is empty; messages per second."""
+        fill(self.storage, self._turn)
+        self._process.send_signal(signal.SIGCONT)
+        until_empty(self.storage)
+        self.stop()
+        count, rate = self._rates.read_text().splitlines()[-1].split()
+        assert int(count) == self._turn, count
+        return float(rate)
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    @property
+    def resident_bytes(self) -> int:
+        found: int = psutil.Process(self._process.pid).memory_info().rss
+        return found
+
+    def leave(self) -> None:
+        assert self._process.stdin is not None
+        self._process.send_signal(signal.SIGCONT)
+        self._process.stdin.close()
+        self._process.wait()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="how fast a sinker is, and how large")
-    parser.add_argument("--messages", type=int, default=200_000, help="of one round, in each storage")
-    parser.add_argument("--rounds", type=int, default=7, help="0: memory only")
+    parser.add_argument("--messages", type=int, default=50_000, help="of one turn, in each storage")
+    parser.add_argument("--rounds", type=int, default=20, help="0: memory only")
     parser.add_argument("--memory-messages", type=int, default=1_000_000)
     options = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
@@ -80,22 +132,29 @@ def main() -> None:
             settings = {
                 f"{kind}_{state}": storage_settings(kind, state, place, url) for state in STATES for kind in TARGETS
             }
-            storages = {name: opened(of_one) for name, of_one in settings.items()}
-            for name, storage in storages.items():
-                burden(storage, name.partition("_")[2])
-            rates: dict[str, list[float]] = {name: [] for name in settings}
-            for turn in range(options.rounds):
-                for name in list(settings)[:: 1 if turn % 2 else -1]:
-                    fill(storages[name], options.messages)
-                    rates[name].append(drained(place, settings[name], storages[name], options.messages))
-                    print(f"  {name}: {rates[name][-1]:,.0f}/s", file=sys.stderr, flush=True)
+            for name, of_one in settings.items():
+                burden(opened(of_one), name.partition("_")[2])
             if options.rounds:
-                report(rates)
+                report(in_turns(place, settings, options.messages, options.rounds))
             for kind in TARGETS:
-                name = f"{kind}_plain"
-                report_memory(kind, memory(place, settings[name], storages[name], options.memory_messages))
+                report_memory(kind, memory(place, settings[f"{kind}_plain"], options.memory_messages))
     finally:
         shutil.rmtree(place)
+
+
+def in_turns(place: Path, settings: Mapping[str, dict[str, Any]], messages: int, rounds: int) -> dict[str, list[float]]:
+    """Messages per second of each in each round, there and back, without the first round."""
+    rates: dict[str, list[float]] = {name: [] for name in settings}
+    with ExitStack() as stack:
+        sinkers = {name: Sinker(place, name, of_one, messages) for name, of_one in settings.items()}
+        for sinker in sinkers.values():
+            stack.callback(sinker.leave)
+            sinker.stop()
+        for turn in range(rounds + 1):
+            for name in list(sinkers)[:: 1 if turn % 2 else -1]:
+                rates[name].append(sinkers[name].turn())
+            print("  ", {name: round(of_one[-1]) for name, of_one in rates.items()}, file=sys.stderr, flush=True)
+    return {name: found[1:] for name, found in rates.items()}
 
 
 def storage_settings(kind: str, state: str, place: Path, url: str) -> dict[str, Any]:
@@ -107,38 +166,6 @@ def opened(settings: dict[str, Any]) -> FileStorage | RedisStorage:
     storage = open_storage(settings)
     assert isinstance(storage, FileStorage | RedisStorage)
     return storage
-
-
-@contextmanager
-def sinker(place: Path, storage: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
-    """The process; at the end it is asked to leave, and has done so."""
-    settings = {
-        "name": "sinker-0", "run_dir": str(place / "run"), "scratch_dir": str(place / "scratch"), "import_dir": ".",
-        "handler": "benchmarks.sinker:Handler", "storage": storage, "log_level": "WARNING", "batch_size": BLOCK,
-        "batch_wait_seconds": 0.0, "lease_seconds": 60.0, "max_tries": 5, "retry_backoff_seconds": 10.0,
-        "handler_timeout_seconds": 60.0, "ordered": False,
-    }  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kctl_agent.sinker"],
-        stdin=subprocess.PIPE,
-        env={**os.environ, PLACE_VARIABLE: str(place / "figures")},
-    )
-    assert process.stdin is not None
-    try:
-        process.stdin.write(json.dumps(settings).encode() + b"\n")
-        process.stdin.flush()
-        yield process
-    finally:
-        process.stdin.close()
-        process.wait()
-
-
-def drained(place: Path, settings: dict[str, Any], storage: Storage, messages: int) -> float:
-    with sinker(place, settings):
-        until_empty(storage)
-    figures = json.loads((place / "figures").read_text())
-    assert figures["count"] == messages, figures
-    return float(figures["rate"])
 
 
 def until_empty(storage: Storage) -> None:
@@ -153,14 +180,17 @@ def ours(storage: Storage) -> int:
     return sum(of.pending + of.processing for of in storage.stats().partitions if of.partition == 0)
 
 
-def memory(place: Path, settings: dict[str, Any], storage: Storage, messages: int) -> list[int]:
-    """Its resident bytes after each share of so many messages."""
+def memory(place: Path, settings: dict[str, Any], messages: int) -> list[int]:
+    """Its resident bytes after each share of so many messages, which it finds one after another."""
     found = []
-    with sinker(place, settings) as process:
+    sinker = Sinker(place, "memory", settings, SHARE)
+    try:
         for _ in range(0, messages, SHARE):
-            fill(storage, SHARE)
-            until_empty(storage)
-            found.append(psutil.Process(process.pid).memory_info().rss)
+            fill(sinker.storage, SHARE)
+            until_empty(sinker.storage)
+            found.append(sinker.resident_bytes)
+    finally:
+        sinker.leave()
     return found
 
 

@@ -44,6 +44,7 @@ class RedisServer:
             "dir": str(self._directory),
             "appendonly": "yes",
             "appendfsync": "always",
+            "auto-aof-rewrite-min-size": "1gb",
             "save": "",
             "maxmemory-policy": "noeviction",
             "logfile": "redis.log",

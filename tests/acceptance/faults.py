@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import psutil
 from kafka import KafkaAdminClient
 
 from kctl_agent.storage.base import Storage
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
-from tests.acceptance.handlers import HANDLER, HOLD, Place, counted, held, is_poison
+from tests.acceptance.handlers import HANDLER, HOLD, Place, counted, given_since, held, is_poison, let_go, sizes
 from tests.redis_server import RedisServer
 
 __all__ = ["WORKERS_TOML", "Faults", "ever_put", "is_done"]
@@ -26,28 +26,39 @@ RATE = 1500.0
 SINKERS_TOML = f"""\
 count = {len(SINKERS)}
 handler = "{HANDLER}"
-lease_seconds = 20.0
+lease_seconds = {{lease_seconds}}
 max_tries = 4
 retry_backoff_seconds = 0.05
 """
-WORKERS_TOML = "backoff_max_seconds = 0.5\nmax_failures = 1000\nmax_records_per_batch = 5000"
+WORKERS_TOML = "backoff_max_seconds = 0.5\nmax_failures = 1000\nmax_records_per_batch = 5000\nping_timeout_seconds = 60"
+"""The master is not to be faster than a lease with a sinker that stands still."""
 
 
 class Faults:
     """One worker, two sinkers, a producer. Each `kill_...` returns when messages go all the way again."""
 
-    def __init__(self, make_fleet: Callable[..., Fleet], eventually: Eventually, redis: RedisServer | None) -> None:
+    def __init__(
+        self,
+        make_fleet: Callable[..., Fleet],
+        eventually: Eventually,
+        redis: RedisServer | None,
+        lease_seconds: float = 20.0,
+    ) -> None:
         self._eventually = eventually
         self._redis = redis
         storage = 'mode = "file"' if redis is None else f'mode = "redis"\nurl = "{redis.url}"'
         self.fleet = make_fleet(
-            workers=1, partitions=PARTITIONS, storage=storage, sinkers=SINKERS_TOML, workers_more=WORKERS_TOML
+            workers=1,
+            partitions=PARTITIONS,
+            storage=storage,
+            sinkers=SINKERS_TOML.format(lease_seconds=lease_seconds),
+            workers_more=WORKERS_TOML,
         )
         self.fleet.start()
         eventually(self._is_up, START_SECONDS, "worker and sinkers run")
         self._load = self.fleet.load(RATE)
         self.in_flight: set[Place] = set()
-        """What killed sinkers had in their hand."""
+        """What sinkers that were killed, or stood still, had in their hand."""
         self.uncommitted: list[int] = []
         """At each kill of a worker: messages that were stored and not committed."""
         with closing(self.fleet.open_storage()) as storage_:
@@ -60,6 +71,28 @@ class Faults:
         self.in_flight |= messages
         os.kill(pid, signal.SIGKILL)
         self._eventually(lambda: self._is_up(but=pid), SETTLE_SECONDS, "another sinker runs")
+
+    def outlive_lease(self) -> None:
+        """A sinker stands still inside a call of its handler until the other has been given what it holds. Then it
+        goes on: its late settle is reported."""
+        (self.fleet.ledger / HOLD).touch()
+        pid, messages = self._eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
+        self.in_flight |= messages
+        (before,) = (row for row in self.fleet.workers().values() if row["pid"] == pid)
+        os.kill(pid, signal.SIGSTOP)
+        written = sizes(self.fleet.ledger)
+        try:
+            self._eventually(
+                lambda: messages <= given_since(self.fleet.ledger, written), SETTLE_SECONDS, "the other sinker has them"
+            )
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        let_go(self.fleet.ledger, pid)
+        lost = before["sinker"]["lost"] + len(messages)
+        after = self._eventually(lambda: self._row_with(before["name"], lost), SETTLE_SECONDS, "the loss is reported")
+        reported = [event for event in after["events"] if event["kind"] == "lease_lost"]
+        assert after["pid"] == pid
+        assert reported[-1]["partition"] in {partition for partition, _ in messages}
 
     def kill_worker(self, *, with_all_its_processes: bool) -> None:
         """Inside a put: at the moment at which a mark has moved, and so before what it covers can be committed."""
@@ -105,7 +138,7 @@ class Faults:
         again = {place: times - 1 for place, times in acknowledged.items() if times > 1}
         print(
             f"produced {len(produced)}, acknowledged {len(acknowledged)}, dead {len(set(letters))}, "
-            f"{len(blamed)} of them blamed for kills; in flight at kills of sinkers {len(self.in_flight)}, "
+            f"{len(blamed)} of them blamed for kills; in the hand of a sinker at its fault {len(self.in_flight)}, "
             f"handled again {sum(again.values())}; "
             f"stored and not committed at kills of the worker {self.uncommitted}"
         )
@@ -129,6 +162,10 @@ class Faults:
             and but not in [row["pid"] for row in rows.values()]
         )
 
+    def _row_with(self, name: str, lost: int) -> dict[str, Any] | None:
+        row = self.fleet.workers().get(name, {})
+        return row if row.get("sinker", {}).get("lost", 0) >= lost else None
+
     def _marks(self, storage: Storage) -> list[int]:
         marks = storage.marks([(self.fleet.topic, partition) for partition in range(PARTITIONS)])
         return [mark.next for mark in marks.values()]
@@ -145,13 +182,9 @@ class Faults:
 
     def _await_flow(self, storage: Storage) -> None:
         """Something is put, and something is handled, that was not before."""
-        marks, size = self._marks(storage), _size(self.fleet.ledger)
+        marks, written = self._marks(storage), sizes(self.fleet.ledger)
         self._eventually(lambda: self._marks(storage) > marks, SETTLE_SECONDS, "messages are stored")
-        self._eventually(lambda: _size(self.fleet.ledger) > size, SETTLE_SECONDS, "messages are handled")
-
-
-def _size(ledger: Path) -> int:
-    return sum(path.stat().st_size for path in ledger.glob("*.ledger"))
+        self._eventually(lambda: sizes(self.fleet.ledger) != written, SETTLE_SECONDS, "messages are handled")
 
 
 def is_done(storage: Storage) -> bool:

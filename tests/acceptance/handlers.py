@@ -1,23 +1,23 @@
 """The handler that the fault tests hand to their sinkers: it writes down what it was given and what it said of it.
 
 One file per process, one write per call. Some messages it never acknowledges (`is_poison`). When it finds the file
-`hold` in its folder it takes it away, writes down the call all the same, says so in `held.PID`, and does not return:
-then it can be killed for certain inside a call.
+`hold` in its folder it takes it away, writes down the call all the same, says so in `held.PID`, and does not return
+until it is let go: then it can be killed or stopped for certain inside a call.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from kctl.demo.ledger import FOLDER_VARIABLE
 from kctl_agent.message import Message
 
-__all__ = ["HANDLER", "HOLD", "Place", "counted", "counts", "held", "is_poison"]
+__all__ = ["HANDLER", "HOLD", "Place", "counted", "counts", "given_since", "held", "is_poison", "let_go", "sizes"]
 
 HANDLER = "tests.acceptance.handlers:counts"
 HOLD = "hold"
@@ -40,10 +40,23 @@ def counts(messages: list[Message]) -> list[bool]:
         (folder / HOLD).rename(folder / f"taken.{os.getpid()}")
     except FileNotFoundError:
         return acks
+    with suppress(FileExistsError):
+        os.mkfifo(_gate(folder, os.getpid()))
     (folder / f"taken.{os.getpid()}").write_bytes(call)
     (folder / f"taken.{os.getpid()}").rename(folder / f"held.{os.getpid()}")
-    signal.pause()
+    with _gate(folder, os.getpid()).open("rb", buffering=0) as gate:
+        gate.read(1)
     return acks
+
+
+def _gate(folder: Path, pid: int) -> Path:
+    return folder / f"gate.{pid}"
+
+
+def let_go(folder: Path, pid: int) -> None:
+    """Let the call that this process holds return."""
+    with _gate(folder, pid).open("wb", buffering=0) as gate:
+        gate.write(b"x")
 
 
 def counted(folder: Path) -> tuple[Counter[Place], Counter[Place]]:
@@ -53,6 +66,21 @@ def counted(folder: Path) -> tuple[Counter[Place], Counter[Place]]:
     for place, ack in _records(folder.glob("*.ledger")):
         (acknowledged if ack else refused)[place] += 1
     return acknowledged, refused
+
+
+def sizes(folder: Path) -> dict[Path, int]:
+    """How much each process has written down."""
+    return {path: path.stat().st_size for path in folder.glob("*.ledger")}
+
+
+def given_since(folder: Path, before: Mapping[Path, int]) -> set[Place]:
+    """What anybody was given since the ledgers had these sizes."""
+    found: set[Place] = set()
+    for path in folder.glob("*.ledger"):
+        with path.open("rb") as ledger:
+            ledger.seek(before.get(path, 0))
+            found |= {(partition, offset) for offset, partition, _ in _RECORD.iter_unpack(ledger.read())}
+    return found
 
 
 def held(folder: Path) -> tuple[int, set[Place]] | None:

@@ -1,5 +1,5 @@
-"""Parts of a running fleet are killed under load: nothing is lost, nothing is stored twice, and handled twice is only
-what a killed sinker had in its hand."""
+"""Parts of a running fleet are killed under load, or stand still for longer than their lease: nothing is lost, nothing
+is stored twice, and handled twice is only what such a sinker had in its hand."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tests.redis_server import RedisServer, require_redis
 pytestmark = [pytest.mark.real]
 
 REPETITIONS = 20
+LEASE_SECONDS = 4.0
+"""Of those that are outlived; a sinker renews it three times in this time, also when it has little of two cores."""
 
 
 @pytest.fixture
@@ -30,11 +32,21 @@ def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServe
 
 
 @pytest.fixture(params=["file", "redis"])
-def faults(request: pytest.FixtureRequest, broker: KafkaBroker, eventually: Eventually) -> Faults:
+def server_or_none(request: pytest.FixtureRequest, broker: KafkaBroker) -> RedisServer | None:
     """Redis is there before the fleet and after it; the broker, which is everybody's, before the test."""
-    redis = request.getfixturevalue("redis_server") if request.param == "redis" else None
-    make_fleet: Callable[..., Fleet] = request.getfixturevalue("make_fleet")
-    return Faults(make_fleet, eventually, redis)
+    return request.getfixturevalue("redis_server") if request.param == "redis" else None
+
+
+@pytest.fixture
+def faults(server_or_none: RedisServer | None, make_fleet: Callable[..., Fleet], eventually: Eventually) -> Faults:
+    return Faults(make_fleet, eventually, server_or_none)
+
+
+@pytest.fixture
+def short_leases(
+    server_or_none: RedisServer | None, make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> Faults:
+    return Faults(make_fleet, eventually, server_or_none, LEASE_SECONDS)
 
 
 @pytest.fixture
@@ -90,3 +102,13 @@ def test_a_sinker_killed_twenty_times_inside_its_handler_repeats_only_what_it_he
 
     faults.settle_accounts()
     assert faults.in_flight
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_lease_outlived_twenty_times_inside_the_handler_is_reported_and_settles_nothing(short_leases: Faults) -> None:
+    for _ in range(REPETITIONS):
+        short_leases.outlive_lease()
+
+    short_leases.settle_accounts()
+    assert short_leases.in_flight

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kctl_agent.message import Message
 from kctl_agent.storage.conformance.given import fill
 from kctl_agent.storage.file import FileStorage
 from tests.integration.conftest import Master
@@ -63,6 +67,26 @@ def test_sinkers_are_in_every_list_and_in_no_question_about_kafka(
             return str(page.read(), "utf-8")
 
     eventually(lambda: sum(float(n) for n in re.findall(r'outcome="handled".* (\S+)', scraped())) == 100)
+    assert one.stop() == 0
+
+
+def test_the_storage_is_looked_at_and_put_in_order_while_the_fleet_runs(
+    place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
+) -> None:
+    fill(storage, 30)
+    storage.bury([Message("t", int(offset == 102), offset, None, b"", 0) for offset in (100, 101, 102)], "no")
+    one = master(sinkers=sinkers("counts"), workers={"count": 0})
+
+    def kctl(*words: str) -> str:
+        command = [sys.executable, "-m", "kctl", "-c", str(one.config), "storage", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    eventually(lambda: json.loads(kctl("status", "-o", "json"))["pending"] == 0)
+    assert [json.loads(line)["offset"] for line in kctl("export", "--dead").splitlines()] == [100, 101, 102]
+    assert kctl("clear", "--dead", "--partition", "1", "--yes") == "1 message removed\n"
+    assert kctl("requeue", "--dead") == "2 messages put back\n"
+    eventually(lambda: sorted(ledger()) == [(offset, 0) for offset in (*range(30), 100, 101)])
+    assert kctl("dead", "list", "-o", "json").count("offset") == 0
     assert one.stop() == 0
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import base64
 import json
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
@@ -32,6 +31,7 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from zlib_ng import zlib_ng
 
 from kctl_agent.errors import StorageError
 from kctl_agent.message import Headers, Message
@@ -46,6 +46,11 @@ HEADER = struct.Struct("!2sBBI")
 CHECKSUM = struct.Struct("!I")
 """Behind the header since version 2."""
 MAX_BLOCK_BYTES = 1 << 31
+MAP_OF_5, PAIR, NIL, BIN_32 = b"\x85", b"\x92", b"\xc0", struct.Struct("!BI")
+"""What there is of msgpack in a block (https://github.com/msgpack/msgpack/blob/master/spec.md), written here because
+its packer copies the bytes of the messages twice; it is read by msgpack's own."""
+
+Bytes = bytes | memoryview
 
 
 class BadBlock(StorageError):
@@ -59,7 +64,7 @@ class BinaryColumn:
     """`lengths[i]` bytes of `data` belong to message i, in order; -1 is null, which is not empty."""
 
     lengths: NDArray[np.int32]
-    data: bytes | memoryview
+    data: Bytes
 
     def slice(self, begin: int, end: int) -> BinaryColumn:
         ends = np.cumsum(np.maximum(self.lengths, 0), dtype=np.int64)
@@ -213,34 +218,43 @@ def _joined(values: list[bytes | None]) -> BinaryColumn | None:
 
 def encode(columns: Columns, codec: str = "none") -> bytes:
     """The bytes of a block. Raises BadBlock for a codec that is not known."""
-    offsets = columns.offsets
-    gapless = int(offsets[-1]) - int(offsets[0]) + 1 == len(offsets)
-    body: bytes = msgpack.packb(
-        {
-            "o": None if gapless else offsets.astype("<i8").tobytes(),
-            "t": columns.timestamps.astype("<i8").tobytes(),
-            "k": _pack(columns.keys),
-            "v": _pack(columns.values),
-            "h": _pack(columns.headers),
-        }
-    )
     if codec not in CODECS:
         raise BadBlock(f"codec {codec!r} is not known; known are: {', '.join(CODECS)}")
-    header = HEADER.pack(MAGIC, VERSION, CODECS.index(codec), len(body))
-    payload = body if codec == "none" else _codec(codec).compress(body, asbytes=True)
-    return b"".join((header, CHECKSUM.pack(_checksum(header, payload)), payload))
+    offsets = columns.offsets
+    gapless = int(offsets[-1]) - int(offsets[0]) + 1 == len(offsets)
+    pieces: list[Bytes] = [
+        MAP_OF_5,
+        *(b"\xa1o", *((NIL,) if gapless else _bin(offsets.astype("<i8").tobytes()))),
+        *(b"\xa1t", *_bin(columns.timestamps.astype("<i8").tobytes())),
+        *(b"\xa1k", *_pair(columns.keys)),
+        *(b"\xa1v", *_pair(columns.values)),
+        *(b"\xa1h", *_pair(columns.headers)),
+    ]
+    length = sum(map(len, pieces))
+    header = HEADER.pack(MAGIC, VERSION, CODECS.index(codec), length)
+    if codec != "none":
+        pieces = [_codec(codec).compress(b"".join(pieces), asbytes=True)]
+    return b"".join((header, CHECKSUM.pack(_checksum(header, *pieces)), *pieces))
 
 
-def _checksum(header: bytes | memoryview, payload: bytes | memoryview) -> int:
-    return zlib.crc32(payload, zlib.crc32(header))
+def _checksum(*pieces: Bytes) -> int:
+    """zlib's CRC-32, by the instructions that processors have for it: a tenth of the time (benchmarks/README.md)."""
+    found = 0
+    for piece in pieces:
+        found = zlib_ng.crc32(piece, found)
+    return found
 
 
 def _codec(name: str) -> Any:
     return pa.Codec(name)
 
 
-def _pack(column: BinaryColumn | None) -> tuple[bytes, bytes | memoryview] | None:
-    return None if column is None else (column.lengths.astype("<i4").tobytes(), column.data)
+def _pair(column: BinaryColumn | None) -> tuple[Bytes, ...]:
+    return (NIL,) if column is None else (PAIR, *_bin(column.lengths.astype("<i4").tobytes()), *_bin(column.data))
+
+
+def _bin(data: Bytes) -> tuple[bytes, Bytes]:
+    return BIN_32.pack(0xC6, len(data)), data
 
 
 def decode(body: bytes, first: int, count: int) -> Columns:

@@ -104,10 +104,12 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 def _coordinates(batch: Any) -> tuple[str, int]:
     """Topic and partition of an Arrow batch, of which all records must have the same."""
+    import pyarrow.compute as pc
+
     topics, partitions = batch.column(0), batch.column(1)
     topic, partition = topics[0].as_py(), partitions[0].as_py()
-    numbers = partitions.to_numpy()
-    if (numbers != partition).any() or len(topics.unique()) > 1:
+    is_one_topic = pc.all(pc.equal(topics, topics[0]), skip_nulls=False).as_py()
+    if not is_one_topic or (partitions.to_numpy() != partition).any():
         raise BadOrder("records of several partitions came in one Arrow batch; the transform must not move records")
     return topic, partition
 

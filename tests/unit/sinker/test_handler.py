@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,15 @@ def test_an_answer_that_is_not_a_bool_for_each_message_is_an_error_that_says_wha
     assert complaint in text
     assert text.endswith(" on t-0 offsets 5..8 (3 messages)")
     assert len(text) < 400
+
+
+def test_a_message_cannot_be_changed_and_has_no_room_for_more() -> None:
+    with pytest.raises(FrozenInstanceError):
+        MESSAGES[0].offset = 7  # type: ignore[misc]
+    assert not hasattr(MESSAGES[0], "__dict__")
+    assert [field.name for field in fields(Message)] == [
+        "topic", "partition", "offset", "key", "value", "timestamp", "headers", "tries",
+    ]  # fmt: skip
 
 
 def test_a_tuple_of_bools_is_as_good_as_a_list() -> None:
