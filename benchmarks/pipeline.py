@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -68,6 +69,7 @@ def main() -> None:
         create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
         # one batch more than is measured: Spark shares a batch among the partitions and may round it down
         produce(broker, (batches + 1) * options.records, RECORD_BYTES)
+        os.sync()  # or the disk would write the broker's gigabytes beside the storages
         config = write_config(place, broker.bootstrap_servers, f"max_records_per_batch = {options.records}")
         jars = [str(jar) for jar in jar_paths("spark")]
         settings = parse(json.dumps(worker_settings(load(config, {}), WORKER, jars)))

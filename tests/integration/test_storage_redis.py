@@ -12,11 +12,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import redis
 
 from kctl_agent.storage import redis_client
 from kctl_agent.storage.base import GapRefused, Mark, MarkMissing, StorageUnusable
+from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
 from kctl_agent.storage.redis import RedisStorage
 from tests.redis_server import RedisServer, require_redis
@@ -198,6 +200,18 @@ def test_a_put_that_is_refused_or_repeated_leaves_nothing_behind(server: RedisSe
         assert {client.ttl(key) for key in client.scan_iter("*")} == {-1}
         assert len(everything(storage)) == 9
         assert list(client.scan_iter("*body:*")) == []
+
+
+def test_a_large_put_goes_in_portions_of_whole_blocks(storage: RedisStorage) -> None:
+    storage.block_messages = 500
+    values = BinaryColumn(np.full(20_100, 200, np.int32), bytes(20_100 * 200))
+    columns = Columns(np.arange(20_100), np.zeros(20_100, np.int64), None, values, None)
+
+    with storage.writer() as writer:
+        portions = list(writer.portions(columns))
+
+    assert [(int(part.offsets[0]), len(part)) for part in portions] == [(0, 10_000), (10_000, 10_000), (20_000, 100)]
+    assert len(list(storage.writer().portions(columns.slice(0, 499)))) == 1
 
 
 def test_blocks_of_the_layout_before_are_handed_out(server: RedisServer, storage: RedisStorage) -> None:

@@ -247,6 +247,10 @@ class Writer(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def portions(self, columns: Columns) -> Iterator[Columns]:
+        """Messages in parts whose puts, one after another, cost least; as a rule one part is all of them."""
+        yield columns
+
     @abstractmethod
     def put(self, chunk: Chunk) -> Put:
         """Store a chunk and move the mark to its end.

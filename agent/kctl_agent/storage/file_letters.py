@@ -16,8 +16,9 @@ PAGE_LETTERS = 1000
 LETTER = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
 
 
-def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> None:
-    """New blocks, pending. Within a transaction of the caller."""
+def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
+    """New blocks, pending; returns their bytes. Within a transaction of the caller."""
+    written = 0
     for block in blocks:
         size = len(block.body)
         row = db.execute(
@@ -28,6 +29,8 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> None
             "insert into turn(id, topic, partition, count, bytes, state, since) values (?,?,?,?,?,'pending',?)",
             (row.lastrowid, block.topic, block.partition, block.count, size, wall),
         )
+        written += size
+    return written
 
 
 def bury(db: sqlite3.Connection, letters: Iterable[DeadLetter]) -> None:

@@ -14,11 +14,12 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
+from kctl_agent.storage.block import Block
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file_letters import insert
 from kctl_agent.storage.file_schema import connect, sync, transaction
@@ -38,7 +39,8 @@ on."""
 
 
 class FileWriter(Writer):
-    """One connection. Blocks are encoded before the lock is taken."""
+    """One connection. Blocks are encoded one by one as they are written, each still in the processor's cache then;
+    but compressed before the lock is taken, for that takes longer than to write them."""
 
     def __init__(self, path: Path, clock: MachineClock, block_messages: int, codec: str) -> None:
         """Raises sqlite3.Error, OSError."""
@@ -55,21 +57,20 @@ class FileWriter(Writer):
 
     def put(self, chunk: Chunk) -> Put:
         tp = (chunk.topic, chunk.partition)
-        blocks = cut(chunk, 0, self._block_messages, self._codec)
+        blocks: Iterable[Block] = self._cut(chunk, 0)
+        if self._codec != "none":
+            blocks = list(blocks)
         try:
             with self._turn(), transaction(self._db):
                 mark = self._db.execute("select next, topic_id from mark where topic=? and partition=?", tp).fetchone()
                 skip = skipped(chunk, mark)
-                if skip:
-                    blocks = cut(chunk, skip, self._block_messages, self._codec)
-                insert(self._db, blocks, self._clock.wall())
+                written = insert(self._db, self._cut(chunk, skip) if skip else blocks, self._clock.wall())
                 self._db.execute(
                     "update mark set next=max(next, ?), committed=coalesce(?, committed) where topic=? and partition=?",
                     (chunk.end, chunk.committed, *tp),
                 )
         except sqlite3.Error as error:
             raise StorageUnusable(f"{chunk.topic}-{chunk.partition} could not be stored: {error}") from error
-        written = sum(len(block.body) for block in blocks)
         _uncopied[self._path] += written
         return Put(len(chunk.columns) - skip, skip, written)
 
@@ -84,6 +85,9 @@ class FileWriter(Writer):
         if _uncopied[self._path] >= COPY_BYTES:
             _uncopied[self._path] = 0
             threading.Thread(target=_copy, args=(self._path,), name="storage-copy", daemon=True).start()
+
+    def _cut(self, chunk: Chunk, skip: int) -> Iterator[Block]:
+        return cut(chunk, skip, self._block_messages, self._codec)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

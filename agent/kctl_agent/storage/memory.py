@@ -107,7 +107,7 @@ class MemoryStorage(Storage):
             tp = (chunk.topic, chunk.partition)
             mark = self._marks.get(tp)
             skip = skipped(chunk, (mark.next, mark.topic_id) if mark else None)
-            blocks = cut(chunk, skip, self.block_messages, self.codec)
+            blocks = list(cut(chunk, skip, self.block_messages, self.codec))
             self._add(blocks)
             assert mark is not None
             committed = mark.committed if chunk.committed is None else chunk.committed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from kctl_agent.storage.base import Chunk, GapRefused, MarkMissing, TopicRecreated
@@ -26,11 +28,11 @@ def skipped(chunk: Chunk, mark: tuple[int, str | None] | None) -> int:
     return int(np.searchsorted(chunk.columns.offsets, following))
 
 
-def cut(chunk: Chunk, skip: int, block_messages: int, codec: str) -> list[Block]:
+def cut(chunk: Chunk, skip: int, block_messages: int, codec: str) -> Iterator[Block]:
     """The chunk without its first `skip` messages as blocks."""
     columns = chunk.columns.slice(skip, len(chunk.columns)) if skip else chunk.columns
-    return [
-        Block(
+    for part in columns.split(block_messages):
+        yield Block(
             chunk.topic,
             chunk.topic_id,
             chunk.partition,
@@ -39,5 +41,3 @@ def cut(chunk: Chunk, skip: int, block_messages: int, codec: str) -> list[Block]
             len(part),
             encode(part, codec),
         )
-        for part in columns.split(block_messages)
-    ]

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Chunk, Mark, Put, Storage, StorageUnusable, TopicPartition, Writer
-from kctl_agent.storage.block import Block
+from kctl_agent.storage.block import Block, Columns
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.putting import cut, skipped
 from kctl_agent.storage.redis_client import check_server, connect, script, told, transact, where
@@ -36,6 +36,9 @@ OLDER_LAYOUTS = (b"1",)
 SENT_SECONDS = 600
 """After which bytes go that no script has judged: Redis forgot the script, and then their sender died."""
 PAGE = 500
+PORTION_BYTES = 2 << 20
+"""Of one transaction. Above about 4 MB Redis needs twice the time of the kernel for each byte of its append-only file:
+the buffers grow so large that they are given back and asked for anew each time (benchmarks/README.md)."""
 
 
 class RedisStorage(Storage):
@@ -120,7 +123,7 @@ class RedisStorage(Storage):
         skip, cut_at = 0, ""
         name, committed = name_of((chunk.topic, chunk.partition)), "" if chunk.committed is None else chunk.committed
         while True:
-            blocks = cut(chunk, skip, self.block_messages, self.codec)
+            blocks = list(cut(chunk, skip, self.block_messages, self.codec))
             place = (name, chunk.topic_id or "", chunk.start, chunk.end, committed, cut_at)
             answer = self._send(blocks, place)
             if answer[0] == b"ok":
@@ -297,6 +300,11 @@ class RedisWriter(Writer):
 
     def __init__(self, storage: RedisStorage) -> None:
         self._storage = storage
+
+    def portions(self, columns: Columns) -> Iterator[Columns]:
+        block = self._storage.block_messages
+        rows = len(columns) * PORTION_BYTES // max(columns.bytes, 1)
+        yield from columns.split(max(rows // block, 1) * block)
 
     def put(self, chunk: Chunk) -> Put:
         return self._storage.put(chunk)

@@ -66,7 +66,7 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     """Store one task's Arrow record batches (columns `SELECTED`); yields one row of `RESULT_SCHEMA`, or none.
 
     Raises:
-        BadOrder, GapRefused, TopicRecreated: nothing of that Arrow batch was written; the Spark batch fails.
+        BadOrder, GapRefused, TopicRecreated: nothing of that portion was written; the Spark batch fails.
         StorageUnusable: the same, and it may work later.
     """
     import pyarrow as pa
@@ -89,10 +89,11 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
             plan = job.plans[here]
             if first < 0:
                 first = int(columns.offsets[0])
-            last = int(columns.offsets[-1])
-            put = writer.put(Chunk(*here, plan.topic_id, begin, last + 1, plan.committed, columns))
-            begin = last + 1
-            stored, skipped, size = stored + put.stored, skipped + put.skipped, size + put.bytes
+            for portion in writer.portions(columns):
+                last = int(portion.offsets[-1])
+                put = writer.put(Chunk(*here, plan.topic_id, begin, last + 1, plan.committed, portion))
+                begin = last + 1
+                stored, skipped, size = stored + put.stored, skipped + put.skipped, size + put.bytes
             last_timestamp = int(columns.timestamps[-1])
     if where is not None:
         row = (*where, first, last, stored, skipped, size, last_timestamp)
