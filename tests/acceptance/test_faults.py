@@ -56,12 +56,10 @@ def redis_faults(redis_server: RedisServer, make_fleet: Callable[..., Fleet], ev
 
 @pytest.mark.timeout(300)
 def test_whatever_is_killed_nothing_is_lost_and_only_what_was_in_flight_is_handled_again(redis_faults: Faults) -> None:
-    for is_first in (True, False):
-        redis_faults.kill_sinker()
-        redis_faults.kill_redis()
-        redis_faults.kill_worker(with_all_its_processes=is_first)
-        if is_first:
-            redis_faults.kill_master()
+    redis_faults.kill_sinker()
+    redis_faults.kill_redis()
+    redis_faults.kill_worker(with_all_its_processes=False)
+    redis_faults.kill_master()
 
     redis_faults.settle_accounts()
 
