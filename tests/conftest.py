@@ -14,8 +14,12 @@ from typing import TypeVar
 
 import psutil
 import pytest
+from hypothesis import settings
 
 pytest.register_assert_rewrite("kctl_agent.storage.conformance")  # a suite that ships with the agent
+
+settings.register_profile("kctl", deadline=None)  # a machine that is busy is slow, not wrong
+settings.load_profile("kctl")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell: children would ignore Ctrl-C as well, which some tests send them.

@@ -43,6 +43,7 @@ class Faults:
         eventually: Eventually,
         redis: RedisServer | None,
         lease_seconds: float = 20.0,
+        rate: float = RATE,
     ) -> None:
         self._eventually = eventually
         self._redis = redis
@@ -56,7 +57,7 @@ class Faults:
         )
         self.fleet.start()
         eventually(self._is_up, START_SECONDS, "worker and sinkers run")
-        self._load = self.fleet.load(RATE)
+        self._load = self.fleet.load(rate)
         self.in_flight: set[Place] = set()
         """What sinkers that were killed, or stood still, had in their hand."""
         self.uncommitted: list[int] = []

@@ -16,6 +16,8 @@ from tests.redis_server import RedisServer, require_redis
 pytestmark = [pytest.mark.real]
 
 REPETITIONS = 20
+BRIEF_RATE = 300.0
+"""Messages a second where each is killed but once: what piles up while the worker starts anew has to be handled too."""
 LEASE_SECONDS = 4.0
 """Of those that are outlived; a sinker renews it three times in this time, also when it has little of two cores."""
 
@@ -55,13 +57,17 @@ def redis_faults(redis_server: RedisServer, make_fleet: Callable[..., Fleet], ev
 
 
 @pytest.mark.timeout(300)
-def test_whatever_is_killed_nothing_is_lost_and_only_what_was_in_flight_is_handled_again(redis_faults: Faults) -> None:
-    redis_faults.kill_sinker()
-    redis_faults.kill_redis()
-    redis_faults.kill_worker(with_all_its_processes=False)
-    redis_faults.kill_master()
+def test_whatever_is_killed_nothing_is_lost_and_only_what_was_in_flight_is_handled_again(
+    redis_server: RedisServer, make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    faults = Faults(make_fleet, eventually, redis_server, rate=BRIEF_RATE)
 
-    redis_faults.settle_accounts()
+    faults.kill_sinker()
+    faults.kill_redis()
+    faults.kill_worker(with_all_its_processes=False)
+    faults.kill_master()
+
+    faults.settle_accounts()
 
 
 @pytest.mark.long
