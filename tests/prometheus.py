@@ -28,13 +28,13 @@ Page = tuple[str, bytes]
 """Content type and body."""
 
 
-def require(*names: str) -> list[str]:
+def require(*names: str, packages: str = "prometheus prometheus-alertmanager") -> list[str]:
     """Their paths; a test that needs one that is missing is skipped, and fails in CI."""
     found = []
     for name in names:
         path = shutil.which(name)
         if path is None:
-            reason = f"{name} is missing: apt-get install prometheus prometheus-alertmanager"
+            reason = f"{name} is missing: apt-get install {packages}"
             if os.environ.get("CI"):
                 pytest.fail(reason)
             pytest.skip(reason)

@@ -36,6 +36,14 @@ class _Names:
         return cls(snapshot.cluster, snapshot.group, topics, partitions)
 
 
+@dataclass(slots=True)
+class _Kept:
+    """What ended a metric's lines in the last picture; and the lines, if it was the same in the picture before."""
+
+    endings: Sequence[object]
+    lines: list[str] | None = None
+
+
 class TextRenderer:
     """Not thread-safe: one thread renders at a time."""
 
@@ -43,6 +51,7 @@ class TextRenderer:
         self._metrics = metrics
         self._names = _Names("", "", [], [])
         self._labels: dict[tuple[tuple[str, ...], str], list[str]] = {}
+        self._kept: dict[str, _Kept] = {}
 
     def render(self, snapshot: FleetSnapshot, *, is_openmetrics: bool) -> bytes:
         """The whole page in UTF-8, without the `# EOF` of OpenMetrics."""
@@ -50,6 +59,7 @@ class TextRenderer:
         if names != self._names:
             self._names = names
             self._labels.clear()
+            self._kept.clear()
         parts: list[bytes] = []
         for metric in self._metrics:
             lines = self._lines(metric, snapshot)
@@ -74,7 +84,17 @@ class TextRenderer:
         raise TypeError(metric)
 
     def _columns(self, name: str, labels: Sequence[str], after: str, endings: Sequence[object]) -> list[str]:
-        """The lines of one metric, from what ends the line of each partition; None: it has no line."""
+        """The lines of one metric, from what ends the line of each partition; None: it has no line. Those that seldom
+        change, such as log starts, are joined once."""
+        kept = self._kept.get(name)
+        if kept is None or kept.endings != endings:
+            self._kept[name] = _Kept(endings)
+            return self._joined(name, labels, after, endings)
+        if kept.lines is None:
+            kept.lines = self._joined(name, labels, after, endings)
+        return kept.lines
+
+    def _joined(self, name: str, labels: Sequence[str], after: str, endings: Sequence[object]) -> list[str]:
         texts: Sequence[str] = self._texts(tuple(labels), after)
         if None in endings:
             is_known = [ending is not None for ending in endings]

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from kctl.errors import KctlError
-from kctl_agent.errors import AgentError, BadParams
+from kctl_agent.errors import AgentError, BadParams, UnknownMethod
 
 __all__ = [
     "RESPONSES",
@@ -125,7 +125,8 @@ def error_response(error: HttpError | AgentError, headers: Mapping[str, str] | N
     if isinstance(error, HttpError):
         status = error.http_status
     else:
-        status = HTTPStatus.BAD_REQUEST if isinstance(error, BadParams) else HTTPStatus.SERVICE_UNAVAILABLE
+        is_the_callers = isinstance(error, BadParams | UnknownMethod)
+        status = HTTPStatus.BAD_REQUEST if is_the_callers else HTTPStatus.SERVICE_UNAVAILABLE
     return _response(status, error.code, str(error), error.retriable, headers)
 
 

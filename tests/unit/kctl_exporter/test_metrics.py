@@ -105,6 +105,16 @@ def test_a_partition_that_is_gone_is_gone_with_the_next_snapshot() -> None:
     assert b'partition="1"' not in exposition.render("")[0]
 
 
+def test_pictures_one_after_the_other_are_rendered_as_each_by_itself() -> None:
+    rows = [[row(0, 4, 5, 10), row(1, committed, 5, 10)] for committed in (4, 4, 4, None, None, None, 6, 4)]
+    latest = snapshot(rows[0])
+    exposition = Exposition(lambda: latest)
+
+    for some in (*rows, rows[0][:1], rows[0]):
+        latest = snapshot(some)
+        assert exposition.render("") == Exposition(lambda: latest).render("")  # noqa: B023 - called at once
+
+
 def test_workers_are_up_or_down_in_one_state_with_their_restarts() -> None:
     samples = scraped(snapshot())
 

@@ -1,0 +1,159 @@
+"""A real master whose API is attacked or kept busy: it refuses, it lives, and its agents answer throughout."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kctl.rpc.client import call
+from kctl_agent.messages import Request, Role, reducer_method, wire_method
+from tests.prometheus import require
+
+pytestmark = pytest.mark.real
+
+TOKEN = "0123456789abcdef-a-token-of-some-length"
+HALF_REQUESTS = 150
+WRONG_TOKENS = 40
+CALL_SECONDS = 5.0
+
+
+class Throughout:
+    """Asks each agent, the master and `/healthz` again and again while it is entered."""
+
+    def __init__(self, fleet: Any) -> None:
+        self.asked = 0
+        self.wrong: list[object] = []
+        self._run_dir, self._url = fleet.run_dir, fleet.about["http_url"]
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._call)
+
+    def __enter__(self) -> Throughout:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _call(self) -> None:
+        questions = [
+            (f"worker-{number}.sock", Request(Role.MASTER, "kafka_lag", wire_method("kafka_lag"), id="7f"))
+            for number in (0, 1)
+        ]
+        questions.append(
+            ("master.sock", Request(Role.EXTERNAL, "kafka_lag", reducer_method("kafka_lag"), id="7f")),
+        )
+        while not self._is_over.wait(0.01):
+            try:
+                self.wrong += [
+                    name for name, question in questions if not call(self._run_dir / name, question, CALL_SECONDS).ok
+                ]
+                healthz = httpx.get(f"{self._url}/healthz", timeout=CALL_SECONDS)
+                self.wrong += [] if healthz.status_code == 200 else [healthz.text]
+            except Exception as error:
+                self.wrong.append(error)
+            self.asked += 1
+
+
+@pytest.fixture
+def guarded(master: Callable[..., Any], short_dir: Path) -> Any:
+    """A fleet of two workers whose API has a token."""
+    (short_dir / "token").write_text(TOKEN)
+    return master(http={"port": 0, "token_file": str(short_dir / "token")})
+
+
+def test_whoever_is_refused_costs_nobody_else_an_answer_and_nothing_tells_the_token(
+    guarded: Any, eventually: Callable[..., Any]
+) -> None:
+    url, pids = guarded.about["http_url"], [row["pid"] for row in guarded.status().values()]
+    told: list[str] = []
+    with httpx.Client(base_url=url, timeout=CALL_SECONDS) as client, half_requests(url), Throughout(guarded) as others:
+        eventually(lambda: others.asked >= 3)
+
+        def refusal(method: str, path: str, **options: Any) -> tuple[int, str]:
+            response = client.request(method, path, **options)
+            told.append(f"{response.headers}{response.text}")
+            return response.status_code, response.json()["error"]["code"]
+
+        order = {"order": "pause", "params": {"topic": "orders"}}
+        right, wrong = ({"authorization": f"Bearer {token}"} for token in (TOKEN, f"{TOKEN[:-1]}x"))
+        evil = {"origin": "http://evil.example"}
+        assert refusal("POST", "/api/v1/orders", json=order) == (401, "unauthorized")
+        assert refusal("POST", "/api/v1/orders", json=order, headers=evil) == (403, "not_allowed")
+        assert refusal("POST", "/api/v1/orders", json=order, headers=right | evil) == (403, "not_allowed")
+        assert refusal("GET", "/api/v1/lag", headers=evil) == (403, "not_allowed")
+        assert refusal("GET", "/api/v1/lag", headers={"host": "evil.example"}) == (403, "not_allowed")
+        assert refusal("POST", "/api/v1/orders", content=b"{" * 100_000, headers=right) == (413, "body_too_large")
+        assert refusal("GET", "/api/v1/lag", headers={"x": "y" * 15_000, "z": "y" * 5_000})[0] == 431
+        refused = [refusal("POST", "/api/v1/orders", json=order, headers=wrong) for _ in range(WRONG_TOKENS)]
+        assert refused[0] == (401, "unauthorized")
+        assert refused[-1] == (429, "too_many_failures")
+        assert refusal("POST", "/api/v1/orders", json={"order": "nothing"}, headers=right) == (400, "unknown_method")
+        asked = others.asked
+        eventually(lambda: others.asked >= asked + 3)
+
+    assert others.wrong == []
+    assert [row["pid"] for row in guarded.status().values()] == pids
+    assert guarded.ask("kafka_lag").complete
+    rows = httpx.get(f"{url}/api/v1/orders", timeout=CALL_SECONDS).json()["rows"]
+    assert rows == [], "nothing that was refused was done"
+    paths = ("/", "/docs", "/openapi.json", "/metrics", "/api/v1/status", "/api/v1/orders")
+    told += [httpx.get(f"{url}{path}", timeout=CALL_SECONDS).text for path in paths]
+    show = [sys.executable, "-m", "kctl", "config", "show", "-c", str(guarded.config), "-o"]
+    forms = ("table", "json", "yaml")
+    told += [subprocess.run([*show, form], capture_output=True, text=True, check=True).stdout for form in forms]
+    assert guarded.stop() == 0
+    folder = guarded.config.parent
+    told += [path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file() and path.name != "token"]
+    assert any("too_many_failures" in each for each in told), "the log is among what was looked through"
+    assert [each for each in told if TOKEN in each] == []
+
+
+@contextmanager
+def half_requests(url: str) -> Iterator[None]:
+    """Many connections that have begun a request and do not come to its end."""
+    host, port = url.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+        for _ in range(HALF_REQUESTS):
+            connection = stack.enter_context(socket.create_connection((host, int(port)), CALL_SECONDS))
+            connection.sendall(b"POST /api/v1/orders HTTP/1.1\r\nHost: localhost\r\nX: ")
+        yield
+
+
+def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any) -> None:
+    (wrk,) = require("wrk", packages="wrk")
+    url = guarded.about["http_url"]
+
+    with Throughout(guarded) as others:
+        told = [loaded(wrk, f"{url}{path}") for path in ("/api/v1/lag", "/api/v1/status", "/metrics")]
+
+    print(json.dumps(told), f"{others.asked} rounds of questions beside it")
+    assert others.wrong == []
+    assert others.asked > 0
+    assert all(requests > 0 for requests, _ in told)
+    assert [each for _, each in told] == ["", "", ""], "socket errors, or answers that are no success"
+    assert guarded.ask("kafka_lag").complete
+    assert all(row["state"] == "running" and row["restarts"] == 0 for row in guarded.status().values())
+    assert "Traceback" not in guarded.log.read_text()
+
+
+def loaded(wrk: str, url: str, options: Sequence[str] = ("-t1", "-c32", "-d1s", "--timeout", "10s")) -> tuple[int, str]:
+    """How many requests were answered, and what wrk says that went wrong."""
+    started = time.monotonic()
+    done = subprocess.run([wrk, *options, url], capture_output=True, text=True, check=True, timeout=60)
+    requests = re.search(r"(\d+) requests in", done.stdout)
+    assert requests, f"{done.stdout} after {time.monotonic() - started:.1f} s"
+    errors = re.findall(r"Socket errors.*|Non-2xx.*", done.stdout)
+    return int(requests[1]), "; ".join(errors)
