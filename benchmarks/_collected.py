@@ -1,5 +1,5 @@
 """The real collector over answers and broker figures that are made up: as many partitions as one likes, and a commit
-of some of them in each collection. For benchmarks of what comes after the collecting."""
+of some of them in each collection. For benchmarks of what comes after the collecting; with brokers, of that too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from kctl.config import load
+from kctl.config import Config, load
 from kctl.kafka.cluster import Cluster
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
@@ -19,10 +19,12 @@ from kctl.reduce import Answer, ClusterFigures, ClusterPartition, GroupFigures
 from kctl.rpc.fan_out import FanOut
 from kctl_agent.wire import JsonObject
 
-__all__ = ["SERIES_PER_PARTITION", "collector_over"]
+__all__ = ["GROUP", "SERIES_PER_PARTITION", "TOPIC_NAMES", "collector_over"]
 
 SERIES_PER_PARTITION = 8
+GROUP = "g"
 TOPICS = 10
+TOPIC_NAMES = tuple(f"orders.{number}" for number in range(TOPICS))
 WORKERS = 4
 
 
@@ -30,7 +32,7 @@ class _Fleet:
     """Stands in for the three sources of the collector."""
 
     def __init__(self, partitions: int) -> None:
-        self.names = [(f"orders.{n % TOPICS}", n // TOPICS) for n in range(partitions)]
+        self.names = [(TOPIC_NAMES[n % TOPICS], n // TOPICS) for n in range(partitions)]
         self.round = 0
         self.last_success = {"committed": 0.0, "offsets": 0.0, "group": 0.0}
 
@@ -98,11 +100,21 @@ class _Fleet:
 
 
 def collector_over(
-    partitions: int, folder: Path, prepare: Callable[[FleetSnapshot], None] = lambda _: None
+    partitions: int,
+    folder: Path,
+    prepare: Callable[[FleetSnapshot], None] = lambda _: None,
+    cluster: Callable[[Config], Cluster] | None = None,
+    servers: str = "127.0.0.1:1",
 ) -> tuple[Collector, EventFeed]:
-    """A collector, and the feed that it tells. `folder` is for its configuration."""
+    """A collector, and the feed that it tells. `folder` is for its configuration. `cluster` makes what asks brokers at
+    `servers`; without it their figures are made up as well."""
     path = folder / "kctl.toml"
-    path.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["orders"]\n')
-    fleet, feed = _Fleet(partitions), EventFeed()
-    members, cluster, supervisor = cast(Members, fleet), cast(Cluster, fleet), cast(Supervisor, cast(Any, fleet))
-    return Collector(load(path, {}), members, cluster, supervisor, feed, dict, prepare), feed
+    topics = ", ".join(f'"{topic}"' for topic in TOPIC_NAMES)
+    path.write_text(
+        f'[kafka]\nbootstrap_servers = "{servers}"\ngroup = "{GROUP}"\ntopics = [{topics}]\n'
+        "[collect]\ntimeout_seconds = 30.0\n"
+    )
+    config, fleet, feed = load(path, {}), _Fleet(partitions), EventFeed()
+    members, supervisor = cast(Members, fleet), cast(Supervisor, cast(Any, fleet))
+    brokers = cast(Cluster, fleet) if cluster is None else cluster(config)
+    return Collector(config, members, brokers, supervisor, feed, dict, prepare), feed

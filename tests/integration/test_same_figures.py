@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
 from prometheus_client.parser import text_string_to_metric_families
 
 from kctl.demo import topics
 from kctl.demo.broker import KafkaBroker
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.offsets import commit
 from tests.browser import browser, require_browser
 
 pytestmark = pytest.mark.real
 
 TOPIC = "orders"
+AWAY_SECONDS = 300.0
 
 Eventually = Callable[..., Any]
 Figures = dict[tuple[str, int], tuple[Any, ...]]
@@ -83,11 +89,12 @@ def by_metrics(fleet: Any, owners: Figures) -> Figures:
     }
 
 
-def fill(broker: KafkaBroker) -> None:
+def fill(broker: KafkaBroker, partitions: Sequence[int] = (0, 1)) -> None:
     """The stand-in workers claim 100 messages in their partitions; now the brokers have them."""
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-    for number in range(200):
-        producer.send(TOPIC, b"x", partition=number % 2)
+    for partition in partitions:
+        for _ in range(100):
+            producer.send(TOPIC, b"x", partition=partition)
     producer.flush()
     producer.close()
 
@@ -183,6 +190,17 @@ def test_what_is_gone_vanishes_and_what_is_old_says_so(
     assert ("orders", "0") in left["kctl_consumer_lag"]
     assert "worker-1 is backoff" in not_ready(url)
 
+    # The group is gone: what it had committed is gone with it, and the lag that rested on it.
+    commit_as_nobody(own_broker, fleet, 3, 10)
+    eventually(lambda: samples(url)["kctl_consumer_lag"].get(("orders", "3")) == 0, 20)
+    with KafkaAdminClient(bootstrap_servers=own_broker.bootstrap_servers) as admin:
+        admin.delete_groups([group_of(fleet)])
+    eventually(lambda: ("orders", "3") not in samples(url)["kctl_consumer_lag"], 20)
+    left = samples(url)
+    assert ("orders", "3") not in left["kctl_consumer_committed_offset"]
+    assert ("orders", "3") in left["kctl_partition_end_offset"]
+    eventually(lambda: samples(url).get("kctl_group_state", {}).get(("dead",)) == 1, 20)
+
     # A topic is deleted: all of its series are gone.
     topics.delete_topic(own_broker.bootstrap_servers, "passing")
     eventually(lambda: 'topic="passing"' not in fetch(f"{url}/metrics"))
@@ -204,6 +222,74 @@ def test_what_is_gone_vanishes_and_what_is_old_says_so(
     finally:
         own_broker.restart()
     eventually(lambda: "kctl_group_members" in samples(url), 40)
+
+
+def group_of(fleet: Any) -> str:
+    return str(fleet.config.parent.name)
+
+
+def commit_as_nobody(broker: KafkaBroker, fleet: Any, partition: int, offset: int) -> None:
+    """As Kafka's own tool does for a group that has no members."""
+    with Connection(plain(broker.bootstrap_servers), 20) as connection:
+        connection.open()
+        told = commit(connection, group_of(fleet), {(TOPIC, partition): offset})
+    assert set(told.values()) == {None}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_brokers_that_are_away_for_five_minutes_leave_figures_that_say_their_age(
+    master: Callable[..., Any], eventually: Eventually, own_broker: KafkaBroker
+) -> None:
+    fill(own_broker, (0, 1, 3))
+    fleet = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers})
+    commit_as_nobody(own_broker, fleet, 3, 5)
+    url = fleet.about["http_url"]
+    eventually(lambda: samples(url).get("kctl_consumer_lag", {}).get(("orders", "3")) == 95, 20)
+    eventually(lambda: "kctl_group_members" in samples(url), 20)
+    told_by_brokers = ("kctl_consumer_committed_offset", "kctl_partition_end_offset", "kctl_consumer_lag")
+
+    own_broker.stop()
+    before, away_since = samples(url), time.time()
+    eventually(lambda: "kctl_group_members" not in samples(url), 30)
+    sequence, age, pause = 0, 0.0, threading.Event()
+    while time.time() - away_since < AWAY_SECONDS:
+        pause.wait(5.0)
+        began = time.monotonic()
+        found, status = samples(url), json.loads(fetch(f"{url}/api/v1/status"))
+        assert time.monotonic() - began < 5, "nothing freezes"
+        assert status["sequence"] > sequence
+        assert status["age_seconds"] < 30, "the fleet itself is looked at all the time"
+        sequence = status["sequence"]
+        # What nobody can know now is absent, what was known is as it was, and nothing has become 0.
+        assert not {"kctl_group_members", "kctl_group_state"} & found.keys()
+        for name in told_by_brokers:
+            assert found[name]["orders", "3"] == before[name]["orders", "3"]
+        became_zero = {
+            (name, labels)
+            for name, values in found.items()
+            for labels, value in values.items()
+            if name.startswith(("kctl_consumer", "kctl_partition", "kctl_topic", "kctl_group_lag"))
+            if "growth" not in name  # of the last figures, as long as they are judged
+            if value == 0 and before.get(name, {}).get(labels, 1) != 0
+        }
+        assert became_zero == set()
+        # And how old it is can be told, by age and by time.
+        seconds = time.time() - away_since
+        assert found["kctl_group_figures_age_seconds"][()] > max(age, seconds - 10)
+        age = found["kctl_group_figures_age_seconds"][()]
+        for part in ("committed", "offsets", "group"):
+            assert found["kctl_collect_last_success_timestamp_seconds"][part,] < away_since + 1
+        if seconds > 70:
+            assert found["kctl_consumer_status"]["orders", "3", "unknown"] == 1
+            assert "the brokers last told offsets" in not_ready(url)
+    assert {row["state"] for row in fleet.status().values()} == {"running"}
+    assert httpx.get(f"{url}/healthz").status_code == 200
+
+    own_broker.restart()
+    eventually(lambda: samples(url).get("kctl_group_figures_age_seconds", {}).get((), 99) < 5, 60)
+    commit_as_nobody(own_broker, fleet, 3, 7)
+    eventually(lambda: samples(url)["kctl_consumer_committed_offset"]["orders", "3"] == 7, 20)
 
 
 def not_ready(url: str) -> str:
