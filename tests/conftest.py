@@ -12,9 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import hypothesis
 import psutil
 import pytest
 from hypothesis import settings
+
+# How long one example takes says more about what else the machine does than about the code.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 pytest.register_assert_rewrite("kctl_agent.storage.conformance")  # a suite that ships with the agent
 
