@@ -18,6 +18,7 @@ LONG = {
     "agent_under_load": ("--records", "10000000"),
     "api": ("--seconds", "120"),
     "cli_start": ("--runs", "200"),
+    "collector": ("--rounds", "15"),
     "fan_out": ("--rounds", "500"),
     "kafka_lag": ("--runs", "30"),
     "kafka_tool": ("--runs", "40"),
