@@ -65,7 +65,7 @@ class Admin(Protocol):
 
 
 class Cluster:
-    """Owned by one event loop. Call `close()` at the end."""
+    """Owned by one event loop, which never works through all partitions itself. Call `close()` at the end."""
 
     def __init__(self, admin: Admin, servers: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._admin = admin
@@ -119,14 +119,16 @@ class Cluster:
             await asyncio.wait_for(asyncio.shield(self._running), timeout_seconds)
 
     def figures(self) -> ClusterFigures | None:
-        """Every partition with the age of its oldest part; None when the brokers have never been reached."""
-        if self._known is None:
+        """Every partition with the age of its oldest part; None when the brokers have never been reached. May be asked
+        on any thread: of thousands of partitions it holds one for a while."""
+        known = self._known
+        if known is None:
             return None
         now = self._clock()
         return ClusterFigures(
             tuple(
                 ClusterPartition(topic, partition, k.start, k.committed, k.end, now - min(times))
-                for (topic, partition), k in sorted(self._known.items())
+                for (topic, partition), k in sorted(known.items())
                 if (times := [at for at in (k.offsets_at, k.committed_at) if at is not None])
             ),
             self._group,
@@ -151,7 +153,8 @@ class Cluster:
             self._not_before = self._clock() + pause
             return
         now, unix = self._clock(), time.time()
-        self._known = merge(self._known or {}, reading, now)
+        thread = asyncio.get_running_loop().run_in_executor(self._thread, merge, self._known or {}, reading, now)
+        self._known = await thread
         self._group = reading.group
         for part in ("committed", "offsets", "group"):
             if part not in reading.errors:

@@ -89,7 +89,7 @@ class Collector:
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
-            snapshot = self._told(await self.collect())
+            snapshot = await self._told(await self.collect())
             await asyncio.to_thread(self._prepare, snapshot)
             self._latest = snapshot
             self._feed.collected()
@@ -100,9 +100,9 @@ class Collector:
         """The lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
         return self._assessor.sparkline(topic, partition)
 
-    def _told(self, snapshot: FleetSnapshot) -> FleetSnapshot:
+    async def _told(self, snapshot: FleetSnapshot) -> FleetSnapshot:
         """With the events that this picture adds, which are told now."""
-        self._feed.tell(self._changes.between(self._latest, snapshot))
+        self._feed.tell(await asyncio.to_thread(self._changes.between, self._latest, snapshot))
         return replace(snapshot, events_total=self._feed.totals())
 
     async def collect(self) -> FleetSnapshot:
@@ -125,7 +125,7 @@ class Collector:
         await brokers
         if not by_rpc["ping"].failed:
             self._agents_success = time.time()
-        figures = self._cluster.figures()
+        figures = await asyncio.to_thread(self._cluster.figures)
         taken_at, taken_at_unix, statuses = time.monotonic(), time.time(), self._supervisor.status()
         digested = await asyncio.to_thread(self._digest, by_rpc, figures, statuses, taken_at, taken_at_unix)
         self._sequence += 1
@@ -143,7 +143,7 @@ class Collector:
                 **self._cluster.last_success,
             },
             assessments=digested.assessments,
-            group_assessment=of_group(digested.partitions, digested.assessments),
+            group_assessment=digested.group_assessment,
             broker_group=None if figures is None else figures.group,
             rpc=self._rpc(),
             memory_limit_bytes=dict.fromkeys(
@@ -190,7 +190,8 @@ class Collector:
         commands["kafka_lag"] = completed(kafka_lag.of_rows(partitions), of_offsets)
         commands["workers"] = with_supervisor(commands["workers"], statuses)
         owner_of = owners(commands["workers"].result["rows"], statuses, self._config.workers.trigger_seconds)
-        return _Digested(commands, partitions, self._assessor.assess(partitions, owner_of, now, now_unix))
+        assessments = self._assessor.assess(partitions, owner_of, now, now_unix)
+        return _Digested(commands, partitions, assessments, of_group(partitions, assessments))
 
 
 def _heartbeats(ping: FanOut) -> dict[str, Heartbeat]:
@@ -213,3 +214,4 @@ class _Digested(NamedTuple):
     commands: dict[str, Reduced]
     partitions: tuple[PartitionRow, ...]
     assessments: tuple[Assessment, ...]
+    group_assessment: Assessment
