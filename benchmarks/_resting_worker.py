@@ -1,6 +1,7 @@
-"""A worker for `master_at_rest`: a real agent that tells what a real worker at rest tells, twice a second.
+"""A worker for `master_at_rest` and `master_under_load`: a real agent that tells what a real worker tells.
 
-It has eight partitions of an empty topic, is a member of the group, knows broker and topic, and finishes no batch.
+It has eight partitions of an empty topic, is a member of the group, knows broker and topic, publishes twice a second,
+and finishes no batch; under load it finishes one each time, and has more and more messages behind it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from kctl_agent.snapshot import (
 
 PARTITIONS = 8
 PUBLISH_SECONDS = 0.5
+ROWS_A_BATCH = 1000
 
 
 def main() -> None:
@@ -35,11 +37,13 @@ def main() -> None:
     lifeline.hold(leave.ask)
     workers = int(settings["pipeline"]["conf"]["KCTL_BENCHMARK_WORKERS"])
     server = AgentServer(Path(settings["run_dir"]), settings["name"])
-    resting = _at_rest(settings, workers)
-    server.publish(_looked_again(resting))
+    step = ROWS_A_BATCH if settings["pipeline"]["conf"].get("KCTL_BENCHMARK_LOAD") else 0
+    resting, batches = _at_rest(settings, workers), 0
+    server.publish(_looked_again(resting, 0, step))
     server.start()
     while not leave.wait(PUBLISH_SECONDS):
-        server.publish(_looked_again(resting))
+        batches += 1
+        server.publish(_looked_again(resting, batches, step))
     server.close()
 
 
@@ -64,10 +68,14 @@ def _at_rest(settings: dict[str, Any], workers: int) -> Snapshot:
     )
 
 
-def _looked_again(resting: Snapshot) -> Snapshot:
-    now = time.monotonic()
-    partitions = tuple(replace(each, taken_at=now) for each in resting.partitions)
-    return replace(resting, published_at=now, partitions=partitions)
+def _looked_again(resting: Snapshot, batches: int, step: int) -> Snapshot:
+    """`step` messages have come through each partition with each batch; 0 at rest."""
+    now, at = time.monotonic(), batches * step
+    partitions = tuple(
+        replace(each, committed=at, position=at, end=at + step // 2, taken_at=now) for each in resting.partitions
+    )
+    work = replace(resting.work, batches_total=batches, rows_per_second=2.0 * step) if step else resting.work
+    return replace(resting, published_at=now, partitions=partitions, work=work)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,8 @@ class WorkFigures:
     rows_total: int = 0
     batches_total: int = 0
     last_error: str | None = None
+    queries_failed: int = 0
+    """How often a query has ended by itself, with an error; each time another one was begun."""
 
 
 @dataclass(frozen=True, slots=True)

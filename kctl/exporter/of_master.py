@@ -22,6 +22,11 @@ def _durations(snapshot: FleetSnapshot) -> Iterator[HistogramSample]:
         yield (snapshot.cluster, snapshot.group, method), figures.buckets, figures.seconds
 
 
+def _orders(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for (verb, outcome), count in snapshot.orders_total.items():
+        yield (snapshot.cluster, snapshot.group, verb, outcome), count
+
+
 def _events(snapshot: FleetSnapshot) -> Iterator[Sample]:
     for kind, count in snapshot.events_total.items():
         yield (snapshot.cluster, snapshot.group, kind), count
@@ -58,13 +63,22 @@ METRICS: tuple[Metric, ...] = (
         samples=_durations,
     ),
     Single(
+        name="kctl_orders_total",
+        kind="counter",
+        labels=(*GROUP, "verb", "outcome"),
+        unit="orders",
+        sentence="Orders since the master started, whoever gave them and by which way: `done`, `failed`, `refused` "
+        "(contradicted one under way, or could not be understood).",
+        samples=_orders,
+    ),
+    Single(
         name="kctl_events_total",
         kind="counter",
         labels=(*GROUP, "kind"),
         unit="events",
         sentence="What happened since the master started, by kind: `rebalance`, `restart`, `status`, `state`, `order`, "
         "and what workers and sinkers tell: `rewound`, `skipped`, `truncated`, `topic_recreated`, `records_lost`, "
-        "`lost`, ….",
+        "`lost`, `query_failed`, ….",
         samples=_events,
     ),
     Single(

@@ -190,6 +190,15 @@ METRICS: tuple[Metric, ...] = (
         samples=_told("batches_total", is_counter=True),
     ),
     Single(
+        name="kctl_worker_query_failures_total",
+        kind="counter",
+        labels=_WORKER,
+        unit="queries",
+        sentence="Queries of the worker that ended by themselves with an error, since it started; it begins another "
+        "each time, and its last error says why.",
+        samples=_told("queries_failed", is_counter=True),
+    ),
+    Single(
         name="kctl_storage_messages",
         labels=(*GROUP, "state"),
         unit="messages",

@@ -43,6 +43,7 @@ _EXAMPLES: Mapping[str, str] = {
     "reason": "signal",
     "outcome": "ok",
     "method": "offset_checker",
+    "verb": "pause",
     "kind": "rebalance",
     "part": "offsets",
     "percentile": "p99",
@@ -67,6 +68,8 @@ def _example(metric: Metric) -> str:
     values = {**_EXAMPLES, "state": _STATES.get(metric.name, "")}
     if metric.name.startswith("kctl_sinker"):
         values |= {"worker": "sinker-0", "outcome": "handled"}
+    if metric.name == "kctl_orders_total":
+        values["outcome"] = "done"
     labels = ",".join(f'{name}="{values[name]}"' for name in metric.labels)
     if metric.kind == "histogram":
         return f'{metric.name}_bucket{{{labels},le="0.005"}} 42'

@@ -62,11 +62,13 @@ class Collector:
         feed: EventFeed,
         rpc: Callable[[], Mapping[str, RpcFigures]],
         prepare: Callable[[FleetSnapshot], None] = lambda _: None,
+        orders: Callable[[], Mapping[tuple[str, str], int]] = dict,
     ) -> None:
         self._config = config
         self._feed = feed
         self._rpc = rpc
         self._prepare = prepare
+        self._orders = orders
         self._changes = Changes(started_at=time.time())
         rules = config.status
         self._assessor = Assessor(Rules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds))
@@ -146,6 +148,7 @@ class Collector:
             group_assessment=digested.group_assessment,
             broker_group=None if figures is None else figures.group,
             rpc=self._rpc(),
+            orders_total=self._orders(),
             memory_limit_bytes=dict.fromkeys(
                 (status.name for status in statuses if self._memory_limit is not None), self._memory_limit or 0
             ),

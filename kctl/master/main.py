@@ -158,7 +158,14 @@ class _Master:
         counts, feed = RpcCounts(), EventFeed()
         exposition = Exposition(lambda: self._collector.latest(), has_alias=config.http.lag_alias)
         self._collector = Collector(
-            config, self._members, cluster, self._supervisor, feed, counts.figures, exposition.prepare
+            config,
+            self._members,
+            cluster,
+            self._supervisor,
+            feed,
+            counts.figures,
+            exposition.prepare,
+            lambda: dict(self._orders.counts),
         )
         answer = counted(Service(self._members, cluster, self._supervisor.status).answer, counts)
         pauses = Pauses(config.fleet.data_dir / "pauses.json")

@@ -121,6 +121,8 @@ class FleetSnapshot:
     """The group as its coordinator sees it; None when it could not tell this time."""
     rpc: Mapping[str, RpcFigures] = field(default_factory=dict)
     """By command."""
+    orders_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Verb and outcome (`done`, `failed`, `refused`) to how many orders there were since the master started."""
     events_total: Mapping[str, int] = field(default_factory=dict)
     """Kind of event to how many there were since the master started."""
     memory_limit_bytes: Mapping[str, int] = field(default_factory=dict)

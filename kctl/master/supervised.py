@@ -23,6 +23,7 @@ _ONLY_IT_COULD_TELL: JsonObject = {
     "batch_running_seconds": None,
     "rows_total": None,
     "batches_total": None,
+    "queries_failed": None,
     "last_error": None,
     "paused": None,
     "events": [],

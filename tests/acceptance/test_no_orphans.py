@@ -43,6 +43,7 @@ def test_a_killed_jvm_and_a_killed_master_leave_nothing_behind(
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "a new worker runs")
     [status] = json.loads(fleet.kctl("status", "-o", "json").stdout)["rows"]
     assert status["restarts"] == 1
+    assert "its JVM died (signal 9)" in status["last_error"]
 
     worker = psutil.Process(fleet.workers()["worker-0"]["pid"])
     everybody = [worker, *worker.children(recursive=True)]

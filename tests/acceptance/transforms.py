@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["drops_offsets", "shuffles", "slow"]
+__all__ = ["POISON", "chokes", "drops_offsets", "shuffles", "slow"]
 
 HELD_SECONDS = 20.0
+POISON = b"poison"
 
 
 def slow(frame: DataFrame) -> DataFrame:
@@ -32,3 +34,15 @@ def drops_offsets(frame: DataFrame) -> DataFrame:
 
 def shuffles(frame: DataFrame) -> DataFrame:
     return frame.repartition(2)
+
+
+def chokes(frame: DataFrame) -> DataFrame:
+    """Fails in the executor at a record that says so, until the file is there that `KCTL_CHOKES_UNTIL` names."""
+
+    def check(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            if POISON in batch.column("value").to_pylist() and not os.path.exists(os.environ["KCTL_CHOKES_UNTIL"]):
+                raise ValueError("the price of order 7 is no number")
+            yield batch
+
+    return frame.mapInArrow(check, frame.schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -320,7 +321,13 @@ def test_orders_over_http_need_the_token_and_are_the_same_orders(
         wrong = client.post(url, json={"order": "stop", "params": {"who": "worker-0"}}, headers=right)
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_params")
         assert [row["verb"] for row in client.get(url).json()["rows"]] == ["stop", "drain", "pause"]
+
+        def counted() -> set[str]:
+            page = client.get(fleet.about["http_url"] + "/metrics").text
+            return set(re.findall(r'kctl_orders_total\{.*verb="(\w+",outcome="\w+)"} 1', page))
+
         eventually(lambda: 'kind="order"' in client.get(fleet.about["http_url"] + "/metrics").text)
+        eventually(lambda: counted() == {'pause",outcome="done', 'drain",outcome="done', 'stop",outcome="failed'})
 
 
 def test_callers_at_once_each_get_their_own_answer(master: Callable[..., Master]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import time
 from collections.abc import Collection
 from typing import Any, Final
 
 __all__ = ["EndOffsets", "last_progress", "servers_of"]
 
 _TIMEOUT_MS: Final = 5000
+_STARTS_SECONDS: Final = 15.0
+"""How often it is asked where logs begin: that moves with retention only, and each question costs the application."""
 _MAX_DEPTH: Final = 200
 Partition = tuple[str, int]
 
@@ -22,19 +24,24 @@ class EndOffsets:
         self._admin = KafkaAdminClient(
             bootstrap_servers=bootstrap_servers, client_id="kctl-attached", request_timeout_ms=_TIMEOUT_MS
         )
+        self._starts: dict[Partition, int] = {}
+        self._starts_at = float("-inf")
 
     def bounds(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
         """Log start and end offsets. Raises KafkaError."""
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
 
-        wanted = [TopicPartition(*each) for each in partitions]
-        starts = self._admin.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
-        ends = self._admin.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
-        return (
-            {(tp.topic, tp.partition): at.offset for tp, at in starts.items()},
-            {(tp.topic, tp.partition): at.offset for tp, at in ends.items()},
-        )
+        def asked(spec: OffsetSpec) -> dict[Partition, int]:
+            wanted = {TopicPartition(*each): spec for each in partitions}
+            return {
+                (tp.topic, tp.partition): at.offset for tp, at in self._admin.list_partition_offsets(wanted).items()
+            }
+
+        now = time.monotonic()
+        if now - self._starts_at >= _STARTS_SECONDS or self._starts.keys() != set(partitions):
+            self._starts, self._starts_at = asked(OffsetSpec.EARLIEST), now
+        return self._starts, asked(OffsetSpec.LATEST)
 
     def close(self) -> None:
         self._admin.close()
@@ -65,7 +72,3 @@ def servers_of(query: Any) -> str | None:
         children = node.children()
         waiting += [children.apply(i) for i in range(children.size())]
     return None
-
-
-def _unused() -> str:
-    return json.dumps(None)

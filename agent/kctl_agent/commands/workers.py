@@ -32,6 +32,7 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         "batch_running_seconds": None if work.batch_started_at is None else max(now - work.batch_started_at, 0.0),
         "rows_total": work.rows_total,
         "batches_total": work.batches_total,
+        "queries_failed": work.queries_failed,
         "last_error": work.last_error,
         "paused": [scope.to_json() for scope in snapshot.paused],
         "events": [_event(event) for event in snapshot.events],

@@ -106,6 +106,13 @@ class Figures:
             self._work = replace(self._work, last_error=error)
         self._wake.set()
 
+    def query_failed(self, why: str, *, is_first: bool) -> None:
+        """A query has ended by itself. The first of several in a row is an event too; more would bury all else."""
+        with self._lock:
+            self._work = replace(self._work, queries_failed=self._work.queries_failed + 1)
+        if is_first:
+            self.happened("query_failed", why)
+
     def happened(
         self, kind: str, text: str, tp: TopicPartition | None = None, offsets: tuple[int, int] | None = None
     ) -> None:

@@ -24,6 +24,7 @@ from kctl_agent.server import AgentServer
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
 from kctl_agent.worker.figures import Figures
+from kctl_agent.worker.session import lost_jvm
 from kctl_agent.worker.settings import BootError, WorkerSettings, parse
 from kctl_agent.worker.worker import Worker
 
@@ -91,9 +92,10 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
         figures.failed(str(error))
         code, why = EX_CONFIG, f"cannot start: {error}"
     except Exception as error:  # the boundary of the process: told in one line, with the trace at DEBUG
+        text = lost_jvm(error) or f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         figures.enter("failed")
-        figures.failed(f"{type(error).__name__}: {error}"[:500])
-        code, why = 1, f"failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        figures.failed(text[:500])
+        code, why = 1, f"failed: {text}"
         log.error("%s; leaving", why)
         log.debug("trace", exc_info=True)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,13 @@ from kctl_agent.worker.settings import WorkerSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["session"]
+__all__ = ["lost_jvm", "session"]
 
 LOG4J = Path(__file__).parent / "log4j2.properties"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 STOP_SECONDS = 10
+_END_SECONDS = 2.0
+"""From the end of a connection to that of the process behind it."""
 POLLING_MS = 50
 """How long Spark waits before it asks the brokers again for new data. Its own default of 10 ms keeps a core busy at
 rest."""
@@ -51,3 +54,19 @@ def session(settings: WorkerSettings) -> SparkSession:
     for key, value in {**conf, JAVA_OPTIONS: options}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def lost_jvm(error: BaseException) -> str | None:
+    """How the JVM has ended, where that is why `error` came: what Py4J says of it is a refused connection. None: it has
+    not."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - PySpark tells nobody of its JVM's process
+    if process is None or not isinstance(error, Py4JError | OSError):
+        return None
+    try:
+        code = process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+    return f"its JVM died (signal {-code})" if code < 0 else f"its JVM ended (exit code {code})"

@@ -249,6 +249,7 @@ class Worker:
         if failure := self._pipeline.failure():
             self._stop_query(0.0)
             self._figures.enter("assigned")
+            self._figures.query_failed(failure, is_first=self._failures == 0)
             self._retry_later(failure)
             return
         view = self._watcher.view if self._watcher else BrokerView()

@@ -150,6 +150,7 @@ def test_a_worker_tells_its_state_its_pace_and_its_events(snapshot: Snapshot) ->
         "batch_running_seconds": pytest.approx(5.0),
         "rows_total": 600,
         "batches_total": 3,
+        "queries_failed": 0,
         "last_error": None,
         "paused": [],
         "events": [

@@ -166,7 +166,14 @@ def full_snapshot() -> FleetSnapshot:
     results: dict[str, JsonObject] = {
         "workers": {
             "rows": [
-                {"name": "worker-0", "kind": "worker", "last_batch_seconds": 0.5, "rows_total": 7, "batches_total": 1},
+                {
+                    "name": "worker-0",
+                    "kind": "worker",
+                    "last_batch_seconds": 0.5,
+                    "rows_total": 7,
+                    "batches_total": 1,
+                    "queries_failed": 2,
+                },
                 {
                     "name": "sinker-0",
                     "kind": "sinker",
@@ -185,9 +192,17 @@ def full_snapshot() -> FleetSnapshot:
         group_assessment=assessment,
         broker_group=GroupFigures("stable", 2),
         rpc={"ping": RpcFigures({"ok": 2, "incomplete": 0, "failed": 1}, (1, 1, *[0] * 9, 1), 3.5)},
+        orders_total={("pause", "done"): 2, ("pause", "refused"): 1},
         events_total={"rebalance": 2},
         memory_limit_bytes={"worker-0": 1_000_000_000},
     )
+
+
+def test_orders_are_counted_by_verb_and_outcome_and_queries_that_failed_by_worker() -> None:
+    samples = scraped(full_snapshot())
+
+    assert values(samples, "kctl_orders_total", "verb", "outcome") == {("pause", "done"): 2, ("pause", "refused"): 1}
+    assert values(samples, "kctl_worker_query_failures_total", "worker") == {("worker-0",): 2}
 
 
 def told(family: Family) -> Samples:

@@ -1,0 +1,55 @@
+"""A query that dies by itself, of a record: its cause is named, its restarts are counted, and it heals by itself."""
+
+from __future__ import annotations
+
+import os
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.transforms import POISON
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[2]
+WHY = "ValueError: the price of order 7 is no number"
+
+
+@pytest.mark.long
+def test_a_query_that_dies_of_a_record_is_begun_again_counted_and_its_cause_is_named(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mended = short_dir / "mended"
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(mended))
+    fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "tests.acceptance.transforms:chokes"')
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.send(10)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "what is well is stored and committed")
+    pid = fleet.workers()["worker-0"]["pid"]
+
+    fleet.send(1, POISON)
+    eventually(lambda: fleet.workers()["worker-0"]["queries_failed"] >= 2, SETTLE_SECONDS, "it was begun again")
+    row = fleet.workers()["worker-0"]
+    assert row["last_error"].startswith(f"{WHY}; next try in ")
+    [event] = [event for event in row["events"] if event["kind"] == "query_failed"]
+    assert event["text"] == WHY
+    assert WHY in fleet.kctl("status").stdout.replace("\n", "")
+    assert (row["pid"], row["supervisor"]["restarts"]) == (pid, 0), "the query was begun again, not the process"
+    eventually(lambda: counted(fleet) >= 2, SETTLE_SECONDS, "it is counted")
+
+    mended.touch()
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "the cause is gone, and so is the trouble")
+    eventually(lambda: fleet.workers()["worker-0"]["last_error"] is None, SETTLE_SECONDS, "no error is told")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, 11)
+
+
+def counted(fleet: Fleet) -> float:
+    with urllib.request.urlopen(f"{fleet.url()}/metrics", timeout=10) as response:
+        lines = response.read().decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("kctl_worker_query_failures_total{"))

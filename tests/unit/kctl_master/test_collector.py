@@ -1,0 +1,85 @@
+"""The collector over real sockets: what it asks each time, and what only now and then."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kctl.config import load
+from kctl.kafka.cluster import Cluster
+from kctl.master import collector as module
+from kctl.master.collector import Collector
+from kctl.master.events import EventFeed
+from kctl.master.health import Rules
+from kctl.master.keeper import Care
+from kctl.master.members import Members
+from kctl.master.restart import Policy
+from kctl.master.supervisor import Supervisor
+from kctl.rpc.fan_out import AgentPool
+from kctl_agent.scripted import Answers, ScriptedAgent
+from tests.unit.kctl_master.test_members import NoBrokers
+
+pytestmark = pytest.mark.anyio
+
+TOPICS = {"rows": [{"topic": "t", "partition": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}]}
+
+
+class Fleet:
+    """One attached agent, and a collector that takes its picture."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.chmod(0o700)
+        self.pid = 7
+        script = {
+            **{rpc: Answers({"rows": []}) for rpc in ("block_size", "member_leader", "offset_checker")},
+            "workers": Answers({"name": "guest"}),
+            "ping": Answers(lambda _: {"name": "guest", "pid": self.pid}),
+            "metadata_brokers": Answers({"rows": []}),
+            "metadata_topics": Answers(TOPICS),
+        }
+        self.agent = ScriptedAgent(folder, "guest", script)
+        (folder / "kctl.toml").write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["t"]\n')
+        self.pool, self.cluster = AgentPool(), Cluster(NoBrokers(), "127.0.0.1:1")
+        members = Members(folder, dict, lambda: (), self.pool)
+        supervisor = Supervisor([], Care(Policy(1.0, 2.0, 60.0, 3), Rules(60.0)), members.ping)
+        self.collector = Collector(load(folder / "kctl.toml", {}), members, self.cluster, supervisor, EventFeed(), dict)
+
+    def asked(self) -> Counter[str]:
+        """How often each question came since the last look."""
+        asked = Counter(request.rpc for request in self.agent.requests)
+        self.agent.requests.clear()
+        return asked
+
+
+@pytest.fixture
+async def fleet(anyio_backend: str, short_dir: Path) -> AsyncIterator[Fleet]:
+    fleet = Fleet(short_dir)
+    with fleet.agent:
+        yield fleet
+        fleet.pool.close()
+        await fleet.cluster.close()
+
+
+async def test_what_changes_seldom_is_asked_again_when_it_is_old_or_other_processes_are_there(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await fleet.collector.collect()
+    assert fleet.asked()["metadata_topics"] == 1
+
+    second = await fleet.collector.collect()
+    assert fleet.asked() == Counter(["block_size", "member_leader", "offset_checker", "ping", "workers"])
+    told = [picture.commands["metadata_topics"] for picture in (first, second)]
+    assert told[0].result == told[1].result == TOPICS
+    assert (told[1].asked, told[1].answered) == (("guest",), ("guest",))
+    assert (told[1].age_seconds or 0) > (told[0].age_seconds or 0), "it says how old it is"
+
+    fleet.pid = 8
+    await fleet.collector.collect()
+    assert fleet.asked()["metadata_topics"] == 1, "another process may know better"
+
+    monkeypatch.setattr(module, "_SELDOM_SECONDS", 0.0)
+    await fleet.collector.collect()
+    assert fleet.asked()["metadata_topics"] == 1, "it was old"
