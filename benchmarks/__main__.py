@@ -27,7 +27,7 @@ LONG = {
     "pipeline": ("--rounds", "15"),
     "round_trip": ("--calls", "200000"),
     "scrape": ("--scrapes", "1000"),
-    "sinker": ("--rounds", "15", "--memory-messages", "5000000"),
+    "sinker": ("--rounds", "60", "--memory-messages", "5000000"),
 }
 """What `--long` hands to each: more rounds, for figures that go into the README. The others are as long as they are."""
 

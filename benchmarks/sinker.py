@@ -4,7 +4,7 @@
 500 messages of 100 bytes. The storages are those of `_storages`: as they are, with 10,000 blocks in flight, with
 100,000 dead letters. Each has a process of its own; all but one are stopped (SIGSTOP), and they take turns of a part of
 a second, so that whatever else the machine does falls on each. Timed is from the handler's first call of a turn to its
-last.
+last; beside it the processor time that the process took, which other work on the machine does not change as much.
 
 Memory: more messages than a sinker holds at a time, put while it works; its resident memory when a tenth of them is
 handled, against that at the end.
@@ -28,9 +28,10 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, process_time
 from typing import Any
 
 import psutil
@@ -58,18 +59,27 @@ class Handler:
     def __init__(self) -> None:
         self._turn = int(os.environ[TURN_VARIABLE])
         self._count = self._first_count = 0
-        self._first = 0.0
+        self._first = self._first_used = 0.0
 
     def handle(self, messages: list[Message]) -> list[bool]:
         now = perf_counter()
         if not self._count:
-            self._first, self._first_count = now, len(messages)
+            self._first, self._first_used, self._first_count = now, process_time(), len(messages)
         self._count += len(messages)
         if self._count >= self._turn:
+            count, used = self._count - self._first_count, process_time() - self._first_used
             with Path(os.environ[RATES_VARIABLE]).open("a") as rates:
-                print(self._count, (self._count - self._first_count) / (now - self._first), file=rates)
+                print(self._count, count / (now - self._first), used / count * 1e6, file=rates)
             self._count = 0
         return [True] * len(messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Messages per second, and microseconds of the process's processor time for each message."""
+
+    rate: float
+    used: float
 
 
 class Sinker:
@@ -95,15 +105,15 @@ class Sinker:
         self._process.stdin.write(json.dumps(settings).encode() + b"\n")
         self._process.stdin.flush()
 
-    def turn(self) -> float:
-        """Fill its storage while it is stopped, and let it work until the storage is empty; messages per second."""
+    def turn(self) -> Turn:
+        """Fill its storage while it is stopped, and let it work until the storage is empty."""
         fill(self.storage, self._turn)
         self._process.send_signal(signal.SIGCONT)
         until_empty(self.storage)
         self.stop()
-        count, rate = self._rates.read_text().splitlines()[-1].split()
+        count, rate, used = self._rates.read_text().splitlines()[-1].split()
         assert int(count) == self._turn, count
-        return float(rate)
+        return Turn(float(rate), float(used))
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
@@ -142,9 +152,9 @@ def main() -> None:
         shutil.rmtree(place)
 
 
-def in_turns(place: Path, settings: Mapping[str, dict[str, Any]], messages: int, rounds: int) -> dict[str, list[float]]:
-    """Messages per second of each in each round, there and back, without the first round."""
-    rates: dict[str, list[float]] = {name: [] for name in settings}
+def in_turns(place: Path, settings: Mapping[str, dict[str, Any]], messages: int, rounds: int) -> dict[str, list[Turn]]:
+    """Each in each round, there and back, without the first round."""
+    turns: dict[str, list[Turn]] = {name: [] for name in settings}
     with ExitStack() as stack:
         sinkers = {name: Sinker(place, name, of_one, messages) for name, of_one in settings.items()}
         for sinker in sinkers.values():
@@ -152,9 +162,9 @@ def in_turns(place: Path, settings: Mapping[str, dict[str, Any]], messages: int,
             sinker.stop()
         for turn in range(rounds + 1):
             for name in list(sinkers)[:: 1 if turn % 2 else -1]:
-                rates[name].append(sinkers[name].turn())
-            print("  ", {name: round(of_one[-1]) for name, of_one in rates.items()}, file=sys.stderr, flush=True)
-    return {name: found[1:] for name, found in rates.items()}
+                turns[name].append(sinkers[name].turn())
+            print("  ", {name: round(of_one[-1].rate) for name, of_one in turns.items()}, file=sys.stderr, flush=True)
+    return {name: found[1:] for name, found in turns.items()}
 
 
 def storage_settings(kind: str, state: str, place: Path, url: str) -> dict[str, Any]:
@@ -194,18 +204,23 @@ def memory(place: Path, settings: dict[str, Any], messages: int) -> list[int]:
     return found
 
 
-def report(rates: dict[str, list[float]]) -> None:
+def report(turns: dict[str, list[Turn]]) -> None:
     """Medians; a ratio is the median of those of each round, so that it compares what ran close together."""
-    for name, found in rates.items():
+    for name, found in turns.items():
         kind, _, state = name.partition("_")
-        rate = statistics.median(found)
+        rates = [turn.rate for turn in found]
+        rate = statistics.median(rates)
         line: dict[str, object] = {"benchmark": f"sinker_{name}", "messages_per_second": round(rate)}
-        line |= {"rounds": len(found), "lowest": round(min(found)), "highest": round(max(found))}
+        line |= {"rounds": len(found), "lowest": round(min(rates)), "highest": round(max(rates))}
+        line |= {"processor_us_per_message": round(statistics.median(turn.used for turn in found), 2)}
         if state == "plain":
             line |= {"target": TARGETS[kind], "met": rate >= TARGETS[kind]}
         else:
-            ratio = statistics.median(one / plain for one, plain in zip(found, rates[f"{kind}_plain"], strict=True))
-            line |= {"ratio_to_plain": round(ratio, 2), "target": FLAT, "met": ratio >= FLAT}
+            pairs = list(zip(found, turns[f"{kind}_plain"], strict=True))
+            ratio = statistics.median(one.rate / plain.rate for one, plain in pairs)
+            of_processor = statistics.median(plain.used / one.used for one, plain in pairs)
+            line |= {"ratio_to_plain": round(ratio, 2), "ratio_of_processor_time": round(of_processor, 2)}
+            line |= {"target": FLAT, "met": ratio >= FLAT}
         print(json.dumps(line), flush=True)
 
 
