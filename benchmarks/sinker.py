@@ -99,6 +99,7 @@ class Sinker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kctl_agent.sinker"],
             stdin=subprocess.PIPE,
+            stdout=sys.stderr,  # its log
             env={**os.environ, RATES_VARIABLE: str(self._rates), TURN_VARIABLE: str(turn)},
         )
         assert self._process.stdin is not None
