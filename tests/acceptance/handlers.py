@@ -79,7 +79,9 @@ def given_since(folder: Path, before: Mapping[Path, int]) -> set[Place]:
     for path in folder.glob("*.ledger"):
         with path.open("rb") as ledger:
             ledger.seek(before.get(path, 0))
-            found |= {(partition, offset) for offset, partition, _ in _RECORD.iter_unpack(ledger.read())}
+            written = ledger.read()  # the last call may still be being written
+            whole = written[: len(written) // _RECORD.size * _RECORD.size]
+            found |= {(partition, offset) for offset, partition, _ in _RECORD.iter_unpack(whole)}
     return found
 
 
