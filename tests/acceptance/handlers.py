@@ -69,8 +69,8 @@ def counted(folder: Path) -> tuple[Counter[Place], Counter[Place]]:
 
 
 def sizes(folder: Path) -> dict[Path, int]:
-    """How much each process has written down."""
-    return {path: path.stat().st_size for path in folder.glob("*.ledger")}
+    """How much each process has written down, in whole messages."""
+    return {path: path.stat().st_size // _RECORD.size * _RECORD.size for path in folder.glob("*.ledger")}
 
 
 def given_since(folder: Path, before: Mapping[Path, int]) -> set[Place]:
