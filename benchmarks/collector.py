@@ -31,7 +31,7 @@ from kafka.net.selector import NetworkSelector
 from benchmarks._collected import GROUP, TOPIC_NAMES, collector_over
 from benchmarks._fleet import say
 from kctl.demo.cluster import KafkaCluster
-from kctl.kafka.access import plain
+from kctl.kafka.access import of_fleet, plain
 from kctl.kafka.cluster import Cluster
 from kctl.kafka.connection import Connection
 from kctl.kafka.lag import read_lag
@@ -135,7 +135,7 @@ async def _partitions(servers: str, folder: Path, rounds: int, library: Library)
     clusters: list[Cluster] = []
 
     def cluster(config: Any) -> Cluster:
-        clusters.append(Cluster.of(config.kafka, TIMEOUT_SECONDS))
+        clusters.append(Cluster.of(config.kafka, of_fleet(config), TIMEOUT_SECONDS))
         return clusters[0]
 
     collector, _ = collector_over(PARTITIONS, folder, cluster=cluster, servers=servers)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl.errors import NoMaster, UsageError
-from kctl.kafka.access import Access, of_context, plain
+from kctl.kafka.access import Access, of_context, of_fleet, plain
 
 if TYPE_CHECKING:
-    from kctl.config import Kafka
+    from kctl.config import Config, Kafka
     from kctl.kafka.connection import Connection
 
 __all__ = ["access", "connected", "fleet_kafka"]
@@ -34,7 +34,7 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> Access:
         return known if options.bootstrap is None else replace(known, servers=_servers(options.bootstrap).servers)
     if options.bootstrap is not None:
         return _servers(options.bootstrap)
-    return plain(fleet_kafka(options, env).bootstrap_servers)
+    return of_fleet(_fleet_config(options, env), env)
 
 
 def fleet_kafka(options: argparse.Namespace, env: Mapping[str, str]) -> Kafka:
@@ -43,6 +43,10 @@ def fleet_kafka(options: argparse.Namespace, env: Mapping[str, str]) -> Kafka:
     Raises:
         UsageError, ConfigError: there is none, or it cannot be used.
     """
+    return _fleet_config(options, env).kafka
+
+
+def _fleet_config(options: argparse.Namespace, env: Mapping[str, str]) -> Config:
     from kctl import fleets
     from kctl.config import load
 
@@ -53,7 +57,7 @@ def fleet_kafka(options: argparse.Namespace, env: Mapping[str, str]) -> Kafka:
             "say which cluster: -b HOST:PORT, --context NAME, or a kctl.toml with -c or KCTL_CONFIG; no fleet of yours "
             "is running"
         ) from None
-    return load(fleet.config, env).kafka
+    return load(fleet.config, env)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ __all__ = [
     "Http",
     "Kafka",
     "Log",
+    "Security",
     "Sinkers",
     "Spark",
     "Status",
@@ -90,8 +91,32 @@ class Fleet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kafka:
-    """The brokers, the consumer group and the topics."""
+class Security:
+    """TLS and SASL towards brokers. Paths are relative to the configuration file."""
+
+    security_protocol: str = setting(
+        "PLAINTEXT",
+        "Whether TLS (`SSL`) and SASL are spoken, in Kafka's own words.",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
+    tls_ca_file: str = setting("", "Certificates (PEM) that the broker's is checked with; empty: the system's.")
+    tls_certificate_file: str = setting("", "Our own certificate (PEM), where the broker asks for one.")
+    tls_key_file: str = setting("", "Its private key (PEM).")
+    tls_key_password_file: str = setting("", "A file that holds the password of that key.")
+    tls_check_hostname: bool = setting(True, "Whether the broker's certificate must name the host that was asked.")
+    sasl_mechanism: str = setting(
+        "SCRAM-SHA-512",
+        "How we prove who we are.",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+    )
+    sasl_username: str = setting("", "The name for `PLAIN` and `SCRAM-…`.")
+    sasl_password_file: str = setting("", "A file that holds its password; empty: the variable `KCTL_SASL_PASSWORD`.")
+    oauth_token_file: str = setting("", "A file that holds the token of `OAUTHBEARER`; read at each authentication.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """What `[kafka]` says before TLS and SASL."""
 
     cluster: str = setting("default", "A name for the Kafka cluster; the label `cluster` of every metric.")
     bootstrap_servers: str = setting(
@@ -132,6 +157,11 @@ class Kafka:
     static_membership: bool = setting(
         False, "Workers keep their partitions over a quick restart (`group.instance.id` is fleet and worker name)."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kafka(Security, _Group):
+    """The brokers, the consumer group and the topics. TLS and SASL are spoken by workers, master and `kctl kafka`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,33 +421,20 @@ class Log:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context:
-    """A cluster for `kctl kafka --context NAME`, with TLS and SASL; any number of them, each under its own name. Fleets
-    do not read them. A file may hold nothing else."""
+class _Servers:
+    """What a context says before TLS and SASL."""
 
     bootstrap_servers: str = setting(
         REQUIRED,
         "The brokers to ask first, as `host:port`, separated by commas.",
         pattern=(SERVERS, "`host:port`, several separated by commas"),
     )
-    security_protocol: str = setting(
-        "PLAINTEXT",
-        "Whether TLS (`SSL`) and SASL are spoken, in Kafka's own words.",
-        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-    )
-    tls_ca_file: str = setting("", "Certificates (PEM) that the broker's is checked with; empty: the system's.")
-    tls_certificate_file: str = setting("", "Our own certificate (PEM), where the broker asks for one.")
-    tls_key_file: str = setting("", "Its private key (PEM).")
-    tls_key_password_file: str = setting("", "A file that holds the password of that key.")
-    tls_check_hostname: bool = setting(True, "Whether the broker's certificate must name the host that was asked.")
-    sasl_mechanism: str = setting(
-        "SCRAM-SHA-512",
-        "How we prove who we are.",
-        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
-    )
-    sasl_username: str = setting("", "The name for `PLAIN` and `SCRAM-…`.")
-    sasl_password_file: str = setting("", "A file that holds its password; empty: the variable `KCTL_SASL_PASSWORD`.")
-    oauth_token_file: str = setting("", "A file that holds the token of `OAUTHBEARER`; read at each authentication.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context(Security, _Servers):
+    """A cluster for `kctl kafka --context NAME`, with TLS and SASL; any number of them, each under its own name. Fleets
+    do not read them. A file may hold nothing else."""
 
 
 SECTIONS: dict[str, type] = {

@@ -26,11 +26,11 @@ def create_topic(
     *,
     timeout_seconds: float = 30.0,
 ) -> None:
-    """Create a topic with one replica; on return the leader of every partition has answered.
+    """Create a topic with as many replicas as the brokers give by default; on return every leader has answered.
 
     Raises TopicAlreadyExistsError.
     """
-    topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
+    topic = {"num_partitions": partitions, "configs": dict(configs or {})}
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_topics({name: topic})
         _wait_for_leaders(admin, name, partitions, timeout_seconds)

@@ -1,4 +1,4 @@
-"""How a cluster is reached: servers, TLS and SASL, from a named context of `kctl.toml` or from the command line.
+"""How a cluster is reached: servers, TLS and SASL, from `kctl.toml` or from the command line.
 
 Standard library only: `kctl kafka` reads it before it imports a Kafka client.
 """
@@ -6,7 +6,7 @@ Standard library only: `kctl kafka` reads it before it imports a Kafka client.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from kctl.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from kctl.config.sections import Context
+    from kctl.config import Config
+    from kctl.config.sections import Security
 
-__all__ = ["PASSWORD_VARIABLE", "Access", "of_context", "plain"]
+__all__ = ["PASSWORD_VARIABLE", "Access", "of_context", "of_fleet", "plain"]
 
 PASSWORD_VARIABLE = "KCTL_SASL_PASSWORD"  # noqa: S105 - the name of a variable, not a password
 
@@ -103,46 +104,60 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Ac
         listed = ", ".join(sorted(known)) or "none; see [contexts.NAME] in docs/configuration.md"
         raise UsageError(f"{file} has no context `{name}`; there are {listed}")
     context = known[name]
-    access = plain(context.bootstrap_servers)
+    return _secured(context.bootstrap_servers, context, file.absolute().parent, f"{file}: contexts.{name}", env)
+
+
+def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> Access:
+    """What `[kafka]` of a configuration says, with its secrets read from where it says.
+
+    Raises:
+        ConfigError: a secret cannot be read, or the settings do not fit together.
+    """
+    kafka = config.kafka
+    return _secured(kafka.bootstrap_servers, kafka, config.path.parent, f"{config.path}: kafka", env)
+
+
+def _secured(servers: str, security: Security, folder: Path, where: str, env: Mapping[str, str]) -> Access:
+    """Paths are relative to `folder`."""
+
+    def path(text: str) -> Path | None:
+        return folder / text if text else None
+
     return replace(
-        access,
-        security_protocol=context.security_protocol,
-        ca_file=_path(context.tls_ca_file),
-        certificate_file=_path(context.tls_certificate_file),
-        key_file=_path(context.tls_key_file),
-        key_password=_secret(context.tls_key_password_file, f"{file}: contexts.{name}.tls_key_password_file"),
-        check_hostname=context.tls_check_hostname,
-        **_sasl(context, f"{file}: contexts.{name}", env),
+        plain(servers),
+        security_protocol=security.security_protocol,
+        ca_file=path(security.tls_ca_file),
+        certificate_file=path(security.tls_certificate_file),
+        key_file=path(security.tls_key_file),
+        key_password=_secret(path(security.tls_key_password_file), f"{where}.tls_key_password_file"),
+        check_hostname=security.tls_check_hostname,
+        **_sasl(security, path, where, env),
     )
 
 
-def _sasl(context: Context, where: str, env: Mapping[str, str]) -> dict[str, Any]:
-    if not context.security_protocol.startswith("SASL_"):
+def _sasl(security: Security, path: Callable[[str], Path | None], where: str, env: Mapping[str, str]) -> dict[str, Any]:
+    if not security.security_protocol.startswith("SASL_"):
         return {}
-    if context.sasl_mechanism == "OAUTHBEARER":
-        if not context.oauth_token_file:
+    if security.sasl_mechanism == "OAUTHBEARER":
+        if not security.oauth_token_file:
             raise ConfigError(f"{where}: sasl_mechanism is OAUTHBEARER, but oauth_token_file is empty")
-        return {"mechanism": "OAUTHBEARER", "token_file": Path(context.oauth_token_file)}
-    password = _secret(context.sasl_password_file, f"{where}.sasl_password_file") or env.get(PASSWORD_VARIABLE)
-    if not context.sasl_username or not password:
+        return {"mechanism": "OAUTHBEARER", "token_file": path(security.oauth_token_file)}
+    password = _secret(path(security.sasl_password_file), f"{where}.sasl_password_file") or env.get(PASSWORD_VARIABLE)
+    if not security.sasl_username or not password:
         raise ConfigError(
-            f"{where}: {context.sasl_mechanism} needs sasl_username, and a password in sasl_password_file or in the "
+            f"{where}: {security.sasl_mechanism} needs sasl_username, and a password in sasl_password_file or in the "
             f"variable {PASSWORD_VARIABLE}"
         )
-    return {"mechanism": context.sasl_mechanism, "username": context.sasl_username, "password": password}
+    return {"mechanism": security.sasl_mechanism, "username": security.sasl_username, "password": password}
 
 
-def _secret(path: str, what: str) -> str | None:
-    if not path:
+def _secret(path: Path | None, what: str) -> str | None:
+    if path is None:
         return None
     try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        return path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{what} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _path(text: str) -> Path | None:
-    return Path(text) if text else None
 
 
 def _text(path: Path | None) -> str | None:

@@ -27,6 +27,7 @@ from kafka.errors import (
 )
 from kafka.protocol.consumer import IsolationLevel
 
+from kctl.kafka.access import Access
 from kctl.reduce.base import GroupFigures
 
 __all__ = ["GroupAdmin", "Partition", "Reading"]
@@ -68,6 +69,8 @@ class Reading:
     end: dict[Partition, int] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     group: GroupFigures | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """By topic (KIP-516); one that is deleted and made again has another. Old brokers have none."""
 
 
 class _Client(KafkaAdminClient):  # type: ignore[misc]  # kafka-python is not typed
@@ -105,6 +108,7 @@ class _Layout:
 
     led: Mapping[Any, int]
     unclear_topics: frozenset[str]
+    topic_ids: Mapping[str, str]
     looked_at: float
 
 
@@ -112,9 +116,9 @@ class GroupAdmin:
     """Not thread-safe: one thread asks and closes. Every call ends within a few times `timeout_seconds`."""
 
     def __init__(
-        self, bootstrap_servers: str, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
+        self, access: Access, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
     ) -> None:
-        self._servers = bootstrap_servers.split(",")
+        self._access = access
         self._group = group
         self._topics = sorted(set(topics))
         self._isolation = IsolationLevel[isolation_level.upper()]
@@ -169,11 +173,13 @@ class GroupAdmin:
             for partition in topic["partitions"]
         }
         unclear = (topic["name"] for topic in described if topic["error_code"] not in (0, _UNKNOWN_TOPIC))
-        return _Layout(led, frozenset(unclear), time.monotonic())
+        ids = {topic["name"]: str(topic["topic_id"]) for topic in described if topic.get("topic_id")}
+        return _Layout(led, frozenset(unclear), ids, time.monotonic())
 
     def _read_as(self, layout: _Layout, *, is_new: bool) -> Reading:
         """Raises _ChangedMeanwhile where the layout is not new."""
-        reading = Reading(frozenset((tp.topic, tp.partition) for tp in layout.led), layout.unclear_topics)
+        partitions = frozenset((tp.topic, tp.partition) for tp in layout.led)
+        reading = Reading(partitions, layout.unclear_topics, topic_ids=layout.topic_ids)
         all_of_them = sorted(layout.led)
         with_leader = [tp for tp in all_of_them if layout.led[tp] >= 0]
         each = _each if is_new else _all_or_none
@@ -239,7 +245,7 @@ class GroupAdmin:
             self._knock()
             milliseconds = int(self._timeout_seconds * 1000)
             self._client = _Client(
-                bootstrap_servers=self._servers,
+                **self._access.client_settings(),
                 client_id="kctl-master",
                 bootstrap_timeout_ms=milliseconds,
                 request_timeout_ms=milliseconds,
@@ -250,8 +256,8 @@ class GroupAdmin:
     def _knock(self) -> None:
         """A plain connect first: refused is known at once, where the client would retry until its timeout."""
         error: OSError | None = None
-        for server in self._servers:
-            host, _, port = server.strip().rpartition(":")
+        for server in self._access.servers:
+            host, _, port = server.rpartition(":")
             try:
                 socket.create_connection((host.strip("[]"), int(port)), self._timeout_seconds).close()
             except OSError as refused:

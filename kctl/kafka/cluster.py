@@ -19,6 +19,7 @@ from kafka.errors import KafkaError
 
 from kctl.config import Kafka
 from kctl.errors import BrokerUnreachable, TopicMissing
+from kctl.kafka.access import Access
 from kctl.kafka.admin import GroupAdmin, Partition, Reading
 from kctl.reduce.base import ClusterFigures, ClusterPartition, GroupFigures
 
@@ -39,20 +40,24 @@ class Known:
     offsets_at: float | None = None
     committed: int | None = None
     committed_at: float | None = None
+    topic_id: str | None = None
 
 
 def merge(known: dict[Partition, Known], reading: Reading, now: float) -> dict[Partition, Known]:
-    """What is known after `reading`, which was taken at `now`. A partition that no longer exists is dropped."""
+    """What is known after `reading`, which was taken at `now`. A partition that no longer exists is dropped; of a topic
+    that was made again nothing is kept."""
     merged = {key: old for key, old in known.items() if key[0] in reading.unclear_topics}
     for key in reading.partitions:
-        old = known.get(key, Known())
+        old, topic_id = known.get(key, Known()), reading.topic_ids.get(key[0])
+        if None not in (old.topic_id, topic_id) and old.topic_id != topic_id:
+            old = Known()
         offsets = (old.start, old.end, old.offsets_at)
         if key in reading.end:
             offsets = (reading.start.get(key, old.start), reading.end[key], now)
         committed = (old.committed, old.committed_at)
         if key in reading.committed:
             committed = (reading.committed[key], now)
-        merged[key] = Known(*offsets, *committed)
+        merged[key] = Known(*offsets, *committed, topic_id or old.topic_id)
     return merged
 
 
@@ -83,10 +88,10 @@ class Cluster:
         """Why the last look failed, in whole or in part."""
 
     @classmethod
-    def of(cls, kafka: Kafka, timeout_seconds: float) -> Cluster:
+    def of(cls, kafka: Kafka, access: Access, timeout_seconds: float) -> Cluster:
         """The cluster that the configuration names; a request may take `timeout_seconds`."""
-        servers = kafka.bootstrap_servers
-        return cls(GroupAdmin(servers, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds), servers)
+        admin = GroupAdmin(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
+        return cls(admin, kafka.bootstrap_servers)
 
     async def check(self) -> None:
         """Looks once, before anything is started.

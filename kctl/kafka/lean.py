@@ -2,7 +2,8 @@
 
 `import kafka` makes consumer, producer, admin client and a hundred message classes, whichever part is wanted. Here the
 packages stand unexecuted: their submodules can be imported one by one, and whoever asks for one of their names gets the
-whole package after all, as if it had been imported at once.
+whole package after all, as if it had been imported at once. With a kafka-python that is put together otherwise all is
+imported as ever: slower, not wrong.
 """
 
 from __future__ import annotations
@@ -15,17 +16,30 @@ from typing import Any
 
 __all__ = ["install"]
 
+_ADMIN_PARTS = ("groups",)
+
 
 def install() -> None:
     """Call it before anything of kafka-python is imported; afterwards it does nothing."""
     if "kafka" in sys.modules:
         return
+    known = set(sys.modules)
+    try:
+        _stand_in()
+        import kctl.kafka.connection  # noqa: F401 - all that every question needs is imported, or found not to be so
+    except Exception:  # whatever a later kafka-python does at its import
+        for name in set(sys.modules) - known:
+            if name.startswith(("kafka", "kctl.kafka.")):
+                del sys.modules[name]
+
+
+def _stand_in() -> None:
     sys.modules["kafka"] = _Package("kafka")
     logging.getLogger("kafka").addHandler(logging.NullHandler())  # as its __init__ does
     import kafka.errors  # kafka-python itself says `from kafka import errors`, which is to find it
     import kafka.protocol
 
-    admin = _Package("kafka.protocol.admin", ("groups",))
+    admin = _Package("kafka.protocol.admin", _ADMIN_PARTS)
     sys.modules[admin.__name__] = kafka.protocol.admin = admin
 
 
@@ -51,8 +65,11 @@ class _Package(ModuleType):
         from importlib import import_module
 
         for part in self.__dict__["_parts"]:
-            module = import_module(f"{self.__name__}.{part}")
-            if name in module.__all__:
+            try:
+                module = import_module(f"{self.__name__}.{part}")
+            except ImportError:
+                continue
+            if name in getattr(module, "__all__", ()):
                 return getattr(module, name)
         self.__dict__["_parts"] = ()
         self.__class__ = ModuleType  # type: ignore[assignment]  # from here on a package like any other

@@ -9,6 +9,7 @@ from pathlib import Path
 from kctl.config import Config
 from kctl.config.sections import size_bytes
 from kctl.config.storage import storage_settings
+from kctl.kafka.access import of_fleet
 from kctl.master.health import Rules
 from kctl.master.keeper import Care, Launch
 from kctl.master.restart import Policy
@@ -92,6 +93,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             "heartbeat_interval_seconds": kafka.heartbeat_interval_seconds,
             "isolation_level": kafka.isolation_level,
             "group_instance_id": f"{config.fleet.name}-{name}" if kafka.static_membership else None,
+            "security": _security(config),
         },
         "pipeline": {
             "spark_master": spark.master,
@@ -105,6 +107,23 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             "revoke_timeout_seconds": workers.revoke_timeout_seconds,
         },
         "storage": storage_settings(config) | _handler_inside(config),
+    }
+
+
+def _security(config: Config) -> JsonObject | None:
+    """TLS and SASL as `kctl_agent.worker.security.Security` has them, secrets and all; None: plain."""
+    access = of_fleet(config)
+    if access.security_protocol == "PLAINTEXT":
+        return None
+    files = {name: getattr(access, name) for name in ("ca_file", "certificate_file", "key_file", "token_file")}
+    return {
+        "protocol": access.security_protocol,
+        **{name: None if path is None else str(path) for name, path in files.items()},
+        "key_password": access.key_password,
+        "check_hostname": access.check_hostname,
+        "mechanism": access.mechanism,
+        "username": access.username,
+        "password": access.password,
     }
 
 

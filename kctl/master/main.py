@@ -24,6 +24,7 @@ from kctl.config import Config, load
 from kctl.errors import OrderRefused, RunDirUnusable
 from kctl.exporter import Exposition
 from kctl.http import Access, HttpServer, Source, access_of, bind, create_app
+from kctl.kafka.access import of_fleet
 from kctl.kafka.cluster import Cluster
 from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make_folders, own_run_dir
 from kctl.master.collector import Collector
@@ -77,7 +78,7 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
     supervised = names(config)
     with _Signals() as signals, own_run_dir(config.fleet.run_dir, supervised):
         jars = await find_jars(config)
-        cluster = Cluster.of(config.kafka, config.collect.timeout_seconds)
+        cluster = Cluster.of(config.kafka, of_fleet(config), config.collect.timeout_seconds)
         try:
             await cluster.check()
             access = access_of(config.http, config.path.parent)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kctl.demo.broker import KafkaBroker
+from kctl.demo.cluster import KafkaCluster
 from tests.acceptance.fleets import Fleet
 
 
@@ -29,7 +30,9 @@ def make_fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Callable[..., F
     """Makes fleets that are closed at the end; when the test fails their logs' last lines are printed."""
     made: list[Fleet] = []
 
-    def make(*, workers: int = 1, partitions: int = 4, on: KafkaBroker | None = None, **more: Any) -> Fleet:
+    def make(
+        *, workers: int = 1, partitions: int = 4, on: KafkaBroker | KafkaCluster | None = None, **more: Any
+    ) -> Fleet:
         directory = short_dir / str(len(made))
         directory.mkdir()
         made.append(Fleet(directory, on or broker, partitions=partitions, workers=workers, **more))

@@ -19,6 +19,7 @@ from kafka import KafkaProducer, TopicPartition
 from kctl.demo import topics
 from kctl.demo.audit import Audit, audit
 from kctl.demo.broker import KafkaBroker
+from kctl.demo.cluster import KafkaCluster
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
 from kctl.jars import jar_paths
@@ -74,14 +75,15 @@ class Fleet(DemoFleet):
     def __init__(
         self,
         directory: Path,
-        broker: KafkaBroker,
+        broker: KafkaBroker | KafkaCluster,
         *,
         partitions: int,
         workers: int,
         beside: Fleet | None = None,
         **more: str,
     ) -> None:
-        """`beside` another fleet: with its topic and in its group. `more` is TOML for further sections."""
+        """`beside` another fleet: with its topic and in its group. `more` is TOML for further sections, and
+        `bootstrap_servers` where the fleet reaches the broker otherwise than the test does."""
         super().__init__(directory)
         (directory / "logs").mkdir()
         self.broker = broker
@@ -100,7 +102,7 @@ class Fleet(DemoFleet):
         self.config.write_text(
             TOML.format(
                 topic=self.topic,
-                bootstrap_servers=self.broker.bootstrap_servers,
+                bootstrap_servers=self._more.get("bootstrap_servers", self.broker.bootstrap_servers),
                 workers=workers,
                 kafka=self._more.get("kafka", ""),
                 workers_more=self._more.get("workers_more", ""),

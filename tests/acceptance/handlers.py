@@ -1,4 +1,5 @@
-"""The handler that the fault tests hand to their sinkers: it writes down what it was given and what it said of it.
+"""The handlers that tests hand to their sinkers: they write down what they were given. `counts`, of the fault tests,
+also writes down what it said of it.
 
 One file per process, one write per call. Some messages it never acknowledges (`is_poison`). When it finds the file
 `hold` in its folder it takes it away, writes down the call all the same, says so in `held.PID`, and does not return
@@ -8,6 +9,7 @@ until it is let go: then it can be killed or stopped for certain inside a call.
 from __future__ import annotations
 
 import os
+import pickle
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,9 +19,24 @@ from pathlib import Path
 from kctl.demo.ledger import FOLDER_VARIABLE
 from kctl_agent.message import Message
 
-__all__ = ["HANDLER", "HOLD", "Place", "counted", "counts", "given_since", "held", "is_poison", "let_go", "sizes"]
+__all__ = [
+    "HANDLER",
+    "HOLD",
+    "KEEPER",
+    "Place",
+    "counted",
+    "counts",
+    "given_since",
+    "held",
+    "is_poison",
+    "keeps",
+    "kept",
+    "let_go",
+    "sizes",
+]
 
 HANDLER = "tests.acceptance.handlers:counts"
+KEEPER = "tests.acceptance.handlers:keeps"
 HOLD = "hold"
 Place = tuple[int, int]
 """Partition and offset."""
@@ -57,6 +74,23 @@ def let_go(folder: Path, pid: int) -> None:
     """Let the call that this process holds return."""
     with _gate(folder, pid).open("wb", buffering=0) as gate:
         gate.write(b"x")
+
+
+def keeps(messages: list[Message]) -> list[bool]:
+    with (Path(os.environ[FOLDER_VARIABLE]) / f"{os.getpid()}.kept").open("ab") as file:
+        for message in messages:
+            pickle.dump(message, file)
+    return [True] * len(messages)
+
+
+def kept(folder: Path) -> list[Message]:
+    """All that `keeps` was given, by partition and offset."""
+    found: list[Message] = []
+    for path in folder.glob("*.kept"):
+        with path.open("rb") as file:
+            while file.peek(1):
+                found.append(pickle.load(file))
+    return sorted(found, key=lambda message: (message.partition, message.offset))
 
 
 def counted(folder: Path) -> tuple[Counter[Place], Counter[Place]]:

@@ -17,6 +17,7 @@ from kctl.config import Kafka
 from kctl.demo import kafka_tools, topics
 from kctl.demo.broker import KafkaBroker
 from kctl.errors import BrokerUnreachable, TopicMissing
+from kctl.kafka.access import plain
 from kctl.kafka.cluster import Cluster
 from kctl.reduce import ClusterPartition, GroupFigures
 
@@ -84,7 +85,7 @@ async def refreshed(cluster: Cluster, is_so: Callable[[], bool], seconds: float 
 def test_the_figures_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_broker: KafkaBroker) -> None:
     produce(own_broker, 10)
     kafka_tools.reset_offsets(own_broker.bootstrap_servers, "readers", "orders", 4)
-    cluster = Cluster.of(settings(own_broker), 5)
+    cluster = Cluster.of(settings(own_broker), plain(own_broker.bootstrap_servers), 5)
 
     async def scenario() -> None:
         await cluster.check()
@@ -114,7 +115,7 @@ def test_the_figures_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_
 def test_with_read_committed_the_end_is_the_last_stable_offset(own_broker: KafkaBroker) -> None:
     produce(own_broker, 5)
     produce(own_broker, 7, "open transaction")
-    stable = Cluster.of(settings(own_broker, isolation_level="read_committed"), 5)
+    stable = Cluster.of(settings(own_broker, isolation_level="read_committed"), plain(own_broker.bootstrap_servers), 5)
 
     async def scenario() -> None:
         await refreshed(stable, lambda: partitions(stable) != ())
@@ -125,7 +126,7 @@ def test_with_read_committed_the_end_is_the_last_stable_offset(own_broker: Kafka
 
 def test_a_broker_that_is_away_leaves_old_figures_and_is_found_again(own_broker: KafkaBroker) -> None:
     produce(own_broker, 10)
-    cluster = Cluster.of(settings(own_broker), 1)
+    cluster = Cluster.of(settings(own_broker), plain(own_broker.bootstrap_servers), 1)
 
     async def scenario() -> None:
         await refreshed(cluster, lambda: "committed" in cluster.last_success)
@@ -146,7 +147,7 @@ def test_a_broker_that_is_away_leaves_old_figures_and_is_found_again(own_broker:
 
 
 def test_a_broker_that_hangs_holds_neither_the_loop_nor_the_figures_up(own_broker: KafkaBroker) -> None:
-    cluster = Cluster.of(settings(own_broker), 1)
+    cluster = Cluster.of(settings(own_broker), plain(own_broker.bootstrap_servers), 1)
     assert own_broker.pid is not None
     jvm = psutil.Process(own_broker.pid)
 
@@ -169,7 +170,7 @@ def test_a_broker_that_hangs_holds_neither_the_loop_nor_the_figures_up(own_broke
 
 
 def test_what_is_missing_is_told_before_anything_starts(own_broker: KafkaBroker) -> None:
-    nothing = Cluster.of(settings(own_broker, topic="nonsense"), 2)
+    nothing = Cluster.of(settings(own_broker, topic="nonsense"), plain(own_broker.bootstrap_servers), 2)
 
     async def no_topic() -> None:
         with pytest.raises(TopicMissing):
@@ -177,7 +178,7 @@ def test_what_is_missing_is_told_before_anything_starts(own_broker: KafkaBroker)
 
     drive(nothing, no_topic)
     own_broker.stop()
-    nobody = Cluster.of(settings(own_broker), 2)
+    nobody = Cluster.of(settings(own_broker), plain(own_broker.bootstrap_servers), 2)
 
     async def no_broker() -> None:
         with pytest.raises(BrokerUnreachable):

@@ -10,6 +10,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,15 @@ from typing import Any
 import pytest
 
 from kctl.cli.entry import run
+from kctl.config import load
 from kctl.demo import topics
-from tests.integration.secured_broker import SecuredBroker
+from kctl.kafka.access import of_fleet
+from kctl.kafka.admin import GroupAdmin
+from kctl.master.launch import worker_settings
+from kctl_agent.worker.brokers import Brokers
+from kctl_agent.worker.membership import Membership
+from kctl_agent.worker.settings import parse
+from tests.integration.secured_broker import PASSWORD, SecuredBroker
 
 pytestmark = [
     pytest.mark.real,
@@ -62,9 +70,42 @@ def kctl(secured: SecuredBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
     return run_words
 
 
-@pytest.mark.parametrize(
-    "context", ["tls", "boss-PLAIN", "boss-SCRAM-SHA-256", "boss-SCRAM-SHA-512", "boss-OAUTHBEARER"]
-)
+MECHANISMS = ["tls", "boss-PLAIN", "boss-SCRAM-SHA-256", "boss-SCRAM-SHA-512", "boss-OAUTHBEARER"]
+
+
+@pytest.mark.parametrize("context", MECHANISMS)
+def test_what_worker_and_master_ask_the_brokers_with_speaks_tls_and_every_mechanism(
+    secured: SecuredBroker, context: str, eventually: Callable[..., Any]
+) -> None:
+    file = secured.directory / "kctl.toml"
+    contexts = tomllib.loads(secured.write_contexts().read_text())["contexts"]
+    told = "".join(f"{key} = {json.dumps(value)}\n" for key, value in contexts[context].items())
+    file.write_text(f'[kafka]\ngroup = "{context}"\ntopics = ["orders"]\n{told}')
+    config = load(file, {})
+    settings = parse(json.dumps(worker_settings(config, "worker-0", [])))
+    assert PASSWORD not in f"{settings} {of_fleet(config)}"
+
+    worker = Brokers(settings.kafka, "worker-0")
+    master = GroupAdmin(of_fleet(config), context, ["orders"], "read_uncommitted", 10)
+    member = Membership(settings.kafka, "worker-0", lambda _: {}, lambda: None, lambda _: None)
+    try:
+
+        def has_joined() -> bool:
+            member.poll(0.1)
+            return len(member.partitions) == 2
+
+        eventually(has_joined, 30, "the worker's member has its partitions")
+        found = worker.found(member.partitions)
+        reading = master.read()
+        assert {(tp.topic, tp.partition): at.log_end for tp, at in found.items()} == reading.end
+        assert (len(reading.end), reading.errors) == (2, {})
+    finally:
+        member.close()
+        worker.close()
+        master.close()
+
+
+@pytest.mark.parametrize("context", MECHANISMS)
 def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, context: str) -> None:
     produced = kctl("produce", "--context", context, "-t", "orders", "-p", "1", f"by {context}", "-o", "json")
     offset = json.loads(produced[1])["rows"][0]["offset"]

@@ -15,7 +15,11 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka.errors import KafkaError
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    UnsupportedVersionError,
+)
 
 from kctl_agent.snapshot import BrokerFigures, TopicPartitionFigures
 from kctl_agent.worker.positions import Found
@@ -51,6 +55,7 @@ class Brokers:
             client_id=f"{client_id}-admin",
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             reconnect_backoff_max_ms=2000,
+            **(settings.security.client_settings() if settings.security else {}),
         )
 
     def close(self) -> None:
@@ -98,10 +103,23 @@ class Brokers:
 
     def brokers(self) -> tuple[BrokerFigures, ...]:
         cluster = self._admin.describe_cluster()
+        controller = self._controller(cluster["controller_id"])
         return tuple(
-            BrokerFigures(b["broker_id"], b["host"], b["port"], b["rack"], b["broker_id"] == cluster["controller_id"])
+            BrokerFigures(b["broker_id"], b["host"], b["port"], b["rack"], b["broker_id"] == controller)
             for b in cluster["brokers"]
         )
+
+    def _controller(self, told: int) -> int | None:
+        """The leader of the quorum. What DescribeCluster tells is the controller with ZooKeeper only; KRaft hides it
+        there, and any broker is named."""
+        try:
+            quorum = self._admin.describe_metadata_quorum()
+        except UnsupportedVersionError:
+            return told
+        except ClusterAuthorizationFailedError:
+            return None
+        leaders: list[int] = [each["leader_id"] for topic in quorum["topics"] for each in topic["partitions"]]
+        return next((leader for leader in leaders if leader >= 0), None)
 
 
 def _topic_partition(topic: str, partition: dict[str, Any]) -> TopicPartitionFigures:

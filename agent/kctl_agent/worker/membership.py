@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5000
 CLOSE_TIMEOUT_MS = 10_000
+METADATA_MAX_AGE_MS = 5000
+"""So soon the leader notices that a topic has grown, and everybody's share is made anew."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -72,9 +74,10 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             partition_assignment_strategy=[assignor],
             session_timeout_ms=session_ms,
             heartbeat_interval_ms=int(settings.heartbeat_interval_seconds * 1000),
-            metadata_max_age_ms=30_000,
+            metadata_max_age_ms=METADATA_MAX_AGE_MS,
             reconnect_backoff_max_ms=2000,
             allow_auto_create_topics=False,
+            **(settings.security.client_settings() if settings.security else {}),
         )
         for topic in settings.topics:
             self._consumer.partitions_for_topic(topic)  # a leader that knows no partitions assigns nothing at first

@@ -37,6 +37,10 @@ __all__ = ["Batch", "Pipeline", "Source"]
 
 log = logging.getLogger(__name__)
 
+REQUEST_TIMEOUT_MS = 10_000
+"""Java's AdminClient, which Spark asks for the ends, waits all of its minute for a leader that was killed and is gone
+from the metadata; after its time-out Spark asks anew, and is told of the next leader."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -84,6 +88,9 @@ class _Run:
             started = self.batch_started_at = time.monotonic()
             try:
                 ends = self._ends(batch_id)
+                if any(end < self.positions[tp] for tp, end in ends.items()):
+                    self.gate.set()  # the log was truncated: whoever starts the next query weighs log and mark anew
+                    return
                 rows = self._put(frame, ends)
                 timestamps = {TopicPartition(r.topic, r.partition): r.last_timestamp_ms / 1000 for r in rows}
                 batch = Batch(batch_id, sum(r.stored for r in rows), time.monotonic() - started, ends, timestamps)
@@ -242,11 +249,14 @@ class Pipeline:
             self._spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
             .option("kafka.isolation.level", kafka.isolation_level)
+            .options(**(kafka.security.spark_options() if kafka.security else {}))
             .option("assign", json.dumps(assign))
             .option("startingOffsets", json.dumps(starts))
             .option("maxOffsetsPerTrigger", pipeline.max_records_per_batch)
             .option("failOnDataLoss", pipeline.on_data_loss == "stop")
             .option("includeHeaders", True)
+            .option("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS)
+            .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
             .load()
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from kctl_agent.errors import AgentError, BadParams
 from kctl_agent.orders import Scope
+from kctl_agent.worker.security import Security
 
 __all__ = ["BootError", "KafkaSettings", "PipelineSettings", "WorkerSettings", "dump", "parse"]
 
@@ -35,6 +36,7 @@ class KafkaSettings:
     heartbeat_interval_seconds: float
     isolation_level: str
     group_instance_id: str | None
+    security: Security | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,9 @@ def parse(line: str) -> WorkerSettings:
     try:
         given = json.loads(line)
         kafka, pipeline = given.pop("kafka"), given.pop("pipeline")
+        security = Security(**kafka["security"]) if kafka.get("security") else None
         return WorkerSettings(
-            kafka=KafkaSettings(**{**kafka, "topics": tuple(kafka["topics"])}),
+            kafka=KafkaSettings(**{**kafka, "topics": tuple(kafka["topics"]), "security": security}),
             pipeline=PipelineSettings(**{**pipeline, "jars": tuple(pipeline["jars"])}),
             **{
                 **given,

@@ -35,6 +35,9 @@ log = logging.getLogger("kctl_agent.worker")
 POLL_SECONDS = 0.1
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between starts of a query that ended by itself, or that could not be started."""
+PATIENCE_SECONDS = 10.0
+"""What the next turn may heal (a coordinator that moves, a commit during a rebalance) is no error before it has lasted
+so long."""
 RESUME_FRACTION = 0.8
 """A throttled worker goes on when the storage holds less than this part of its limit, so that it does not flap."""
 
@@ -55,8 +58,13 @@ class Worker:
         self._commits = Commits(storage)
         self._reached: dict[TopicPartition, int] = {}
         """Positions at the end of earlier queries; what a throttled or waiting worker still knows."""
+        self._topic_ids: dict[TopicPartition, str | None] = {}
+        """Of the topics as they were when reading them began."""
+        self._began_at = 0.0
         self._failures = 0
         self._retry_at = 0.0
+        self._bearing: dict[str, float] = {}
+        """What fails just now, and since when."""
         self._reported: dict[TopicPartition, int] = {}
         self._pipeline = Pipeline(settings, self._storage, lambda: self._commits.known, self._batch_done)
         self._brokers: Brokers | None = None
@@ -81,7 +89,7 @@ class Worker:
                 member=lambda: self._membership.figures if self._membership else None,
                 brokers=lambda: self._watcher.view if self._watcher else BrokerView(),
                 positions=self._positions_by_partition,
-                committed=lambda: self._commits.known,
+                committed=lambda: {tp: offset for tp, offset in self._commits.known.items() if not self._is_void(tp)},
                 query_id=lambda: self._pipeline.query_id,
                 batch_started_at=lambda: self._pipeline.batch_started_at,
             )
@@ -110,7 +118,9 @@ class Worker:
         try:
             membership.poll(POLL_SECONDS)
         except KafkaError as error:
-            self._complain(f"the group cannot be reached: {type(error).__name__}")
+            self._bear("poll", f"the group cannot be reached: {type(error).__name__}")
+        else:
+            self._bearing.pop("poll", None)
         if membership.is_rebalancing:
             self._figures.enter("rebalancing")
         self._commit(membership)
@@ -194,11 +204,15 @@ class Worker:
         """The query reads other partitions than it should or a topic that was made again, is held by an order that came
         to nothing, or has to wait for room."""
         ids = self._watcher.view.topic_ids if self._watcher else {}
-        recreated = any(
-            source.topic_id is not None and ids.get(tp.topic, source.topic_id) != source.topic_id
-            for tp, source in running.items()
-        )
+        recreated = any(self._is_void(tp) and tp.topic in ids for tp in running)
         return running.keys() != wanted or recreated or self._pipeline.is_held or self._is_full()
+
+    def _is_void(self, tp: TopicPartition) -> bool:
+        """The topic was deleted, or made again, since reading it began: what is known of its offsets is void."""
+        began = self._topic_ids.get(tp)
+        view = self._watcher.view if self._watcher else BrokerView()
+        is_newer = view.taken_at is not None and view.taken_at > self._began_at
+        return began is not None and is_newer and view.topic_ids.get(tp.topic) != began
 
     def _is_full(self) -> bool:
         limit, held = self._settings.storage["limit"], self._figures.held
@@ -242,6 +256,8 @@ class Worker:
             for moved in start.moved:
                 text = moved.sentence(f"{tp.topic}-{tp.partition}")
                 self._figures.happened(moved.kind, text, tp, (moved.from_offset, moved.to_offset))
+        self._began_at = time.monotonic()
+        self._topic_ids = {**self._topic_ids, **{tp: at.topic_id for tp, at in found.items()}}
         self._commits.found({tp: at.committed for tp, at in found.items() if at.committed is not None})
         return {tp: Source(start.offset, found[tp].topic_id) for tp, start in starts.items()}
 
@@ -249,8 +265,9 @@ class Worker:
         if failure := self._pipeline.failure():
             self._stop_query(0.0)
             self._figures.enter("assigned")
-            self._figures.query_failed(failure, is_first=self._failures == 0)
+            is_first = self._failures == 0
             self._retry_later(failure)
+            self._figures.query_failed(failure, is_first=is_first)
             return
         view = self._watcher.view if self._watcher else BrokerView()
         positions = self._pipeline.positions
@@ -269,7 +286,17 @@ class Worker:
         seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
         self._failures += 1
         self._retry_at = time.monotonic() + seconds
-        self._complain(f"{error}; next try in {seconds:.0f} s")
+        if self._failures > 1:
+            self._complain(f"{error}; next try in {seconds:.0f} s")
+        else:
+            log.warning("%s; tried again in %.0f s", error, seconds)
+
+    def _bear(self, what: str, error: str) -> None:
+        since = self._bearing.setdefault(what, time.monotonic())
+        if time.monotonic() - since > PATIENCE_SECONDS:
+            self._complain(error)
+        else:
+            log.debug("%s", error)
 
     def _complain(self, error: str) -> None:
         log.error("%s", error)
@@ -284,7 +311,8 @@ class Worker:
     def _positions_by_partition(self) -> dict[TopicPartition, int | None]:
         """Of everything that is assigned, whether a query reads it just now or not; on the figures' thread."""
         reached = {**self._reached, **self._pipeline.positions}
-        return {tp: reached.get(tp) for tp in (self._membership.partitions if self._membership else ())}
+        assigned = self._membership.partitions if self._membership else ()
+        return {tp: None if self._is_void(tp) else reached.get(tp) for tp in assigned}
 
     def _batch_done(self, batch: Batch) -> None:
         """On Spark's callback thread."""
@@ -302,8 +330,9 @@ class Worker:
             self._figures.happened("lost", "the group went on without this worker; it joins again")
             self._stop_query(0.0)
         except KafkaError as error:
-            self._complain(f"offsets are stored but not yet committed: {type(error).__name__}")
+            self._bear("commit", f"offsets are stored but not yet committed: {type(error).__name__}")
         else:
+            self._bearing.pop("commit", None)
             self._commits.done(ends)
 
     def _revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -58,8 +58,12 @@ def reading(
     partitions: frozenset[Partition] = frozenset({A, B}),
     unclear: frozenset[str] = frozenset(),
     errors: Mapping[str, str] | None = None,
+    topic_ids: Mapping[str, str] | None = None,
 ) -> Reading:
-    return Reading(partitions, unclear, dict(committed), dict.fromkeys(end, 0), dict(end), dict(errors or {}))
+    return Reading(
+        *(partitions, unclear, dict(committed), dict.fromkeys(end, 0), dict(end), dict(errors or {})),
+        topic_ids=dict(topic_ids or {}),
+    )
 
 
 FULL = reading({A: 5, B: None}, {A: 10, B: 20})
@@ -122,6 +126,23 @@ async def test_when_the_brokers_are_away_the_old_figures_stay_and_grow_older(clu
 
     assert [(row.committed, row.end, row.age_seconds) for row in rows(cluster)] == [(5, 10, 60), (None, 20, 60)]
     assert cluster.last_success == before
+
+
+async def test_of_a_topic_that_was_made_again_nothing_old_is_kept_even_when_nothing_new_is_told(
+    cluster_of: Any,
+) -> None:
+    topic = A[0]
+    cluster, _, _ = cluster_of(
+        reading({A: 5}, {A: 10}, partitions=frozenset({A}), topic_ids={topic: "first"}),
+        reading({}, {}, partitions=frozenset({A}), topic_ids={topic: "first"}),
+        reading({}, {}, partitions=frozenset({A}), topic_ids={topic: "second"}),
+    )
+    await cluster.refresh(5)
+    await cluster.refresh(5)
+    assert [(row.committed, row.end) for row in rows(cluster)] == [(5, 10)]
+
+    await cluster.refresh(5)
+    assert rows(cluster) == []
 
 
 async def test_a_failed_part_leaves_the_other_fresh_and_its_own_figures_old(cluster_of: Any) -> None:

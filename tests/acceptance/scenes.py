@@ -1,0 +1,151 @@
+"""Two real workers on a real cluster of three brokers, to which one thing after another happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafka import KafkaAdminClient
+
+from kctl.demo import topics
+from kctl.demo.cluster import KafkaCluster
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.layout import PartitionLayout, quorum_leader, topics_of
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+__all__ = ["Scene"]
+
+PARTITIONS = 3
+WORKERS = ("worker-0", "worker-1")
+RATE = 300.0
+
+
+class Scene:
+    """A fleet under load. Each step returns when messages of every partition go all the way again."""
+
+    def __init__(self, cluster: KafkaCluster, make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
+        self.cluster = cluster
+        self.fleet = make_fleet(workers=len(WORKERS), partitions=PARTITIONS, on=cluster)
+        self._eventually = eventually
+        self.fleet.start()
+        eventually(lambda: self.fleet.is_running(*WORKERS), START_SECONDS, "both workers run")
+        self._load = self.fleet.load(RATE)
+        self._await_flow()
+
+    def kill_leader(self) -> None:
+        """Of a partition that is produced into and read."""
+        leader = self._leaders()[0]
+        assert leader is not None
+        self._without(leader)
+
+    def kill_coordinator(self) -> None:
+        with Connection(plain(self.cluster.bootstrap_servers), 30) as connection:
+            connection.open()
+            node = connection.coordinators([self.fleet.group])[self.fleet.group]
+        assert isinstance(node, int)
+        self._without(node)
+
+    def kill_controller(self) -> None:
+        with Connection(plain(self.cluster.bootstrap_servers), 30) as connection:
+            connection.open()
+            node = quorum_leader(connection)
+        assert node is not None
+        self._eventually(lambda: self._told_controllers() == [node], SETTLE_SECONDS, "the workers name the controller")
+        self._without(node)
+
+    def grow(self, partitions: int) -> None:
+        """The new partitions are consumed, from their start."""
+        self.fleet.finish(self._load)
+        topics.add_partitions(self.fleet.broker.bootstrap_servers, self.fleet.topic, partitions)
+        self.fleet.partitions = partitions
+        self._load = self.fleet.load(RATE)
+        self._await_flow()
+
+    def make_again(self, replicas: Mapping[int, list[int]], **configs: str) -> None:
+        """Delete the topic and make it anew, with these replicas of each partition; nothing old is seen of it."""
+        self.settle()
+        self.fleet.partitions = len(replicas)
+        self.fleet.sent.clear()
+        topics.delete_topic(self.cluster.bootstrap_servers, self.fleet.topic)
+        self._eventually(lambda: self._is_gone(), SETTLE_SECONDS, "the topic is gone from the answers")
+        with KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers.split(",")) as admin:
+            settings = {key.replace("_", "."): value for key, value in configs.items()}
+            admin.create_topics({self.fleet.topic: {"assignments": replicas, "configs": settings}})
+        self._eventually(lambda: None not in self._leaders().values(), SETTLE_SECONDS, "it has leaders")
+
+    def settle(self) -> None:
+        """No further load; everything that was sent is stored and committed."""
+        if self._load in self.fleet._loads:
+            self.fleet.finish(self._load)
+        self._eventually(self.fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+
+    def errors(self) -> list[str]:
+        """What was shown as an error, by a worker's answer or in its log."""
+        shown = [row["last_error"] for row in self.fleet.workers().values() if row["last_error"]]
+        for name in WORKERS:
+            log = (self.fleet.directory / "logs" / f"{name}.log").read_text()
+            shown += [line for line in log.splitlines() if " ERROR " in line]
+        return shown
+
+    def kinds(self) -> set[str]:
+        """Of the events that the workers tell."""
+        return {event["kind"] for event in self.fleet.events()}
+
+    def isr(self) -> dict[int, set[int]]:
+        return {each.partition: set(each.isr) for each in self._partitions()}
+
+    def restart(self) -> None:
+        """Start the brokers that were killed, and wait until all replicas are in sync."""
+        self.cluster.start()
+        self._eventually(
+            lambda: all(set(each.isr) == set(each.replicas) for each in self._partitions()),
+            SETTLE_SECONDS,
+            "all replicas are in sync",
+        )
+
+    def _without(self, node: int) -> None:
+        """Killed, and messages flow; then it comes back."""
+        self.cluster.brokers[node].kill()
+        self._eventually(lambda: self._is_known_to_be_away(node), SETTLE_SECONDS, "the workers know the new leaders")
+        self._await_flow()
+        self.restart()
+        self._await_flow()
+
+    def _is_gone(self) -> bool:
+        """To the master and to every worker."""
+        told = self.fleet.ask("metadata_topics")
+        return self.fleet.offsets() == {} and told is not None and told["rows"] == []
+
+    def _told_controllers(self) -> list[int]:
+        rows = (self.fleet.ask("metadata_brokers") or {"rows": []})["rows"]
+        return [row["node_id"] for row in rows if row["controller"]]
+
+    def _is_known_to_be_away(self, node: int) -> bool:
+        rows = (self.fleet.ask("metadata_topics") or {"rows": []})["rows"]
+        return bool(rows) and all(row["leader_id"] not in (node, None) for row in rows)
+
+    def _await_flow(self) -> None:
+        """Something of every partition is committed that was not before, and both workers have a part in it."""
+        self._eventually(lambda: len(self.fleet.offsets()) == self.fleet.partitions, SETTLE_SECONDS, "all are known")
+        before = {p: row["current_offset"] or 0 for p, row in self.fleet.offsets().items()}
+
+        def flows() -> bool:
+            self.fleet.check()
+            rows = self.fleet.offsets()
+            return {row["worker"] for row in rows.values()} == set(WORKERS) and all(
+                (row["current_offset"] or 0) > before.get(p, 0) for p, row in rows.items()
+            )
+
+        try:
+            self._eventually(flows, SETTLE_SECONDS, "messages of every partition are stored and committed")
+        except AssertionError:
+            print(f"before: {before}, acknowledged: {self._load.acknowledged}, now: {self.fleet.offsets()}")
+            raise
+
+    def _leaders(self) -> dict[int, int | None]:
+        return {each.partition: each.leader for each in self._partitions()}
+
+    def _partitions(self) -> tuple[PartitionLayout, ...]:
+        """Told by the first broker that answers."""
+        with Connection(plain(self.cluster.bootstrap_servers), 30) as connection:
+            return topics_of(connection.open([self.fleet.topic]))[self.fleet.topic].partitions

@@ -1,0 +1,220 @@
+"""Whatever a message holds and whoever compressed it, the handler is given it byte for byte: over TLS and SASL, through
+worker, storage and sinker; and what a transaction took back is not among it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from kctl.demo import kafka_tools
+from kctl.demo.jvm import kafka_command
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.handlers import KEEPER, kept
+from tests.integration.secured_broker import PASSWORD, SecuredBroker
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long,
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),
+]
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+Header = tuple[str, bytes | None]
+
+
+@dataclass(frozen=True)
+class Sent:
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def all_unicode() -> list[Sent]:
+    """Every code point that can be written in UTF-8, in pieces of less than a megabyte."""
+    points = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
+    return [
+        Sent(b"unicode", "".join(points[begin : begin + 250_000]).encode()) for begin in range(0, len(points), 250_000)
+    ]
+
+
+PLAIN = [
+    Sent(None, b"no key"),
+    Sent(b"", b"empty key"),
+    Sent(b"tombstone", None),
+    Sent(b"empty value", b""),
+    Sent("schlüssel \U0001f511".encode(), "grüße \u2603 \U0001f680".encode()),
+    Sent(bytes(range(128, 256)), bytes(range(256)) * 3),
+    Sent(b"k", b"v", (("a", b"1"), ("a", b"2"), ("empty", b""), ("binär", bytes(range(256))))),
+    Sent(b"megabyte", bytes(range(256)) * 3906),
+]
+LINES = ["", "grüße \u2603 \U0001f680", "x" * 100_000, "last"]
+
+
+@pytest.fixture
+def secured() -> Iterator[SecuredBroker]:
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    made = SecuredBroker(folder)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def fleet(secured: SecuredBroker, make_fleet: Callable[..., Fleet]) -> Fleet:
+    """It reaches the broker by TLS and a password, and reads what is committed."""
+    password = secured.directory / "password"
+    password.write_text(f"{PASSWORD}\n")
+    kafka = {
+        "isolation_level": "read_committed",
+        "security_protocol": "SASL_SSL",
+        "tls_ca_file": str(secured.ca_file),
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_username": "boss",
+        "sasl_password_file": str(password),
+    }
+    return make_fleet(
+        on=secured.broker,
+        partitions=1,
+        bootstrap_servers=secured.sasl_tls,
+        kafka="\n".join(f"{key} = {json.dumps(value)}" for key, value in kafka.items()),
+        sinkers=f'count = 1\nhandler = "{KEEPER}"',
+    )
+
+
+def by_kafka_python(fleet: Fleet, codec: str) -> list[Sent]:
+    messages = PLAIN + (all_unicode() if codec == "zstd" else [])
+    producer = KafkaProducer(
+        bootstrap_servers=fleet.broker.bootstrap_servers, compression_type=None if codec == "none" else codec
+    )
+    for each in messages:
+        producer.send(fleet.topic, each.value, key=each.key, headers=list(each.headers), partition=0)
+    producer.flush()
+    producer.close()
+    return messages
+
+
+def by_kctl(fleet: Fleet, codec: str) -> list[Sent]:
+    """Over TLS and SASL, as the fleet's own kctl.toml says; lines that are no UTF-8 too."""
+    lines = [line.encode() for line in LINES] + [bytes(range(128, 256))]
+    file = fleet.directory / "lines"
+    file.write_bytes(b"".join(line + b"\n" for line in lines))
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "kctl", "kafka", "produce", "--config", str(fleet.config)),
+            *("-t", fleet.topic, "-p", "0", "--file", str(file), "-c", codec),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return [Sent(None, line) for line in lines]
+
+
+def by_kafkas_own(fleet: Fleet, codec: str) -> list[Sent]:
+    """Also what kafka-python does not send: a header without a value, and a message without anything."""
+    subprocess.run(
+        kafka_command(
+            "org.apache.kafka.tools.ConsoleProducer",
+            *("--bootstrap-server", fleet.broker.bootstrap_servers, "--topic", fleet.topic),
+            *("--compression-codec", codec, "--sync"),
+            *("--reader-property", "parse.key=true", "--reader-property", "key.separator=|"),
+            *("--reader-property", "parse.headers=true", "--reader-property", "headers.delimiter=|"),
+            *("--reader-property", "null.marker=NULL"),
+        ),
+        input="".join(f"a:1,nothing:NULL|{codec}|{line}\n" for line in LINES).encode() + b"NULL|NULL|NULL\n",
+        check=True,
+        capture_output=True,
+    )
+    headers = (("a", b"1"), ("nothing", None))
+    return [*(Sent(codec.encode(), line.encode(), headers) for line in LINES), Sent(None, None)]
+
+
+def in_transactions(fleet: Fleet) -> list[Sent]:
+    """One is committed, the one before and the one after are taken back; what ends the log is a control record."""
+    producer = KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, transactional_id=fleet.topic)
+    producer.init_transactions()
+    for word, is_kept in (("taken back", False), ("committed", True), ("taken back too", False)):
+        producer.begin_transaction()
+        for number in range(5):
+            producer.send(fleet.topic, f"{word} {number}".encode(), partition=0)
+        producer.flush()
+        producer.commit_transaction() if is_kept else producer.abort_transaction()
+    producer.close()
+    return [Sent(None, f"committed {number}".encode()) for number in range(5)]
+
+
+def as_the_console_shows(messages: list[Sent]) -> bytes:
+    def text(value: bytes | None) -> bytes:
+        return b"null" if value is None else value
+
+    return b"".join(text(each.key) + b"|" + text(each.value) + b"\n" for each in messages)
+
+
+def of_kafkas_console_consumer(fleet: Fleet, count: int) -> bytes:
+    done = subprocess.run(
+        kafka_command(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", fleet.broker.bootstrap_servers, "--topic", fleet.topic, "--from-beginning"),
+            *("--max-messages", str(count), "--timeout-ms", "30000", "--isolation-level", "read_committed"),
+            *("--formatter-property", "print.key=true", "--formatter-property", "key.separator=|"),
+        ),
+        capture_output=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_every_message_of_every_codec_reaches_the_handler_over_tls_and_sasl_and_nothing_that_was_taken_back(
+    secured: SecuredBroker, fleet: Fleet, eventually: Eventually
+) -> None:
+    sent: list[Sent] = []
+    for codec in CODECS:
+        for produce in (by_kafka_python, by_kctl, by_kafkas_own):
+            sent += produce(fleet, codec)
+    sent += in_transactions(fleet)
+
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    eventually(lambda: len(kept(fleet.ledger)) == len(sent), SETTLE_SECONDS, "the handler has been given everything")
+    eventually(lambda: fleet.rpc("kafka_lag")["total"] == 0, SETTLE_SECONDS, "the lag is 0")
+
+    given = [Sent(message.key, message.value, message.headers) for message in kept(fleet.ledger)]
+    assert given == sent
+    assert of_kafkas_console_consumer(fleet, len(sent)) == as_the_console_shows(sent)
+    [row] = fleet.offsets().values()
+    [told] = kafka_tools.describe_group(secured.plain, fleet.group)
+    assert (row["current_offset"], row["kafka_max_offset"], row["remaining_count"]) == (
+        told.current_offset,
+        told.log_end_offset,
+        told.lag,
+    )
+    assert (told.lag, told.log_end_offset) == (0, len(sent) + 10 + 3), "the control records lie at the end"
+    [asked] = json.loads(fleet.kctl("kafka", "lag", "-c", str(fleet.config), "-o", "json").stdout)["rows"]
+    assert (asked["current_offset"], asked["lag"]) == (row["current_offset"], 0)
+    assert PASSWORD not in everything_shown(fleet)
+
+
+def everything_shown(fleet: Fleet) -> str:
+    """Logs, answers, command lines and files of the fleet."""
+    shown = [path.read_text(errors="replace") for path in fleet.directory.rglob("*") if path.is_file()]
+    shown += [fleet.kctl(*words, exit_code=None).stdout for words in (("status",), ("config", "show"))]
+    shown += [str(fleet.rpc(command)) for command in ("workers", "describe", "metadata_brokers")]
+    for path in ("/api/v1/workers", "/metrics"):
+        with urllib.request.urlopen(f"{fleet.url()}{path}", timeout=10) as answer:
+            shown.append(answer.read().decode())
+    for row in fleet.workers().values():
+        shown.append(Path(f"/proc/{row['pid']}/cmdline").read_text())
+    return "\n".join(shown)

@@ -1,0 +1,46 @@
+"""The shortened import of kafka-python, each time in a Python of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+USE = """
+from kctl.kafka.connection import Connection
+from kctl.kafka.groups import list_groups
+import kafka
+from kafka.protocol.admin import CreateTopicsRequest, ListGroupsRequest
+print(kafka.KafkaConsumer.__name__, CreateTopicsRequest.__name__, ListGroupsRequest.__name__)
+"""
+
+
+def printed(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_only_what_is_needed_is_imported() -> None:
+    program = "from kctl.kafka import lean; lean.install(); import sys; print(*sys.modules)"
+
+    imported = printed(program).split()
+
+    assert "kafka.net.manager" in imported
+    assert not {"kafka.consumer", "kafka.producer", "kafka.admin", "kafka.protocol.admin.acl"} & set(imported)
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        pytest.param("", id="as it is"),
+        pytest.param("lean._ADMIN_PARTS = ('nowhere',)", id="a part is gone"),
+        pytest.param("lean._Package.__getattr__ = lambda *_: 1 / 0", id="a package that cannot stand in"),
+        pytest.param("lean._stand_in = lambda: (sys.modules.update(kafka=None), 1 / 0)", id="half done"),
+    ],
+)
+def test_every_name_is_there_also_when_kafka_python_is_put_together_otherwise(otherwise: str) -> None:
+    program = f"import sys; from kctl.kafka import lean; {otherwise}\nlean.install()\n{USE}"
+
+    assert printed(program).split() == ["KafkaConsumer", "CreateTopicsRequest", "ListGroupsRequest"]
