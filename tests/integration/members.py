@@ -70,8 +70,8 @@ class ConsumerGroup:
         self._members: list[Member] = []
         self._others: list[subprocess.Popen[bytes]] = []
 
-    def join(self, name: str, assignor: str = "range", instance: str | None = None) -> Member:
-        settings = KafkaSettings(
+    def settings(self, assignor: str = "range", instance: str | None = None) -> KafkaSettings:
+        return KafkaSettings(
             bootstrap_servers=self._broker.bootstrap_servers,
             group=self.name,
             topics=tuple(self._topics),
@@ -82,7 +82,9 @@ class ConsumerGroup:
             isolation_level="read_uncommitted",
             group_instance_id=instance,
         )
-        self._members.append(Member(settings, name))
+
+    def join(self, name: str, assignor: str = "range", instance: str | None = None) -> Member:
+        self._members.append(Member(self.settings(assignor, instance), name))
         return self._members[-1]
 
     def join_console_consumer(self, strategy: str) -> subprocess.Popen[bytes]:

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from kafka import TopicPartition
+from kafka.errors import KafkaError
 
 from kctl.demo.broker import KafkaBroker
+from kctl_agent.worker.brokers import Brokers
+from kctl_agent.worker.positions import Found
 from tests.integration.members import ConsumerGroup, Member, is_shared
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
@@ -120,6 +123,27 @@ def test_a_consumer_of_kafkas_own_shares_the_group_whoever_leads_it(
     later.append(group.join("later", assignor))
     eventually(lambda: is_even() and later[0].partitions, 60, "the newcomer has its half")
     assert later[0].membership.figures.leader is None, "a leader of another client says nothing of itself"
+
+
+def test_a_coordinator_that_is_none_any_more_is_looked_for_anew(group: ConsumerGroup, eventually: Eventually) -> None:
+    brokers = Brokers(group.settings(), "worker-0")
+    try:
+        eventually(lambda: found(brokers, group) is not None, 60, "the group has a coordinator")
+        known = brokers._admin._manager.cluster._coordinators
+        [key] = known
+        known[key] = "another broker"
+
+        eventually(lambda: found(brokers, group) is not None, 60, "it is found again")
+        assert known[key] != "another broker"
+    finally:
+        brokers.close()
+
+
+def found(brokers: Brokers, group: ConsumerGroup) -> dict[TopicPartition, Found] | None:
+    try:
+        return brokers.found(group.partitions)
+    except KafkaError:
+        return None
 
 
 def test_a_static_member_that_restarts_causes_no_rebalance(group: ConsumerGroup, eventually: Eventually) -> None:

@@ -35,6 +35,16 @@ class ShadowGroup:
         Raises:
             KafkaError: the brokers do not answer, or do not permit it.
         """
+        from kafka.errors import KafkaError
+
+        try:
+            return self._commit(positions)
+        except KafkaError:
+            # kafka-python's admin client keeps a group's coordinator for good, also one that says that it is none.
+            self._admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - it offers no public way
+            raise
+
+    def _commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
         from kafka import OffsetAndMetadata, TopicPartition
         from kafka.errors import NoError
 

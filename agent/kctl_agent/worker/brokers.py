@@ -74,7 +74,11 @@ class Brokers:
     def found(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Found]:
         """Everything that decides where to start reading these partitions. Raises KafkaError."""
         group = self._settings.group
-        offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
+        try:
+            offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
+        except KafkaError:
+            self._forget_coordinator()
+            raise
         committed = {tp: at.offset for tp, at in offsets.items() if at.offset >= 0}
         ids = self.topics()[1]
         starts, ends = self.bounds(partitions)
@@ -82,6 +86,10 @@ class Brokers:
             tp: Found(tp.topic, tp.partition, ids.get(tp.topic), committed.get(tp), starts[tp], ends[tp])
             for tp in partitions
         }
+
+    def _forget_coordinator(self) -> None:
+        """kafka-python's admin client keeps a group's coordinator for good, also one that says that it is none."""
+        self._admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
         """The first offset of a record that is not older than this; None when there is none. Raises KafkaError."""
