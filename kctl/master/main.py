@@ -100,9 +100,9 @@ def tune_interpreter() -> None:
     # The loop must not wait 5 ms for the interpreter each time it has let go of it.
     sys.setswitchinterval(0.001)
     # Pictures are many objects without cycles; looking through them for cycles holds everything up. So seldom, and
-    # never through many at once: 20 instead of 4 was 200,000 objects, 60 ms. With 100,000 instead of 10,000, what
+    # never through many at once: 20 instead of 2 was 200,000 objects, 60 ms. With 100,000 instead of 10,000, what
     # callers leave behind grew by 43 MB before it was looked at (test_hostile_frames_master).
-    gc.set_threshold(10_000, 4, 100)
+    gc.set_threshold(10_000, 2, 200)
 
 
 class _Signals:
