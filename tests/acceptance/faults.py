@@ -91,9 +91,9 @@ class Faults:
         let_go(self.fleet.ledger, pid)
         lost = before["sinker"]["lost"] + len(messages)
         after = self._eventually(lambda: self._row_with(before["name"], lost), SETTLE_SECONDS, "the loss is reported")
-        reported = [event for event in after["events"] if event["kind"] == "lease_lost"]
-        assert after["pid"] == pid
-        assert reported[-1]["partition"] in {partition for partition, _ in messages}
+        reported = [e for e in after["events"] if e["kind"] == "lease_lost" and e not in before["events"]]
+        assert after["pid"] == pid, after
+        assert {partition for partition, _ in messages} & {e["partition"] for e in reported}, reported
 
     def kill_worker(self, *, with_all_its_processes: bool) -> None:
         """Inside a put: at the moment at which a mark has moved, and so before what it covers can be committed."""
