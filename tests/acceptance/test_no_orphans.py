@@ -6,11 +6,13 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
 
 from kctl.demo import kafka_tools
+from kctl_agent.worker.class_archive import archive_path
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -72,6 +74,8 @@ def test_sigterm_stops_workers_jvms_and_sockets_in_order(
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
     worker = psutil.Process(fleet.workers()["worker-0"]["pid"])
     everybody = [worker, *worker.children(recursive=True)]
+    mapped = {Path(each.path) for each in jvm_of(worker.pid).memory_maps()}
+    assert archive_path() in mapped or not archive_path().exists(), "it starts with the classes that set-up recorded"
 
     assert fleet.stop() == 0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kctl_agent.worker.class_archive import LOG4J, java_option
 from kctl_agent.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["lost_jvm", "session"]
 
-LOG4J = Path(__file__).parent / "log4j2.properties"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 STOP_SECONDS = 10
 _END_SECONDS = 2.0
@@ -50,7 +49,8 @@ def session(settings: WorkerSettings) -> SparkSession:
     }
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
     options = f'-Dlog4j2.configurationFile={LOG4J.as_uri()} "-Djava.io.tmpdir={settings.scratch_dir}"'
-    options = f"{options} {conf.get(JAVA_OPTIONS, '')}"
+    given = conf.get(JAVA_OPTIONS, "")
+    options = f"{options} {java_option(given)} {given}"
     for key, value in {**conf, JAVA_OPTIONS: options}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
