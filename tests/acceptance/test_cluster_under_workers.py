@@ -96,9 +96,9 @@ def test_a_topic_that_is_made_again_and_then_truncated_is_read_on_and_both_are_t
     eventually(lambda: "truncated" in scene.kinds(), SETTLE_SECONDS, "the truncation is told")
     for tp in fleet.sent:
         fleet.sent[tp] = 10
-    fleet.send(20, b"after the truncation")
+    fleet.send(30, b"after the truncation")
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "what came after is read")
-    assert values(fleet).count(b"after the truncation") == 20
+    assert values(fleet).count(b"after the truncation") == 30
     assert values(fleet).count(b"that only one broker has") == 20
     scene.restart()
 
