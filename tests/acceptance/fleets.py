@@ -45,7 +45,7 @@ session_timeout_seconds = 6.0
 
 [workers]
 count = {workers}
-backoff_min_seconds = 0.2
+backoff_min_seconds = {backoff}
 {workers_more}
 
 [spark]
@@ -105,6 +105,7 @@ class Fleet(DemoFleet):
                 bootstrap_servers=self._more.get("bootstrap_servers", self.broker.bootstrap_servers),
                 workers=workers,
                 kafka=self._more.get("kafka", ""),
+                backoff=self._more.get("backoff", "0.2"),
                 workers_more=self._more.get("workers_more", ""),
                 storage=self._more.get("storage", ""),
                 sinkers=self._more.get("sinkers", ""),
