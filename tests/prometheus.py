@@ -186,14 +186,21 @@ class Webhook:
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
 
-    def wait(self, alertname: str, status: str, seconds: float, **labels: str) -> dict[str, Any]:
-        """The next alert of this name, status and labels. Raises AssertionError with what came instead."""
+    def wait(
+        self, alertname: str, status: str, seconds: float, *, since: int | None = None, **labels: str
+    ) -> dict[str, Any]:
+        """The next alert of this name, status and labels; one that has come since `seen` had so many counts too.
+        Raises AssertionError with what came instead."""
         before = len(self.seen)
+        earlier = [] if since is None else self.seen[since:]
+        wanted = {"alertname": alertname, **labels}
         try:
             while True:
-                alert = self._arrived.get(timeout=seconds)
-                self.seen.append(alert)
-                wanted = {"alertname": alertname, **labels}
+                if earlier:
+                    alert = earlier.pop(0)
+                else:
+                    alert = self._arrived.get(timeout=seconds)
+                    self.seen.append(alert)
                 if alert["status"] == status and wanted.items() <= alert["labels"].items():
                     return alert
         except queue.Empty:
