@@ -12,7 +12,8 @@ import pytest
 
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.cluster import KafkaCluster
-from tests.acceptance.fleets import Fleet
+from tests.acceptance.fleets import Eventually, Fleet
+from tests.redis_server import RedisServer, require_redis
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +24,18 @@ def broker() -> Iterator[KafkaBroker]:
             yield running
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServer]:
+    """It writes down and syncs all that it acknowledges, so that a kill of it costs nothing."""
+    require_redis()
+    directory = short_dir / "redis"
+    directory.mkdir()
+    server = RedisServer(directory, eventually, "--auto-aof-rewrite-percentage", "0")
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from tests.acceptance.fleets import Eventually, Fleet
 from tests.acceptance.schedule import OwnBroker, Schedule
-from tests.redis_server import RedisServer, require_redis
+from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real]
 
@@ -31,18 +31,6 @@ def own_broker() -> Iterator[OwnBroker]:
     yield broker
     broker.kill()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServer]:
-    """It writes down and syncs all that it acknowledges, so that a kill of it costs nothing."""
-    require_redis()
-    directory = short_dir / "redis"
-    directory.mkdir()
-    server = RedisServer(directory, eventually, "--auto-aof-rewrite-percentage", "0")
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.mark.long

@@ -3,15 +3,14 @@ is stored twice, and handled twice is only what such a sinker had in its hand.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from kctl.demo.broker import KafkaBroker
 from tests.acceptance.faults import Faults
 from tests.acceptance.fleets import Eventually, Fleet
-from tests.redis_server import RedisServer, require_redis
+from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real]
 
@@ -20,17 +19,6 @@ BRIEF_RATE = 300.0
 """Messages a second where each is killed but once: what piles up while the worker starts anew has to be handled too."""
 LEASE_SECONDS = 4.0
 """Of those that are outlived; a sinker renews it three times in this time, also when it has little of two cores."""
-
-
-@pytest.fixture
-def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServer]:
-    require_redis()
-    directory = short_dir / "redis"
-    directory.mkdir()
-    server = RedisServer(directory, eventually, "--auto-aof-rewrite-percentage", "0")
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.fixture(params=["file", "redis"])
