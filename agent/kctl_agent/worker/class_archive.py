@@ -19,13 +19,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOG4J", "archive_path", "java_option", "record"]
-
-LOG4J = Path(__file__).parent / "log4j2.properties"
-"""What a JVM of ours logs, and where to."""
+__all__ = ["archive_path", "java_option", "record"]
 
 _OPTION = "-XX:SharedArchiveFile"
-_QUIETLY = f"-XX:TieredStopAtLevel=1 -Xlog:cds*=off -Dlog4j2.configurationFile={LOG4J.as_uri()}"
+_QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
 
 
 def archive_path() -> Path:
@@ -48,6 +45,8 @@ def record() -> Path:
     """
     from pyspark.sql import SparkSession
 
+    from kctl_agent.worker.session import LOG_OPTION
+
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".record-", dir=path.parent) as beside:
@@ -56,7 +55,7 @@ def record() -> Path:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         spark = (
             SparkSession.builder.master("local[1]")
-            .config("spark.driver.extraJavaOptions", f'"-XX:ArchiveClassesAtExit={fresh}" {_QUIETLY}')
+            .config("spark.driver.extraJavaOptions", f'"-XX:ArchiveClassesAtExit={fresh}" {_QUIETLY} {LOG_OPTION}')
             .config("spark.local.dir", beside)
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")

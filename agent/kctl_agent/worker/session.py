@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl_agent.worker.class_archive import LOG4J, java_option
+from kctl_agent.worker.class_archive import java_option
 from kctl_agent.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["lost_jvm", "session"]
+__all__ = ["LOG_OPTION", "lost_jvm", "session"]
+
+LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+"""The Java option that says what a JVM of ours logs, and where to."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 STOP_SECONDS = 10
@@ -48,7 +52,7 @@ def session(settings: WorkerSettings) -> SparkSession:
         **settings.pipeline.conf,
     }
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
-    options = f'-Dlog4j2.configurationFile={LOG4J.as_uri()} "-Djava.io.tmpdir={settings.scratch_dir}"'
+    options = f'{LOG_OPTION} "-Djava.io.tmpdir={settings.scratch_dir}"'
     given = conf.get(JAVA_OPTIONS, "")
     options = f"{options} {java_option(given)} {given}"
     for key, value in {**conf, JAVA_OPTIONS: options}.items():
