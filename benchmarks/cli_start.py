@@ -5,7 +5,7 @@ an operator's would be. All are run in turns, so that whatever else the machine 
 many are imported, and `kctl status` (with Typer) stands beside it to show what is saved. PYTHON* variables are left
 out: one of them forbids compiled files, and then every run would compile all of it anew.
 
-    python benchmarks/cli_start.py [--runs 60]
+    python -m benchmarks.cli_start [--runs 60]
 
 Prints one JSON line, `cli_start`: `ratio` is to be at most 10, and `rpc_ms` at most a tenth of Kafka's own
 `ConsumerGroupCommand --describe`, which takes 1050 ms here.
@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from time import perf_counter
 
+from benchmarks._turns import plain_environment, seconds_in_turns
 from kctl import fleets
 from kctl_agent.scripted import Answers, ScriptedAgent
 
@@ -35,7 +34,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=60)
     runs = parser.parse_args().runs
     place = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("KCTL_", "PYTHON"))}
+    env = plain_environment()
     env["XDG_RUNTIME_DIR"] = str(place)
     script = {"kafka_lag": Answers(LAG), "workers": Answers({"rows": []}), "status": Answers({"rows": []})}
     try:
@@ -54,12 +53,7 @@ def _measure(runs: int, env: dict[str, str]) -> dict[str, object]:
         "rpc": [kctl, "rpc", "kafka_lag"],
         "status": [kctl, "status"],
     }
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    for turn in range(runs + 2):
-        for name, command in commands.items():
-            seconds = _run(command, env)
-            if turn >= 2:  # the first ones write the compiled files and warm the page cache
-                times[name].append(seconds)
+    times = seconds_in_turns(commands, runs, env)
     median = {name: statistics.median(taken) * 1000 for name, taken in times.items()}
     return {
         "benchmark": "cli_start",
@@ -72,14 +66,6 @@ def _measure(runs: int, env: dict[str, str]) -> dict[str, object]:
         "modules": _modules(kctl, env),
         "runs": runs,
     }
-
-
-def _run(command: list[str], env: dict[str, str]) -> float:
-    started = perf_counter()
-    done = subprocess.run(command, env=env, capture_output=True, check=False)
-    seconds = perf_counter() - started
-    assert done.returncode == 0, done.stderr.decode()
-    return seconds
 
 
 def _modules(kctl: str, env: dict[str, str]) -> int:

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from kafka import KafkaAdminClient
 
 from benchmarks._fleet import say
+from benchmarks._turns import seconds_in_turns
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.kafka_tools import consumer_group_command
 from kctl.kafka.access import plain
@@ -32,7 +30,6 @@ from kctl.kafka.offsets import commit, log_offsets
 
 PARTITIONS = 2000
 GROUP = "readers"
-WARM_UP_RUNS = 2
 TARGET = 8.0
 
 
@@ -52,7 +49,7 @@ def main() -> None:
                 "kafka": consumer_group_command(servers, "--describe", "--group", GROUP),
                 "pass": [sys.executable, "-c", "pass"],
             }
-            times = _measure(commands, runs)
+            times = seconds_in_turns(commands, runs)
         finally:
             broker.kill()
     median = {name: statistics.median(taken) * 1000 for name, taken in times.items()}
@@ -73,20 +70,6 @@ def _prepare(servers: str) -> None:
             connection.pause()
             known = topics_of(connection.metadata(["wide"]))
         assert set(commit(connection, GROUP, dict.fromkeys(keys, 0)).values()) == {None}
-
-
-def _measure(commands: dict[str, list[str]], runs: int) -> dict[str, list[float]]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("KCTL_", "PYTHON"))}
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    for turn in range(WARM_UP_RUNS + runs):
-        for name, command in commands.items():
-            began = time.perf_counter()
-            done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-            if turn >= WARM_UP_RUNS:
-                times[name].append(time.perf_counter() - began)
-            elif turn == 0:
-                say(f"{name} says {len(done.stdout.splitlines())} lines")
-    return times
 
 
 if __name__ == "__main__":

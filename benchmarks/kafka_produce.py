@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import time
 from pathlib import Path
 
 from benchmarks._fleet import say
+from benchmarks._turns import plain_environment
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.topics import create_topic
 
@@ -58,7 +58,7 @@ def _ours(servers: str, topic: str, count: int, file: Path) -> float:
     kctl = str(Path(sys.executable).with_name("kctl"))
     command = [kctl, "kafka", "produce", "-b", servers, "-t", topic, "--file", str(file), "-o", "json"]
     began = time.perf_counter()
-    done = subprocess.run(command, env=_env(), capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=plain_environment(), capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - began
     assert json.loads(done.stdout)["messages"] == count, done.stdout
     return seconds
@@ -68,15 +68,11 @@ def _theirs(servers: str, topic: str, count: int, _: Path) -> float:
     command = [sys.executable, "-W", "ignore", "-m", "kafka.benchmarks.producer_performance"]
     command += ["--bootstrap-servers", servers, "--topic", topic, "--num-records", str(count)]
     command += ["--record-size", str(VALUE_BYTES), "--stats-interval", "60"]
-    done = subprocess.run(command, env=_env(), capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=plain_environment(), capture_output=True, text=True, check=True)
     assert f"{count} suceeded, 0 failed" in done.stdout, done.stdout + done.stderr  # spelt as they do
     found = re.search(r"Execution time: ([\d.]+) secs", done.stdout)
     assert found, done.stdout
     return float(found[1])
-
-
-def _env() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("KCTL_", "PYTHON"))}
 
 
 if __name__ == "__main__":

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-from benchmarks._fleet import GROUP, TOPIC, Fleet, produce, running_broker, say, until
+from benchmarks._fleet import GROUP, TOPIC, Fleet, produce, running_broker, until
+from benchmarks._turns import seconds_in_turns
 from kctl.demo.kafka_tools import consumer_group_command
 from kctl.demo.topics import create_topic
 
 PARTITIONS = 8
 RECORDS = 100_000
-WARM_UP_RUNS = 2
 TARGET = 10.0
 
 
@@ -44,26 +41,11 @@ def main() -> None:
                 "ours": [str(kctl), "-c", str(fleet.config), "rpc", "kafka_lag"],
                 "kafka": consumer_group_command(broker.bootstrap_servers, "--describe", "--group", GROUP),
             }
-            times = _measure(commands, runs)
+            times = seconds_in_turns(commands, runs)
     ours, kafka = (statistics.median(times[name]) * 1000 for name in ("ours", "kafka"))
     line = {"benchmark": "kafka_tool", "ours_ms": round(ours, 1), "kafka_ms": round(kafka, 1), "runs": runs}
     ratio = kafka / ours
     print(json.dumps(line | {"ratio": round(ratio, 1), "target": TARGET, "met": ratio >= TARGET}), flush=True)
-
-
-def _measure(commands: dict[str, list[str]], runs: int) -> dict[str, list[float]]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("KCTL_", "PYTHON"))}
-    env |= {name: value for name, value in os.environ.items() if name in ("KCTL_CACHE_DIR",)}
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    for turn in range(WARM_UP_RUNS + runs):
-        for name, command in commands.items():
-            began = time.perf_counter()
-            done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-            if turn >= WARM_UP_RUNS:
-                times[name].append(time.perf_counter() - began)
-            elif turn == 0:
-                say(f"{name} says: {' | '.join(done.stdout.split(chr(10), 3)[:3])}")
-    return times
 
 
 if __name__ == "__main__":
