@@ -7,7 +7,6 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ import pytest
 
 from kctl.rpc.client import call
 from kctl_agent.messages import Request, Role, reducer_method, wire_method
+from tests.meanwhile import Meanwhile
 from tests.prometheus import require
 
 pytestmark = pytest.mark.real
@@ -29,42 +29,26 @@ WRONG_TOKENS = 40
 CALL_SECONDS = 5.0
 
 
-class Throughout:
+class Throughout(Meanwhile):
     """Asks each agent, the master and `/healthz` again and again while it is entered."""
 
     def __init__(self, fleet: Any) -> None:
-        self.asked = 0
-        self.wrong: list[object] = []
+        super().__init__(pause_seconds=0.01)
         self._run_dir, self._url = fleet.run_dir, fleet.about["http_url"]
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._call)
-
-    def __enter__(self) -> Throughout:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _call(self) -> None:
-        questions = [
-            (f"worker-{number}.sock", Request(Role.MASTER, "kafka_lag", wire_method("kafka_lag"), id="7f"))
-            for number in (0, 1)
-        ]
-        questions.append(
+        self._questions = [
+            *(
+                (f"worker-{n}.sock", Request(Role.MASTER, "kafka_lag", wire_method("kafka_lag"), id="7f"))
+                for n in (0, 1)
+            ),
             ("master.sock", Request(Role.EXTERNAL, "kafka_lag", reducer_method("kafka_lag"), id="7f")),
-        )
-        while not self._is_over.wait(0.01):
-            try:
-                self.wrong += [
-                    name for name, question in questions if not call(self._run_dir / name, question, CALL_SECONDS).ok
-                ]
-                healthz = httpx.get(f"{self._url}/healthz", timeout=CALL_SECONDS)
-                self.wrong += [] if healthz.status_code == 200 else [healthz.text]
-            except Exception as error:
-                self.wrong.append(error)
-            self.asked += 1
+        ]
+
+    def turn(self) -> None:
+        self.wrong += [
+            name for name, question in self._questions if not call(self._run_dir / name, question, CALL_SECONDS).ok
+        ]
+        healthz = httpx.get(f"{self._url}/healthz", timeout=CALL_SECONDS)
+        self.wrong += [] if healthz.status_code == 200 else [healthz.text]
 
 
 @pytest.fixture
@@ -80,7 +64,7 @@ def test_whoever_is_refused_costs_nobody_else_an_answer_and_nothing_tells_the_to
     url, pids = guarded.about["http_url"], [row["pid"] for row in guarded.status().values()]
     told: list[str] = []
     with httpx.Client(base_url=url, timeout=CALL_SECONDS) as client, half_requests(url), Throughout(guarded) as others:
-        eventually(lambda: others.asked >= 3)
+        eventually(lambda: others.turns >= 3)
 
         def refusal(method: str, path: str, **options: Any) -> tuple[int, str]:
             response = client.request(method, path, **options)
@@ -101,8 +85,8 @@ def test_whoever_is_refused_costs_nobody_else_an_answer_and_nothing_tells_the_to
         assert refused[0] == (401, "unauthorized")
         assert refused[-1] == (429, "too_many_failures")
         assert refusal("POST", "/api/v1/orders", json={"order": "nothing"}, headers=right) == (400, "unknown_method")
-        asked = others.asked
-        eventually(lambda: others.asked >= asked + 3)
+        before = others.turns
+        eventually(lambda: others.turns >= before + 3)
 
     assert others.wrong == []
     assert [row["pid"] for row in guarded.status().values()] == pids
@@ -139,9 +123,9 @@ def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any) -> Non
     with Throughout(guarded) as others:
         told = [loaded(wrk, f"{url}{path}") for path in ("/api/v1/lag", "/api/v1/status", "/metrics")]
 
-    print(json.dumps(told), f"{others.asked} rounds of questions beside it")
+    print(json.dumps(told), f"{others.turns} rounds of questions beside it")
     assert others.wrong == []
-    assert others.asked > 0
+    assert others.turns > 0
     assert all(requests > 0 for requests, _ in told)
     assert [each for _, each in told] == ["", "", ""], "socket errors, or answers that are no success"
     assert guarded.ask("kafka_lag").complete

@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 import psutil
 import pytest
 
 from tests.caller import Caller, question
 from tests.hostile import attack
+from tests.meanwhile import Meanwhile
 
 FRAMES = 10_000
 SEED = 20_260_101
@@ -48,33 +49,26 @@ def agent(short_dir: Path, tmp_path: Path) -> Iterator[psutil.Process]:
     assert process.returncode == 0
 
 
-class GoodCaller:
+class GoodCaller(Meanwhile):
     """Asks again and again while it is entered, over a connection that stays and over new ones; keeps what happened."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.took: list[float] = []
-        self.wrong: list[object] = []
         self._path = path
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> GoodCaller:
-        self._thread.start()
-        return self
+    def __enter__(self) -> Self:
+        self._kept = Caller(self._path)
+        return super().__enter__()
 
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
+    def __exit__(self, *end: object) -> None:
+        super().__exit__(*end)
+        self._kept.socket.close()
 
-    def _run(self) -> None:
-        try:
-            with Caller(self._path) as kept:
-                while not self._is_over.is_set():
-                    self._ask(kept)
-                    with Caller(self._path) as fresh:
-                        self._ask(fresh)
-        except Exception as error:
-            self.wrong.append(error)
+    def turn(self) -> None:
+        self._ask(self._kept)
+        with Caller(self._path) as fresh:
+            self._ask(fresh)
 
     def _ask(self, caller: Caller) -> None:
         began = monotonic()

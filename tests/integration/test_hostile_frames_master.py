@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from kctl.rpc.client import call
 from kctl_agent.messages import Request, Role
 from kctl_agent.wire import encode
 from tests.hostile import attack
+from tests.meanwhile import Meanwhile
 
 pytestmark = pytest.mark.real
 
@@ -27,39 +27,23 @@ CALL_SECONDS = 5.0
 VALID = encode(Request(Role.EXTERNAL, "describe", "getDescribe", id="x", params={}, deadline_ms=500).to_json())
 
 
-class GoodCaller:
+class GoodCaller(Meanwhile):
     """Asks two questions again and again while it is entered; keeps how long each answer took."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__(pause_seconds=0.005)
         self.took: list[float] = []
-        self.wrong: list[object] = []
         self._path = path
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._call)
 
-    def __enter__(self) -> GoodCaller:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _call(self) -> None:
-        questions = [
-            Request(Role.EXTERNAL, "ping", "getPing", id="good"),
-            Request(Role.EXTERNAL, "kafka_lag", "onKafkaLag", id="good"),
-        ]
-        while not self._is_over.wait(0.005):
-            for question in questions:
-                started = time.monotonic()
-                try:
-                    reply = call(self._path, question, CALL_SECONDS)
-                    if not reply.ok or reply.id != "good":
-                        self.wrong.append(reply)
-                except Exception as error:
-                    self.wrong.append(error)
+    def turn(self) -> None:
+        for rpc, method in (("ping", "getPing"), ("kafka_lag", "onKafkaLag")):
+            started = time.monotonic()
+            try:
+                reply = call(self._path, Request(Role.EXTERNAL, rpc, method, id="good"), CALL_SECONDS)
+            finally:
                 self.took.append(time.monotonic() - started)
+            if not reply.ok or reply.id != "good":
+                self.wrong.append(reply)
 
 
 def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(

@@ -1,0 +1,42 @@
+"""What goes on beside a test: the same turn again and again, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import Self
+
+__all__ = ["Meanwhile"]
+
+
+class Meanwhile(ABC):
+    """Takes its turns while it is entered. An error of one stands in `wrong`, and the next is taken."""
+
+    def __init__(self, pause_seconds: float = 0.0) -> None:
+        self.wrong: list[object] = []
+        """Errors, and whatever else a turn has found wrong."""
+        self.turns = 0
+        """Taken so far, to their end or to their error."""
+        self._pause_seconds = pause_seconds
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    @abstractmethod
+    def turn(self) -> None:
+        """What is done again and again."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._pause_seconds):
+            try:
+                self.turn()
+            except Exception as error:
+                self.wrong.append(error)
+            self.turns += 1
