@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from kctl.config import Config
 from kctl.config.sections import size_bytes
@@ -47,6 +47,11 @@ _ASKED_SELDOM = ("metadata_brokers", "metadata_topics")
 _SELDOM_SECONDS = 5.0
 """Every worker knows every partition of its topics, which is the most that any of them tells, and changes least. For so
 long what they told is told again, with its age, if all have answered and the same processes are there."""
+
+_FEW_PARTITIONS = 100
+"""The work on a picture of so many takes about 3 ms."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Collector:
@@ -92,7 +97,7 @@ class Collector:
         while True:
             started = loop.time()
             snapshot = await self._told(await self.collect())
-            await asyncio.to_thread(self._prepare, snapshot)
+            await self._aside(self._prepare, snapshot)
             self._latest = snapshot
             self._feed.collected()
             took = loop.time() - started
@@ -102,9 +107,17 @@ class Collector:
         """The lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
         return self._assessor.sparkline(topic, partition)
 
+    async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """On a thread, for with thousands of partitions it takes longer than a loop should be held. Of few, as the last
+        picture has them, it is done here: to hand it over would cost more than to do it."""
+        latest = self._latest
+        if latest is not None and len(latest.partitions) <= _FEW_PARTITIONS:
+            return work(*args, **kwargs)
+        return await asyncio.to_thread(work, *args, **kwargs)
+
     async def _told(self, snapshot: FleetSnapshot) -> FleetSnapshot:
         """With the events that this picture adds, which are told now."""
-        self._feed.tell(await asyncio.to_thread(self._changes.between, self._latest, snapshot))
+        self._feed.tell(await self._aside(self._changes.between, self._latest, snapshot))
         return replace(snapshot, events_total=self._feed.totals())
 
     async def collect(self) -> FleetSnapshot:
@@ -127,9 +140,9 @@ class Collector:
         await brokers
         if not by_rpc["ping"].failed:
             self._agents_success = time.time()
-        figures = await asyncio.to_thread(self._cluster.figures)
+        figures = await self._aside(self._cluster.figures)
         taken_at, taken_at_unix, statuses = time.monotonic(), time.time(), self._supervisor.status()
-        digested = await asyncio.to_thread(self._digest, by_rpc, figures, statuses, taken_at, taken_at_unix)
+        digested = await self._aside(self._digest, by_rpc, figures, statuses, taken_at, taken_at_unix)
         self._sequence += 1
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
@@ -164,7 +177,7 @@ class Collector:
             outcomes = await asyncio.gather(
                 *(self._members.ask(of, rpc, {}, deadline) for rpc, of in zip(_ASKED_SELDOM, concerned, strict=True))
             )
-            told = await asyncio.to_thread(
+            told = await self._aside(
                 lambda: {
                     rpc: reduced(rpc, usable(rpc, outcome), None)
                     for rpc, outcome in zip(_ASKED_SELDOM, outcomes, strict=True)
@@ -184,7 +197,6 @@ class Collector:
         now: float,
         now_unix: float,
     ) -> _Digested:
-        """In a thread: with thousands of partitions this takes longer than a loop should be held."""
         readable = {rpc: usable(rpc, outcome) for rpc, outcome in outcomes.items()}
         of_offsets = readable.pop("offset_checker")
         partitions = tuple(partition_rows(of_offsets.answers, figures))

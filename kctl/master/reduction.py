@@ -36,14 +36,18 @@ def usable(rpc: str, outcome: FanOut) -> FanOut:
 
     Pure and safe in any thread. Their senders are moved to the failed ones, with the code `bad_result`.
     """
-    readable: list[Answer] = []
-    failed = list(outcome.failed)
-    for answer in outcome.answers:
-        if _is_readable(rpc, answer):
-            readable.append(answer)
-        else:
-            failed.append(Failed(answer.sender, "bad_result", "its answer does not have the shape of this command"))
-    return FanOut(readable, sorted(failed, key=lambda failure: failure.sender))
+    readable = [answer for answer in outcome.answers if _is_well_formed(rpc, answer)]
+    if rpc not in _OF_PARTITIONS and not _can_be_reduced(rpc, readable):
+        readable = [answer for answer in readable if _can_be_reduced(rpc, [answer])]
+    if len(readable) == len(outcome.answers):
+        return outcome
+    senders = {answer.sender for answer in readable}
+    failed = [
+        Failed(answer.sender, "bad_result", "its answer does not have the shape of this command")
+        for answer in outcome.answers
+        if answer.sender not in senders
+    ]
+    return FanOut(readable, sorted([*outcome.failed, *failed], key=lambda failure: failure.sender))
 
 
 def reduced(rpc: str, outcome: FanOut, figures: ClusterFigures | None) -> Reduced:
@@ -63,14 +67,16 @@ def completed(result: JsonObject, outcome: FanOut) -> Reduced:
     )
 
 
-def _is_readable(rpc: str, answer: Answer) -> bool:
+def _is_well_formed(rpc: str, answer: Answer) -> bool:
     if rpc in _OF_PARTITIONS:
         rows = answer.result.get("rows")
         return not rows or (isinstance(rows, list) and all(map(_is_partition, rows)))
-    if not all(_has_fitting_types(row) for row in (answer.result, *_rows(answer.result))):
-        return False
+    return all(_has_fitting_types(row) for row in (answer.result, *_rows(answer.result)))
+
+
+def _can_be_reduced(rpc: str, answers: list[Answer]) -> bool:
     try:
-        REDUCERS[rpc]([answer], None)
+        REDUCERS[rpc](answers, None)
     except Exception:  # a boundary: whatever a foreign answer breaks, it breaks alone
         return False
     return True

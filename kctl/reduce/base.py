@@ -76,11 +76,16 @@ def _youngest(keyed: Iterable[tuple[K, Answer]]) -> dict[K, Answer]:
     found: dict[K, Answer] = {}
     for key, answer in keyed:
         known = found.get(key)
-        if known is None or (known != answer and _rank(answer) < _rank(known)):
+        if known is None or _comes_before(answer, known):
             found[key] = answer
     return found
 
 
-def _rank(answer: Answer) -> tuple[float, str, str]:
-    """Youngest first; of equal age any may win, but always the same one, in whatever order they came."""
-    return answer.age_seconds, answer.sender, json.dumps(answer.result, sort_keys=True)
+def _comes_before(answer: Answer, other: Answer) -> bool:
+    """The younger; of equal age any may win, but always the same one, in whatever order they came."""
+    if answer.age_seconds != other.age_seconds:
+        return answer.age_seconds < other.age_seconds
+    if answer.sender != other.sender:
+        return answer.sender < other.sender
+    first, second = (json.dumps(each.result, sort_keys=True) for each in (answer, other))
+    return first < second

@@ -21,6 +21,7 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._decoder = Decoder(MAX_REPLY_BYTES)
+        self._unsent: list[bytes] = []
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
         self._broken: AgentError | None = None
 
@@ -29,7 +30,8 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, frame: bytes, request_id: str) -> asyncio.Future[Reply]:
-        """Send an encoded request and return its future reply; no two that wait may have the same id.
+        """Send an encoded request and return its future reply; no two that wait may have the same id. What is asked in
+        one round of the loop leaves, and mostly is answered, at once: its next round.
 
         Cancelling the future only means that nobody waits any more: a late reply is dropped.
 
@@ -38,10 +40,18 @@ class Connection(asyncio.Protocol):
         """
         if self._transport is None or self._transport.is_closing():
             raise AgentUnreachable("the connection has ended")
-        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        reply: asyncio.Future[Reply] = loop.create_future()
         self._waiting[request_id] = reply
-        self._transport.write(frame)
+        if not self._unsent:
+            loop.call_soon(self._send)
+        self._unsent.append(frame)
         return reply
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if self._transport is not None:
+            self._transport.write(b"".join(unsent))  # does nothing any more where the connection has ended
 
     def close(self) -> None:
         if self._transport is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kctl.reduce.base import Answer
 from kctl.rpc.connection import Connection, connect
-from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, WireError
+from kctl_agent.errors import AgentError, AgentTimeout
 from kctl_agent.messages import Reply, Request, Role, wire_method
 from kctl_agent.wire import MAX_REQUEST_BYTES, JsonObject, encode
 
@@ -48,23 +48,19 @@ class AgentPool:
         """An id that no other request over these connections has."""
         return f"{next(self._ids):x}"
 
-    async def ask(self, path: Path, frame: bytes, request_id: str, deadline: float) -> Reply:
-        """One agent's reply to an encoded request; an error reply too is returned.
+    def kept(self, path: Path) -> Connection | None:
+        """The connection to an agent that has been asked before, if it can be used."""
+        connection = self._connections.get(path)
+        return connection if connection is not None and connection.is_usable else None
 
-        If a kept connection turns out to be dead, because its agent was started anew, the question is asked once more
-        on a fresh one; so only ask what may be asked twice. `deadline` bounds the connecting, the caller the waiting.
+    async def ask(self, path: Path, frame: bytes, request_id: str, deadline: float) -> Reply:
+        """One agent's reply to an encoded request, over a new connection if none is kept; an error reply too is
+        returned. `deadline` bounds the connecting, the caller the waiting.
 
         Raises:
             AgentUnreachable, AgentTimeout, WireError.
         """
-        kept = self._connections.get(path)
-        if kept is not None and kept.is_usable:
-            try:
-                return await kept.send(frame, request_id)
-            except (AgentUnreachable, WireError):
-                if kept.is_usable:
-                    raise
-        connection = await self._connected(path, deadline)
+        connection = self.kept(path) or await self._connected(path, deadline)
         return await connection.send(frame, request_id)
 
     def close(self) -> None:
@@ -75,8 +71,8 @@ class AgentPool:
 
     async def _connected(self, path: Path, deadline: float) -> Connection:
         connection = await connect(path, deadline)
-        other = self._connections.get(path)
-        if other is not None and other.is_usable:  # another question connected in the meantime
+        other = self.kept(path)
+        if other is not None:  # another question connected in the meantime
             connection.close()
             return other
         self._connections[path] = connection
@@ -89,10 +85,14 @@ async def fan_out(
     """Ask every agent of `targets` (name -> socket) and return when all have answered or failed, or at `deadline`,
     an absolute time of the running loop. Never raises for an agent's sake.
 
+    If a kept connection turns out to be dead, because its agent was started anew, the question is asked once more on a
+    fresh one; so only ask what may be asked twice.
+
     Raises:
         FrameTooLarge: the parameters do not fit into a request.
     """
-    remaining = deadline - asyncio.get_running_loop().time()
+    loop = asyncio.get_running_loop()
+    remaining = deadline - loop.time()
     request = Request(
         id=pool.next_id(),
         role=Role.MASTER,
@@ -102,29 +102,45 @@ async def fan_out(
         deadline_ms=max(int(remaining * 1000), 1),
     )
     frame = encode(request.to_json(), MAX_REQUEST_BYTES)  # once for all: the id need only be unique on each connection
-    names = sorted(targets)
-    tasks = [asyncio.ensure_future(pool.ask(targets[name], frame, request.id or "", deadline)) for name in names]
+    request_id = request.id or ""
+    waiting: dict[asyncio.Future[Reply], str] = {}
+    kept: dict[str, Connection] = {}
+    for name, path in targets.items():
+        connection = pool.kept(path)
+        if connection is not None:  # nearly always, and a task for each would cost more than the question
+            kept[name] = connection
+            waiting[connection.send(frame, request_id)] = name
+        else:
+            waiting[asyncio.ensure_future(pool.ask(path, frame, request_id, deadline))] = name
+    outcomes: dict[str, Answer | Failed] = {
+        name: Failed(name, AgentTimeout.code, "no answer in time") for name in targets
+    }
     try:
-        if tasks:
-            await asyncio.wait(tasks, timeout=max(remaining, 0))
+        while waiting and remaining > 0:
+            done, _ = await asyncio.wait(waiting, timeout=remaining, return_when=asyncio.FIRST_EXCEPTION)
+            for reply in done:
+                name = waiting.pop(reply)
+                connection = kept.pop(name, None)
+                if reply.exception() is not None and connection is not None and not connection.is_usable:
+                    anew = pool.ask(targets[name], frame, request_id, deadline)
+                    waiting[asyncio.ensure_future(anew)] = name
+                else:
+                    outcomes[name] = _sorted_out(name, reply)
+            remaining = deadline - loop.time()
     finally:
-        for task in tasks:
-            task.cancel()
-    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    sorted_out = [_sorted_out(name, outcome) for name, outcome in zip(names, outcomes, strict=True)]
+        for reply in waiting:
+            reply.cancel()
     return FanOut(
-        answers=[one for one in sorted_out if isinstance(one, Answer)],
-        failed=[one for one in sorted_out if isinstance(one, Failed)],
+        answers=[outcome for _, outcome in sorted(outcomes.items()) if isinstance(outcome, Answer)],
+        failed=[outcome for _, outcome in sorted(outcomes.items()) if isinstance(outcome, Failed)],
     )
 
 
-def _sorted_out(name: str, outcome: Reply | BaseException) -> Answer | Failed:
-    if isinstance(outcome, asyncio.CancelledError):
-        return Failed(name, AgentTimeout.code, "no answer in time")
-    if isinstance(outcome, AgentError):
-        return Failed(name, outcome.code, str(outcome))
-    if isinstance(outcome, BaseException):
-        raise outcome
-    if outcome.error is not None:
-        return Failed(name, outcome.error.code, outcome.error.message)
-    return Answer(name, outcome.result or {}, outcome.age_seconds or 0.0)
+def _sorted_out(name: str, reply: asyncio.Future[Reply]) -> Answer | Failed:
+    error = reply.exception()
+    if isinstance(error, AgentError):
+        return Failed(name, error.code, str(error))
+    told = reply.result()
+    if told.error is not None:
+        return Failed(name, told.error.code, told.error.message)
+    return Answer(name, told.result or {}, told.age_seconds or 0.0)
