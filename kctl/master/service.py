@@ -11,9 +11,10 @@ from kctl import __version__
 from kctl.kafka.cluster import Cluster
 from kctl.master.members import Members
 from kctl.master.reduction import reduced, usable
-from kctl.master.snapshot import WorkerStatus
+from kctl.master.snapshot import Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.reduce import REDUCERS
+from kctl.rpc.fan_out import FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.messages import Request, printable_name, reducer_method, reply_ok, wire_method
 from kctl_agent.wire import JsonObject
@@ -96,12 +97,15 @@ class Service:
         else:
             sockets = self._members.concerned(sockets, request.rpc)
         outcome = await self._members.ask(sockets, request.rpc, {}, deadline)
-        # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
-        figures = self._cluster.figures() if only is None else None
-        result = await asyncio.to_thread(lambda: reduced(request.rpc, usable(request.rpc, outcome), figures))
+        result = await asyncio.to_thread(self._reduce, request.rpc, outcome, only is None)
         if request.rpc == "workers":
             result = with_supervisor(result, [each for each in self._statuses() if only in (None, each.name)])
         return reply_ok(request.id, result.result, _NAME, result.age_seconds, **result.completeness())
+
+    def _reduce(self, rpc: str, outcome: FanOut, is_of_all: bool) -> Reduced:
+        """Safe in any thread; of thousands of partitions it takes a while."""
+        # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
+        return reduced(rpc, usable(rpc, outcome), self._cluster.figures() if is_of_all else None)
 
 
 def _only_worker(request: Request) -> str | None:

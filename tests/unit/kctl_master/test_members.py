@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kctl.kafka.admin import Reading
 from kctl.kafka.cluster import Cluster
 from kctl.master.members import Members
 from kctl.master.reduction import reduced, usable
@@ -39,11 +40,16 @@ class NoBrokers:
     def missing_topics(self) -> list[str]:
         return []
 
-    def read(self) -> Any:
+    def read(self) -> Reading:
         raise ConnectionError
 
     def close(self) -> None:
         pass
+
+
+class OnePartition(NoBrokers):
+    def read(self) -> Reading:
+        return Reading(frozenset({("t", 0)}), committed={("t", 0): 4}, end={("t", 0): 10})
 
 
 @pytest.fixture
@@ -131,6 +137,25 @@ def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> Non
     assert (result.asked, result.answered) == (("guest", "worker-0"), ("worker-0",))
     assert result.result["rows"][0]["remaining_count"] == 6
     assert result.age_seconds == 0.1
+
+
+async def test_the_brokers_figures_of_all_partitions_are_made_beside_the_event_loop(members: Members) -> None:
+    made_in: list[threading.Thread] = []
+
+    def clock() -> float:
+        made_in.append(threading.current_thread())
+        return 0.0
+
+    cluster = Cluster(OnePartition(), "nowhere:1", clock)
+    await cluster.refresh(10.0)
+    made_in.clear()
+
+    reply = await Service(members, cluster, members._statuses).answer(request("kafka_lag", "onKafkaLag"))
+    await cluster.close()
+
+    assert reply["result"]["total"] == 6
+    assert made_in
+    assert threading.current_thread() not in made_in
 
 
 @pytest.mark.parametrize("method", ["getKafkaLag", "onKafkaLag"])
