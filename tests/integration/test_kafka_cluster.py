@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
 from kctl.demo.cluster import KafkaCluster
@@ -22,6 +23,7 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import Topic, topics_of
 from kctl.kafka.offsets import commit, log_offsets
+from kctl_agent.attached.shadow import ShadowGroup
 from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
@@ -95,21 +97,24 @@ def test_the_lag_of_many_partitions_is_asked_once_of_each_leader(cluster: KafkaC
 @dataclass
 class Wounded:
     """A cluster of which one broker was killed while a file was produced into a topic that it led. It also led some
-    partitions of `single`, which have no other replica, and coordinated a group."""
+    partitions of `single`, which have no other replica, and coordinated two groups, one of them a shadow group."""
 
     victim: int
     lost: set[int]
     partition: int
     produced: tuple[int, str, str]
     text: str
+    shadow: ShadowGroup
 
 
 @pytest.fixture(scope="module")
-def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Wounded:
+def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wounded]:
     known = make_topic(cluster, "trades", BROKERS, BROKERS, min_insync_replicas="2")
     single = make_topic(cluster, "single", 2 * BROKERS, 1)
     make_topic(cluster, "strict", 1, BROKERS, min_insync_replicas=str(BROKERS))
     victim = commit_zero(cluster, "keepers", "single", 2 * BROKERS)
+    shadow = ShadowGroup(cluster.bootstrap_servers, group_of(cluster, victim))
+    assert shadow.commit({("trades", 0): 1}) == {("trades", 0): 1}
     partition = next(each.partition for each in known["trades"].partitions if each.leader == victim)
     file = tmp_path_factory.mktemp("lines") / "lines"
     file.write_text("".join(f"{number}\n" for number in range(MESSAGES)))
@@ -125,7 +130,16 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
         cluster.brokers[victim].kill()
         out, err = producing.communicate(timeout=90)
     lost = {each.partition for each in single["single"].partitions if each.leader == victim}
-    return Wounded(victim, lost, partition, (producing.returncode, out, err), file.read_text())
+    yield Wounded(victim, lost, partition, (producing.returncode, out, err), file.read_text(), shadow)
+    shadow.close()
+
+
+def group_of(cluster: KafkaCluster, coordinator: int) -> str:
+    """The name of a group that this broker coordinates."""
+    names = [f"shadow-{number}" for number in range(100)]
+    with Connection(plain(cluster.bootstrap_servers), 30) as connection:
+        connection.open()
+        return next(name for name, node in connection.coordinators(names).items() if node == coordinator)
 
 
 def end_of(cluster: KafkaCluster, topic: str, partition: int) -> int:
@@ -163,6 +177,16 @@ def test_a_group_whose_coordinator_was_killed_is_known_as_before_and_a_dead_brok
         "Empty",
         True,
     )
+
+
+def test_a_shadow_group_goes_on_with_the_next_coordinator_when_its_own_was_killed(wounded: Wounded) -> None:
+    def committed() -> dict[tuple[str, int], int] | None:
+        try:
+            return wounded.shadow.commit({("trades", 0): 2})
+        except KafkaError:
+            return None
+
+    assert eventually(committed, 60, "nothing is committed any more") == {("trades", 0): 2}
 
 
 def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded, kctl: Kctl) -> None:

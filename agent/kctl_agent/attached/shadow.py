@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kctl_agent.stale_coordinators import forget_coordinators
+
 __all__ = ["ShadowGroup"]
 
 _TIMEOUT_MS: Final = 5000
@@ -40,8 +42,7 @@ class ShadowGroup:
         try:
             return self._commit(positions)
         except KafkaError:
-            # kafka-python's admin client keeps a group's coordinator for good, also one that says that it is none.
-            self._admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - it offers no public way
+            forget_coordinators(self._admin)
             raise
 
     def _commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:

@@ -22,6 +22,7 @@ from kafka.errors import (
 )
 
 from kctl_agent.snapshot import BrokerFigures, TopicPartitionFigures
+from kctl_agent.stale_coordinators import forget_coordinators
 from kctl_agent.worker.positions import Found
 from kctl_agent.worker.settings import KafkaSettings
 
@@ -77,7 +78,7 @@ class Brokers:
         try:
             offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
         except KafkaError:
-            self._forget_coordinator()
+            forget_coordinators(self._admin)
             raise
         committed = {tp: at.offset for tp, at in offsets.items() if at.offset >= 0}
         ids = self.topics()[1]
@@ -86,10 +87,6 @@ class Brokers:
             tp: Found(tp.topic, tp.partition, ids.get(tp.topic), committed.get(tp), starts[tp], ends[tp])
             for tp in partitions
         }
-
-    def _forget_coordinator(self) -> None:
-        """kafka-python's admin client keeps a group's coordinator for good, also one that says that it is none."""
-        self._admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
         """The first offset of a record that is not older than this; None when there is none. Raises KafkaError."""
