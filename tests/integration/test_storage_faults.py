@@ -14,11 +14,14 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from kctl_agent.storage.base import Mark, Storage, StorageUnusable
+from kctl_agent.storage.base import Chunk, Mark, Storage, StorageUnusable
+from kctl_agent.storage.block import BinaryColumn
 from kctl_agent.storage.conformance.given import chunk, everything, put, stored, total
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
@@ -184,6 +187,124 @@ def test_a_full_disk_is_told_and_what_was_stored_before_stays_and_goes_on(small_
         put(storage, chunk(start, start + 5000))
         storage.release("a")
         assert [message.offset for message in everything(storage)] == list(range(start + 5000))
+
+
+class FailingDisk:
+    """A file system on a disk that has no room for what is written to it, although the file system has: writing back
+    fails, as on one that is breaking.
+
+    With `dioread_lock`, because without it ext4 (Linux 6.18) does not put an extent that could not be written into the
+    file when it is written again: not what was copied anew is missing after a power cut then, but where it is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.place = folder / "mounted"
+        self._memory, self._after, self._ballast = folder / "memory", folder / "after", folder / "memory" / "ballast"
+        self._mounted: list[Path] = []
+        self._mount(self._memory, "-t", "tmpfs", "-o", "size=32m", "none")
+        disk = self._memory / "disk"
+        with disk.open("wb") as file:
+            file.truncate(64 << 20)
+        self._run("mkfs.ext4", "-q", "-F", "-b", "4096", "-N", "64", "-J", "size=4,location=100", str(disk))
+        with disk.open("r+b") as file:  # what the file system needs for itself, and its journal, has room
+            own = file.read(6 << 20)
+            file.seek(0)
+            file.write(own)
+        self._mount(self.place, "-o", "loop,dioread_lock", str(disk))
+
+    def fill(self) -> None:
+        with suppress(OSError), self._ballast.open("wb", buffering=0) as ballast:
+            while True:
+                ballast.write(bytes(4096))
+
+    def free(self) -> None:
+        self._ballast.unlink()
+
+    def after_a_power_cut(self) -> Path:
+        """The file system as the disk has it now, without what is only in memory."""
+        self._mount(self._after, "-t", "tmpfs", "-o", "size=32m", "none")
+        disk = self._after / "disk"
+        self._run("cp", "--sparse=always", str(self._memory / "disk"), str(disk))
+        place = self._after / "mounted"
+        self._mount(place, "-o", "loop,dioread_lock", str(disk))
+        return place
+
+    def close(self) -> None:
+        for place in reversed(self._mounted):
+            self._run("umount", "--lazy", str(place))
+
+    def _mount(self, place: Path, *words: str) -> None:
+        place.mkdir()
+        self._run("mount", *words, str(place))
+        self._mounted.append(place)
+
+    def _run(self, *command: str) -> None:
+        environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise OSError(f"{command[0]}: {done.stderr or done.stdout}")
+
+
+@pytest.fixture
+def failing_disk(short_dir: Path) -> Iterator[FailingDisk]:
+    try:
+        disk = FailingDisk(short_dir)
+    except OSError as error:
+        subprocess.run(["umount", str(short_dir / "memory")], capture_output=True)
+        pytest.skip(f"a file system in a file cannot be made and mounted here: {error}")
+    yield disk
+    disk.close()
+
+
+@needs_root
+def test_what_the_disk_did_not_take_counts_for_nobody_until_all_was_written_anew(
+    failing_disk: FailingDisk, eventually: Callable[..., object]
+) -> None:
+    path = failing_disk.place / "s.sqlite"
+    values = BinaryColumn(np.full(5_000, 300, np.int32), bytes(300 * 5_000))
+    columns = replace(chunk(0, 5_000).columns, values=values)
+    chunks = [replace(chunk(0, 5_000), partition=number, columns=columns) for number in range(3)]
+
+    def told(of: FileStorage) -> int | None:
+        """The marks together, which the workers would commit to Kafka."""
+        try:
+            return sum(mark.next for mark in of.marks([("t", number) for number in range(3)]).values())
+        except StorageUnusable:
+            return None
+
+    with closing(FileStorage(path)) as storage:
+        storage.prepare()
+        storage.place_marks([Mark("t", number, "A", 0, None) for number in range(3)])
+        put(storage, chunks[0])
+        Path(f"{path}-doubts").mkdir()
+        os.sync()
+        failing_disk.fill()
+        writers = [storage.writer() for _ in range(2)]
+        for writer, each in zip(writers, chunks[1:], strict=True):
+            writer.put(each)
+
+        for writer in writers:
+            with pytest.raises(StorageUnusable, match="could not be synced"):
+                writer.close()
+        with closing(FileStorage(path)) as later:
+            assert told(later) is None, "it was not there when the disk failed"
+        failing_disk.free()
+
+        for each in chunks[1:]:
+            eventually(lambda each=each: is_put(storage, each), what="it cannot be put again")
+        assert eventually(lambda: told(storage)) == 15_000
+        after = failing_disk.after_a_power_cut() / "s.sqlite"
+        with closing(FileStorage(after)) as found:
+            assert told(found) == 15_000
+            assert stored(found) == [*range(5_000)] * 3
+
+
+def is_put(storage: Storage, each: Chunk) -> bool:
+    try:
+        put(storage, each)
+    except StorageUnusable:
+        return False
+    return True
 
 
 @needs_root

@@ -5,7 +5,8 @@ a power cut takes back the last transactions, in their order. What must not be t
 (`sync`): a put when its writer is closed, a mark when it is told, because its offset may be committed to Kafka then.
 What sinkers do is not: a power cut hands out again what was settled in the last moments, which at-least-once allows.
 
-This file: marks and the connection. The rest is in `file_writer`, `file_claims`, `file_letters`, `file_schema`.
+This file: marks and the connection. The rest is in `file_writer`, `file_claims`, `file_letters`, `file_schema` and, for
+the disk, `file_log`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from kctl_agent.storage.base import Mark, Storage, StorageUnusable, TopicPartiti
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.clock import MachineClock
-from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, sync, transaction
+from kctl_agent.storage.file_log import Log, doubting
+from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, transaction
 from kctl_agent.storage.file_writer import FileWriter
 from kctl_agent.storage.settling import dead_letters, judge, opened
 
@@ -54,6 +56,7 @@ class FileStorage(Storage):
         self.limit = limit
         self.clock = clock
         self._db: sqlite3.Connection | None = None
+        self._log: Log | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -192,26 +195,34 @@ class FileStorage(Storage):
         """The connection of this process, for one thread. After an error the next call opens a new one."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), threading.Lock()
+            if self._log is not None:
+                self._log.close()
+                self._log = None
             if self._db is not None:
                 _INHERITED.append(self._db)
                 self._db = None
         with self._lock, self._told():
-            if self._db is None:
+            if self._db is None or self._log is None:
                 self._db = connect(self.path)
                 note_boot(self._db, self.clock)
+                self._log = Log(self._db, self.path)
             yield self._db
             if is_durable:
-                sync(self.path)
+                self._log.sync()
 
     @contextmanager
     def _told(self) -> Iterator[None]:
         try:
-            yield
+            with doubting(self.path):
+                yield
         except (sqlite3.Error, OSError) as error:
             self._forget()
             raise StorageUnusable(f"the storage {self.path} cannot be used: {error}") from error
 
     def _forget(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
         if self._db is not None:
             self._db.close()
             self._db = None

@@ -7,7 +7,6 @@ are two tables because SQLite writes a whole row anew when one column of it chan
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.clock import MachineClock
 
-__all__ = ["SCHEMA_VERSION", "connect", "create", "note_boot", "sync", "transaction"]
+__all__ = ["SCHEMA_VERSION", "connect", "create", "note_boot", "transaction"]
 
 SCHEMA_VERSION = 2
 OLDEST_SQLITE = (3, 35, 0)
@@ -91,22 +90,6 @@ def connect(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-def sync(path: Path) -> None:
-    """Make durable what anybody has committed so far. Raises OSError.
-
-    All of it is in the write-ahead log, or was synced when it was copied from there; SQLite itself synced the log's
-    header and folder when it began it (https://sqlite.org/pragma.html#pragma_synchronous).
-    """
-    try:
-        log = os.open(f"{path}-wal", os.O_RDONLY)
-    except FileNotFoundError:  # copied, and removed with the last connection
-        return
-    try:
-        os.fdatasync(log)
-    finally:
-        os.close(log)
 
 
 def create(db: sqlite3.Connection, path: Path, clock: MachineClock) -> None:

@@ -15,14 +15,15 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file_letters import insert
-from kctl_agent.storage.file_schema import connect, sync, transaction
+from kctl_agent.storage.file_log import Log, doubting
+from kctl_agent.storage.file_schema import connect, transaction
 from kctl_agent.storage.putting import cut, skipped
 
 __all__ = ["FileWriter"]
@@ -48,12 +49,12 @@ class FileWriter(Writer):
         self._clock = clock
         self._block_messages = block_messages
         self._codec = codec
-        self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._db = connect(path)
-        except BaseException:
-            os.close(self._folder)
-            raise
+        with ExitStack() as held:
+            self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, self._folder)
+            self._db = held.enter_context(closing(connect(path)))
+            self._log = held.enter_context(closing(Log(self._db, path)))
+            self._held = held.pop_all()
 
     def put(self, chunk: Chunk) -> Put:
         tp = (chunk.topic, chunk.partition)
@@ -61,7 +62,7 @@ class FileWriter(Writer):
         if self._codec != "none":
             blocks = list(blocks)
         try:
-            with self._turn(), transaction(self._db):
+            with doubting(self._path), self._turn(), transaction(self._db):
                 mark = self._db.execute("select next, topic_id from mark where topic=? and partition=?", tp).fetchone()
                 skip = skipped(chunk, mark)
                 written = insert(self._db, self._cut(chunk, skip) if skip else blocks, self._clock.wall())
@@ -76,12 +77,12 @@ class FileWriter(Writer):
 
     def close(self) -> None:
         try:
-            sync(self._path)
-        except OSError as error:
+            with doubting(self._path):
+                self._log.sync()
+        except (sqlite3.Error, OSError) as error:
             raise StorageUnusable(f"what was put into {self._path} could not be synced: {error}") from error
         finally:
-            self._db.close()
-            os.close(self._folder)
+            self._held.close()
         if _uncopied[self._path] >= COPY_BYTES:
             _uncopied[self._path] = 0
             threading.Thread(target=_copy, args=(self._path,), name="storage-copy", daemon=True).start()
@@ -105,7 +106,7 @@ def _copy(path: Path) -> None:
     The second makes writers wait for the little that is left, so that the log begins anew.
     """
     try:
-        with closing(connect(path)) as db:
+        with doubting(path), closing(connect(path)) as db:
             db.execute("pragma wal_checkpoint(passive)")
             db.execute(f"pragma busy_timeout={RESTART_MS}")
             db.execute("pragma wal_checkpoint(restart)")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import resource
 import sqlite3
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -238,11 +240,7 @@ def test_what_could_not_be_synced_does_not_count_as_stored(
     storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage.place_marks([Mark("t", 0, "A", 0, None)])
-
-    def fail(_: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "fdatasync", failing)
     with pytest.raises(StorageUnusable, match=r"could not be synced: .*Input/output error"), storage.writer() as writer:
         writer.put(chunk(0, 3))
     with pytest.raises(StorageUnusable, match="Input/output error"):
@@ -257,6 +255,80 @@ def test_a_put_and_a_mark_are_synced_once(storage: FileStorage, monkeypatch: pyt
     assert synced == [f"{storage.path}-wal"]
     storage.marks([("t", 0)])
     assert len(synced) == 2
+
+
+def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux tells an error only to who had the log open when it came, unless nobody was told yet."""
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    opened: list[str] = []
+    really = os.open
+
+    def note(path: str, flags: int) -> int:
+        opened.append(str(path))
+        return really(path, flags)
+
+    with storage.writer() as writer:
+        monkeypatch.setattr(os, "open", note)
+        writer.put(chunk(0, 3))
+    storage.marks([("t", 0)])
+
+    assert opened == []
+
+
+def test_after_a_failed_sync_all_is_copied_into_the_file_before_anything_counts(
+    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fdatasync", failing)
+        with pytest.raises(StorageUnusable):
+            put(storage, chunk(0, 3))
+    assert next_in_the_file_alone(path) is None
+
+    with closing(FileStorage(path)) as another:
+        assert another.marks([("t", 0)])[("t", 0)].next == 3
+
+    assert next_in_the_file_alone(path) == 3
+    assert list(Path(f"{path}-doubts").iterdir()) == []
+
+
+def next_in_the_file_alone(path: Path) -> int | None:
+    """A partition's mark without what is in the log; copied by a process that holds no lock on the file."""
+    copy = path.with_name("copy")
+    subprocess.run(["cp", path, copy], check=True)
+    with closing(sqlite3.connect(copy)) as db:
+        found = db.execute("select next from mark").fetchone()
+    return None if found is None else int(found[0])
+
+
+def failing(_: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def _put_where_files_end(storage: FileStorage) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+    writer = storage.writer()
+    try:
+        writer.put(chunk(0, 9000))
+    except StorageUnusable as error:
+        os._exit(42 if "disk I/O error" in str(error) else 1)
+
+
+def test_an_error_of_the_disk_that_sqlite_meets_leaves_a_doubt_until_all_was_copied(
+    path: Path, storage: FileStorage
+) -> None:
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.close()
+    child = multiprocessing.get_context("fork").Process(target=_put_where_files_end, args=(storage,))
+    child.start()
+    child.join()
+    assert child.exitcode == 42
+    doubts = Path(f"{path}-doubts")
+    assert len(list(doubts.iterdir())) == 1
+
+    assert storage.marks([("t", 0)])[("t", 0)].next == 0
+
+    assert list(doubts.iterdir()) == []
 
 
 def test_a_log_that_has_grown_is_copied_into_the_file_and_begins_anew(
