@@ -27,6 +27,8 @@ class Access:
     """A cluster as a client reaches it; its secrets are never printed."""
 
     servers: tuple[str, ...]
+    setting: str = "-b"
+    """What names the servers, for sentences."""
     security_protocol: str = "PLAINTEXT"
     ca_file: Path | None = None
     certificate_file: Path | None = None
@@ -104,7 +106,8 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Ac
         listed = ", ".join(sorted(known)) or "none; see [contexts.NAME] in docs/configuration.md"
         raise UsageError(f"{file} has no context `{name}`; there are {listed}")
     context = known[name]
-    return _secured(context.bootstrap_servers, context, file.absolute().parent, f"{file}: contexts.{name}", env)
+    access = _secured(context.bootstrap_servers, context, file.absolute().parent, f"{file}: contexts.{name}", env)
+    return replace(access, setting=f"contexts.{name}.bootstrap_servers")
 
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> Access:
@@ -114,7 +117,8 @@ def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> Access:
         ConfigError: a secret cannot be read, or the settings do not fit together.
     """
     kafka = config.kafka
-    return _secured(kafka.bootstrap_servers, kafka, config.path.parent, f"{config.path}: kafka", env)
+    access = _secured(kafka.bootstrap_servers, kafka, config.path.parent, f"{config.path}: kafka", env)
+    return replace(access, setting="kafka.bootstrap_servers")
 
 
 def _secured(servers: str, security: Security, folder: Path, where: str, env: Mapping[str, str]) -> Access:

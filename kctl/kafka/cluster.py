@@ -1,6 +1,6 @@
 """The last known figures of the brokers, part by part with their ages; the event loop never waits for a broker.
 
-`GroupAdmin` does the asking, in one thread of its own. Broker away: the old figures stay and grow older, they never
+`GroupReader` does the asking, in one thread of its own. Broker away: the old figures stay and grow older, they never
 turn into zeros. One failed part, or one partition that cannot be told, keeps its own old figure and spoils no other.
 """
 
@@ -15,12 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from kafka.errors import KafkaError
-
 from kctl.config import Kafka
-from kctl.errors import BrokerUnreachable, TopicMissing
+from kctl.errors import KctlError, TopicMissing
 from kctl.kafka.access import Access
-from kctl.kafka.admin import GroupAdmin, Partition, Reading
+from kctl.kafka.group_reader import GroupReader, Reading
+from kctl.kafka.layout import Partition
 from kctl.reduce.base import ClusterFigures, ClusterPartition, GroupFigures
 
 __all__ = ["Cluster", "Known", "merge"]
@@ -61,8 +60,8 @@ def merge(known: dict[Partition, Known], reading: Reading, now: float) -> dict[P
     return merged
 
 
-class Admin(Protocol):
-    """What `Cluster` needs of `GroupAdmin`; every method blocks and is called on one thread."""
+class Reader(Protocol):
+    """What `Cluster` needs of `GroupReader`; every method blocks and is called on one thread."""
 
     def missing_topics(self) -> list[str]: ...
     def read(self) -> Reading: ...
@@ -72,8 +71,8 @@ class Admin(Protocol):
 class Cluster:
     """Owned by one event loop, which never works through all partitions itself. Call `close()` at the end."""
 
-    def __init__(self, admin: Admin, servers: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._admin = admin
+    def __init__(self, reader: Reader, servers: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._reader = reader
         self._servers = servers
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kctl-brokers")
@@ -90,22 +89,16 @@ class Cluster:
     @classmethod
     def of(cls, kafka: Kafka, access: Access, timeout_seconds: float) -> Cluster:
         """The cluster that the configuration names; a request may take `timeout_seconds`."""
-        admin = GroupAdmin(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
-        return cls(admin, kafka.bootstrap_servers)
+        reader = GroupReader(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
+        return cls(reader, kafka.bootstrap_servers)
 
     async def check(self) -> None:
         """Looks once, before anything is started.
 
         Raises:
-            BrokerUnreachable, TopicMissing: one sentence each.
+            BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing: one sentence each.
         """
-        try:
-            missing = await asyncio.get_running_loop().run_in_executor(self._thread, self._admin.missing_topics)
-        except (KafkaError, OSError, RuntimeError) as error:
-            raise BrokerUnreachable(
-                f"no Kafka broker answers at {self._servers} ({_reason(error)}): start it or correct "
-                "kafka.bootstrap_servers"
-            ) from error
+        missing = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.missing_topics)
         if missing:
             names = ", ".join(missing)
             is_one = len(missing) == 1
@@ -143,21 +136,21 @@ class Cluster:
         """Waits for a look that is under way (a few request timeouts at most) and ends the thread."""
         if self._running is not None:
             await self._running
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._admin.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
 
     async def _look(self) -> None:
+        now, unix = self._clock(), time.time()  # of the question: no figure is younger than it says
         try:
-            reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._admin.read)
+            reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
         except Exception as error:  # a boundary: a client library in trouble must not take the master with it
-            if not isinstance(error, (KafkaError, OSError, RuntimeError)):
+            if not isinstance(error, KctlError):
                 log.exception("action=brokers_failed")
             self._group = None
-            self._failed("brokers_away", _reason(error))
+            self._failed("brokers_away", str(error) or type(error).__name__)
             pause = min(_BACKOFF_MAX_SECONDS, _BACKOFF_MIN_SECONDS * 2.0 ** min(self._failures, 10))
             self._not_before = self._clock() + pause
             return
-        now, unix = self._clock(), time.time()
         thread = asyncio.get_running_loop().run_in_executor(self._thread, merge, self._known or {}, reading, now)
         self._known = await thread
         self._group = reading.group
@@ -178,7 +171,3 @@ class Cluster:
             log.warning("action=%s servers=%s error=%s", action, self._servers, why)
         self.error = why
         self._failures += 1
-
-
-def _reason(error: BaseException) -> str:
-    return str(error) or type(error).__name__

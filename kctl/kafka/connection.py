@@ -69,10 +69,12 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is
 
 
 class Connection:
-    """Not thread-safe. Everything ends before `timeout_seconds` after the making have passed. Use it with `with`."""
+    """Not thread-safe. Everything ends before `timeout_seconds` after the making, or the last `renew`, have passed. Use
+    it with `with`, or `close` it. Without patience nothing is asked again: for who will soon ask anew anyway."""
 
-    def __init__(self, access: Access, timeout_seconds: float) -> None:
+    def __init__(self, access: Access, timeout_seconds: float, *, is_patient: bool = True) -> None:
         self._access = access
+        self._patience = 0.5 if is_patient else 0.0
         self._timeout_seconds = timeout_seconds
         self._deadline = time.monotonic() + timeout_seconds
         milliseconds = max(int(timeout_seconds * 1000), 1)
@@ -91,7 +93,9 @@ class Connection:
             self._net.close()
             raise
         self._first: Node = ""
-        self._has_paused = False
+        self._coordinators: dict[tuple[int, str], int] = {}
+        """Of each kind and key, until one of them is asked for again."""
+        self._takes_only_broker = is_patient
         self._same_as_first: int | None = None
         self.brokers: dict[int, Broker] = {}
         self.controller_id: int | None = None
@@ -119,7 +123,16 @@ class Connection:
     @property
     def is_patient(self) -> bool:
         """Whether what fails is worth another try: for half of the time. Then there is still time to say so."""
-        return self.left_seconds > self._timeout_seconds / 2
+        return self.left_seconds > self._timeout_seconds * (1 - self._patience)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether what is only just starting is worth to be waited for: for as long as there is time."""
+        return self._patience > 0 and self.left_seconds > _PAUSE_SECONDS
+
+    def renew(self) -> None:
+        """From now on there is the whole time again."""
+        self._deadline = time.monotonic() + self._timeout_seconds
 
     @property
     def access(self) -> Access:
@@ -203,20 +216,22 @@ class Connection:
 
     def coordinators(self, keys: Iterable[str], kind: Any = CoordinatorType.GROUP) -> dict[str, int | KctlError]:
         """Which broker coordinates each group; a coordinator that is only just starting is waited for."""
-        names = list(dict.fromkeys(keys))
-        if len(self.brokers) == 1 and kind == CoordinatorType.GROUP and not self._has_paused:
-            return dict.fromkeys(names, next(iter(self.brokers)))
-        found: dict[str, int | KctlError] = {}
+        keys = list(dict.fromkeys(keys))
+        if len(self.brokers) == 1 and kind == CoordinatorType.GROUP and self._takes_only_broker:
+            return dict.fromkeys(keys, next(iter(self.brokers)))
+        known = self._coordinators
+        found: dict[str, int | KctlError] = {key: known[kind, key] for key in keys if (kind, key) in known}
+        names = [key for key in keys if key not in found]
         while names:
             answers = self._find(names, kind)
             again = []
             for name, (code, node_id, said) in answers.items():
-                if code in _NOT_NOW and self.left_seconds > _PAUSE_SECONDS:
+                if code in _NOT_NOW and self.may_wait:
                     again.append(name)
                 elif code:
                     found[name] = code_failure(code, f"the coordinator of {name}", said)
                 else:
-                    found[name] = node_id
+                    found[name] = known[kind, name] = node_id
             names = again
             if names:
                 self.pause()
@@ -225,7 +240,8 @@ class Connection:
     def pause(self) -> None:
         """Before the same is asked again. From then on also the only broker is asked whether it is the coordinator: the
         topic of the offsets, which may not exist yet, is made by that question."""
-        self._has_paused = True
+        self._takes_only_broker = False
+        self._coordinators.clear()
         self._net.run(self._sleep)
 
     async def _sleep(self) -> None:

@@ -37,7 +37,9 @@ def diagnose(problem: BaseException, access: Access, seconds: float) -> KctlErro
     if isinstance(problem, KctlError) and not isinstance(problem, BrokerUnreachable):
         return problem
     if any(sign in text for sign in _UNREACHABLE):
-        return BrokerUnreachable(f"no Kafka broker answers at {at} ({_reason(text)}): start it, or correct -b")
+        return BrokerUnreachable(
+            f"no Kafka broker answers at {at} ({_reason(text)}): start it, or correct {access.setting}"
+        )
     if "certificate" in text.lower() or "CERTIFICATE" in text:
         return AuthenticationFailed(
             f"TLS with {at} failed ({_reason(text)}): check tls_ca_file, the host name in the broker's certificate, "

@@ -96,7 +96,7 @@ def describe_groups(connection: Connection, names: Iterable[str]) -> list[Group]
                 again.append(group)
             else:
                 described[group.group] = group
-        open_names = again if connection.left_seconds else []
+        open_names = again if connection.may_wait else []
         if open_names:
             connection.pause()
     return [described[name] for name in order if name in described]

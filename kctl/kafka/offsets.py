@@ -103,7 +103,7 @@ def committed(
                 done |= dict.fromkeys(names, answer)
                 continue
             for group in answer.groups:
-                if group.error_code in _RETRY and connection.left_seconds:
+                if group.error_code in _RETRY and connection.may_wait:
                     again.append(group.group_id)
                 elif group.error_code:
                     done[group.group_id] = code_failure(group.error_code, f"group {group.group_id}")

@@ -147,7 +147,7 @@ def test_a_broker_that_cannot_be_reached_is_named(bench: Bench, servers: str) ->
     sentence = bench.refused(10, "--set", f"kafka.bootstrap_servers={servers}")
 
     assert sentence.startswith(f"no Kafka broker answers at {servers} (")
-    assert sentence.endswith("start it or correct kafka.bootstrap_servers")
+    assert sentence.endswith("start it, or correct kafka.bootstrap_servers")
 
 
 def test_something_that_listens_but_is_no_broker_is_not_waited_for_long(bench: Bench) -> None:

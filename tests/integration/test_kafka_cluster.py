@@ -20,10 +20,12 @@ from kctl.cli.entry import run
 from kctl.demo.cluster import KafkaCluster
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
+from kctl.kafka.group_reader import GroupReader, Reading
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import Topic, topics_of
 from kctl.kafka.offsets import commit, log_offsets
 from kctl_agent.attached.shadow import ShadowGroup
+from kctl.reduce import GroupFigures
 from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
@@ -105,6 +107,8 @@ class Wounded:
     produced: tuple[int, str, str]
     text: str
     shadow: ShadowGroup
+    readings: tuple[Reading, Reading]
+    """What a master's reader of `single` told before the kill, and directly after it."""
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +124,8 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     file.write_text("".join(f"{number}\n" for number in range(MESSAGES)))
     words = ["produce", "-b", cluster.bootstrap_servers, "-t", "trades", "-p", str(partition)]
     words += ["--file", str(file), "--rate", "1000"]
+    reader = reader_of_single(cluster)
+    before = reader.read()
     with subprocess.Popen(
         [str(Path(sys.executable).with_name("kctl")), "kafka", *words, "-o", "json"],
         stdout=subprocess.PIPE,
@@ -128,9 +134,11 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     ) as producing:
         eventually(lambda: end_of(cluster, "trades", partition) > 200, what="nothing is produced")
         cluster.brokers[victim].kill()
+        readings = before, reader.read()
+        reader.close()
         out, err = producing.communicate(timeout=90)
     lost = {each.partition for each in single["single"].partitions if each.leader == victim}
-    yield Wounded(victim, lost, partition, (producing.returncode, out, err), file.read_text(), shadow)
+    yield Wounded(victim, lost, partition, (producing.returncode, out, err), file.read_text(), shadow, readings)
     shadow.close()
 
 
@@ -140,6 +148,10 @@ def group_of(cluster: KafkaCluster, coordinator: int) -> str:
     with Connection(plain(cluster.bootstrap_servers), 30) as connection:
         connection.open()
         return next(name for name, node in connection.coordinators(names).items() if node == coordinator)
+
+
+def reader_of_single(cluster: KafkaCluster) -> GroupReader:
+    return GroupReader(plain(cluster.bootstrap_servers), "keepers", ["single"], "read_uncommitted", 10)
 
 
 def end_of(cluster: KafkaCluster, topic: str, partition: int) -> int:
@@ -187,6 +199,29 @@ def test_a_shadow_group_goes_on_with_the_next_coordinator_when_its_own_was_kille
             return None
 
     assert eventually(committed, 60, "nothing is committed any more") == {("trades", 0): 2}
+
+
+def test_a_master_is_told_what_the_living_brokers_lead_while_one_is_dead(
+    wounded: Wounded, cluster: KafkaCluster
+) -> None:
+    everything = {("single", number): 0 for number in range(2 * BROKERS)}
+    living = {key: 0 for key in everything if key[1] not in wounded.lost}
+    before, directly_after = wounded.readings
+    assert (before.start, before.end, before.committed, before.errors) == (everything, everything, everything, {})
+    assert directly_after.end == living
+    assert directly_after.partitions == everything.keys()
+
+    reader = reader_of_single(cluster)
+
+    def once_all_is_known() -> Reading | None:
+        reading = reader.read()
+        return reading if not reading.errors and reading.group is not None else None
+
+    later = eventually(once_all_is_known, what="no look without an error")
+    reader.close()
+    assert (later.end, later.committed) == (living, everything), "partitions known to have no leader are no error"
+    assert later.partitions == everything.keys()
+    assert later.group == GroupFigures("empty", 0)
 
 
 def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded, kctl: Kctl) -> None:

@@ -3,6 +3,7 @@ code; and what is right, with TLS and every SASL mechanism."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -20,8 +21,10 @@ import pytest
 from kctl.cli.entry import run
 from kctl.config import load
 from kctl.demo import topics
+from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.access import of_fleet
-from kctl.kafka.admin import GroupAdmin
+from kctl.kafka.cluster import Cluster
+from kctl.kafka.group_reader import GroupReader
 from kctl.master.launch import worker_settings
 from kctl_agent.worker.brokers import Brokers
 from kctl_agent.worker.membership import Membership
@@ -86,7 +89,7 @@ def test_what_worker_and_master_ask_the_brokers_with_speaks_tls_and_every_mechan
     assert PASSWORD not in f"{settings} {of_fleet(config)}"
 
     worker = Brokers(settings.kafka, "worker-0")
-    master = GroupAdmin(of_fleet(config), context, ["orders"], "read_uncommitted", 10)
+    master = GroupReader(of_fleet(config), context, ["orders"], "read_uncommitted", 10)
     member = Membership(settings.kafka, "worker-0", lambda _: {}, lambda: None, lambda _: None)
     try:
 
@@ -103,6 +106,32 @@ def test_what_worker_and_master_ask_the_brokers_with_speaks_tls_and_every_mechan
         member.close()
         worker.close()
         master.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "error", "sentence"),
+    [
+        ("TLS", WrongProtocol, "speaks TLS, and was spoken to in plain: set security_protocol to SSL"),
+        ("nobody", BrokerUnreachable, "no Kafka broker answers at 127.0.0.1:1 .*start it, or correct kafka.bootstrap"),
+    ],
+)
+def test_a_master_that_cannot_start_tells_why_as_kctl_kafka_does(
+    secured: SecuredBroker, told: str, error: type[KctlError], sentence: str
+) -> None:
+    servers = {"TLS": secured.tls, "nobody": "127.0.0.1:1"}[told]
+    file = secured.directory / "kctl.toml"
+    file.write_text(f'[kafka]\nbootstrap_servers = "{servers}"\ngroup = "g"\ntopics = ["orders"]\n')
+    config = load(file, {})
+
+    async def check() -> None:
+        cluster = Cluster.of(config.kafka, of_fleet(config), 5)
+        try:
+            await cluster.check()
+        finally:
+            await cluster.close()
+
+    with pytest.raises(error, match=sentence):
+        asyncio.run(check())
 
 
 @pytest.mark.parametrize("context", MECHANISMS)

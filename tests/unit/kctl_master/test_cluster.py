@@ -1,4 +1,4 @@
-"""The brokers' figures when brokers fail in whole, in part, or hang; with a scripted admin and a clock of the test."""
+"""The brokers' figures when brokers fail in whole, in part, or hang; with a scripted reader and a clock of the test."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
-from kafka.errors import GroupAuthorizationFailedError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from kctl.errors import BrokerUnreachable, TopicMissing
-from kctl.kafka.admin import Partition, Reading, _each
 from kctl.kafka.cluster import Cluster
+from kctl.kafka.group_reader import Reading
+from kctl.kafka.layout import Partition
 from kctl.reduce import ClusterPartition
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 A, B = ("orders", 0), ("orders", 1)
 
 
-class ScriptedAdmin:
+class ScriptedReader:
     def __init__(self, *looks: Reading | Exception | threading.Event, missing: list[str] | None = None) -> None:
         self.looks = list(looks)
         self.missing = missing or []
@@ -70,19 +70,19 @@ FULL = reading({A: 5, B: None}, {A: 10, B: 20})
 
 
 @pytest.fixture
-async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[Cluster, ScriptedAdmin, Clock]]]:
+async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[Cluster, ScriptedReader, Clock]]]:
     made = []
 
-    def make(*looks: Any, missing: list[str] | None = None) -> tuple[Cluster, ScriptedAdmin, Clock]:
-        clock, admin = Clock(), ScriptedAdmin(*looks, missing=missing)
-        cluster = Cluster(admin, "broker:9092", clock)
-        made.append((cluster, admin))
-        return cluster, admin, clock
+    def make(*looks: Any, missing: list[str] | None = None) -> tuple[Cluster, ScriptedReader, Clock]:
+        clock, reader = Clock(), ScriptedReader(*looks, missing=missing)
+        cluster = Cluster(reader, "broker:9092", clock)
+        made.append((cluster, reader))
+        return cluster, reader, clock
 
     yield make
-    for cluster, admin in made:
+    for cluster, reader in made:
         await cluster.close()
-        assert admin.is_closed
+        assert reader.is_closed
 
 
 def rows(cluster: Cluster) -> list[ClusterPartition]:
@@ -92,7 +92,7 @@ def rows(cluster: Cluster) -> list[ClusterPartition]:
 
 
 async def test_before_the_brokers_were_ever_reached_there_are_no_figures_at_all(cluster_of: Any) -> None:
-    cluster, _, _ = cluster_of(KafkaTimeoutError("nobody there"))
+    cluster, _, _ = cluster_of(BrokerUnreachable("nobody there"))
 
     await cluster.refresh(5)
 
@@ -102,7 +102,7 @@ async def test_before_the_brokers_were_ever_reached_there_are_no_figures_at_all(
 
 
 async def test_a_look_gives_every_partition_also_those_without_a_commit(cluster_of: Any) -> None:
-    cluster, admin, clock = cluster_of(FULL)
+    cluster, reader, clock = cluster_of(FULL)
 
     await cluster.refresh(5)
     clock.now += 3
@@ -112,11 +112,11 @@ async def test_a_look_gives_every_partition_also_those_without_a_commit(cluster_
         ClusterPartition(*B, start=0, committed=None, end=20, age_seconds=3),
     ]
     assert cluster.last_success.keys() == {"committed", "offsets", "group"}
-    assert all(name.startswith("kctl-brokers") for name in admin.threads)
+    assert all(name.startswith("kctl-brokers") for name in reader.threads)
 
 
 async def test_when_the_brokers_are_away_the_old_figures_stay_and_grow_older(cluster_of: Any) -> None:
-    cluster, _, clock = cluster_of(FULL, ConnectionError("gone"), ConnectionError("gone"))
+    cluster, _, clock = cluster_of(FULL, BrokerUnreachable("gone"), BrokerUnreachable("gone"))
     await cluster.refresh(5)
     before = dict(cluster.last_success)
 
@@ -197,20 +197,20 @@ async def test_a_hanging_broker_holds_nobody_up_and_its_late_answer_counts(clust
 
 
 async def test_failures_are_followed_by_a_growing_pause_and_forgotten_after_a_success(cluster_of: Any) -> None:
-    cluster, admin, clock = cluster_of(ConnectionError("1"), ConnectionError("2"), FULL)
+    cluster, reader, clock = cluster_of(BrokerUnreachable("1"), BrokerUnreachable("2"), FULL)
     await cluster.refresh(5)
     await cluster.refresh(5)
-    assert len(admin.looks) == 2
+    assert len(reader.looks) == 2
 
     clock.now += 1.0
     await cluster.refresh(5)
     clock.now += 1.0
     await cluster.refresh(5)
-    assert len(admin.looks) == 1
+    assert len(reader.looks) == 1
 
     clock.now += 1.0
     await cluster.refresh(5)
-    assert admin.looks == []
+    assert reader.looks == []
     assert cluster.error is None
 
 
@@ -238,34 +238,3 @@ async def test_a_missing_topic_is_one_sentence(cluster_of: Any, missing: list[st
         await cluster.check()
 
     assert str(raised.value) == sentence
-
-
-async def test_a_broker_that_does_not_answer_is_one_sentence(cluster_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, admin, _ = cluster_of()
-    monkeypatch.setattr(admin, "missing_topics", lambda: (_ for _ in ()).throw(ConnectionRefusedError(111, "refused")))
-
-    with pytest.raises(BrokerUnreachable, match=r"no Kafka broker answers at broker:9092 .*refused.*bootstrap_servers"):
-        await cluster.check()
-
-
-def test_only_the_bad_partitions_are_missing_when_some_cannot_be_told() -> None:
-    asked: list[int] = []
-
-    def ask(partitions: list[int]) -> dict[int, str]:
-        asked.append(len(partitions))
-        if {13, 77} & set(partitions):
-            raise UnknownTopicOrPartitionError
-        return dict.fromkeys(partitions, "told")
-
-    told = _each(ask, list(range(100)))
-
-    assert set(told) == set(range(100)) - {13, 77}
-    assert len(asked) < 32
-
-
-def test_an_error_of_the_whole_group_is_not_searched_for_in_single_partitions() -> None:
-    def ask(_partitions: list[int]) -> dict[int, str]:
-        raise GroupAuthorizationFailedError
-
-    with pytest.raises(GroupAuthorizationFailedError):
-        _each(ask, list(range(100)))
