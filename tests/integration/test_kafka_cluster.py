@@ -24,8 +24,8 @@ from kctl.kafka.group_reader import GroupReader, Reading
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import Topic, topics_of
 from kctl.kafka.offsets import commit, log_offsets
-from kctl_agent.attached.shadow import ShadowGroup
 from kctl.reduce import GroupFigures
+from kctl_agent.attached.shadow import ShadowGroup
 from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
@@ -218,6 +218,7 @@ def test_a_master_is_told_what_the_living_brokers_lead_while_one_is_dead(
         return reading if not reading.errors and reading.group is not None else None
 
     later = eventually(once_all_is_known, what="no look without an error")
+    assert later is not None
     reader.close()
     assert (later.end, later.committed) == (living, everything), "partitions known to have no leader are no error"
     assert later.partitions == everything.keys()

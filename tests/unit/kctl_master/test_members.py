@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kctl.kafka.admin import Reading
 from kctl.kafka.cluster import Cluster
+from kctl.kafka.group_reader import Reading
 from kctl.master.members import Members
 from kctl.master.reduction import reduced, usable
 from kctl.master.service import Service
