@@ -1,4 +1,4 @@
-"""Two real workers on a real cluster of three brokers, to which one thing after another happens."""
+"""Real workers on a real cluster of three brokers, to which one thing after another happens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.layout import PartitionLayout, quorum_leader, topics_of
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
-__all__ = ["Scene"]
+__all__ = ["Scene", "UncleanElection", "create", "layout"]
 
 PARTITIONS = 3
 WORKERS = ("worker-0", "worker-1")
@@ -68,9 +68,7 @@ class Scene:
         self.fleet.sent.clear()
         topics.delete_topic(self.cluster.bootstrap_servers, self.fleet.topic)
         self._eventually(lambda: self._is_gone(), SETTLE_SECONDS, "the topic is gone from the answers")
-        with KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers.split(",")) as admin:
-            settings = {key.replace("_", "."): value for key, value in configs.items()}
-            admin.create_topics({self.fleet.topic: {"assignments": replicas, "configs": settings}})
+        create(self.cluster, self.fleet.topic, replicas, **configs)
         self._eventually(lambda: None not in self._leaders().values(), SETTLE_SECONDS, "it has leaders")
 
     def settle(self) -> None:
@@ -90,9 +88,6 @@ class Scene:
     def kinds(self) -> set[str]:
         """Of the events that the workers tell."""
         return {event["kind"] for event in self.fleet.events()}
-
-    def isr(self) -> dict[int, set[int]]:
-        return {each.partition: set(each.isr) for each in self._partitions()}
 
     def restart(self) -> None:
         """Start the brokers that were killed, and wait until all replicas are in sync."""
@@ -146,6 +141,51 @@ class Scene:
         return {each.partition: each.leader for each in self._partitions()}
 
     def _partitions(self) -> tuple[PartitionLayout, ...]:
-        """Told by the first broker that answers."""
-        with Connection(plain(self.cluster.bootstrap_servers), 30) as connection:
-            return topics_of(connection.open([self.fleet.topic]))[self.fleet.topic].partitions
+        return layout(self.cluster, self.fleet.topic)
+
+
+class UncleanElection:
+    """Of the two replicas of each partition of a topic the follower is away for a while and leads alone afterwards."""
+
+    REPLICAS: Mapping[int, list[int]] = {0: [1, 2], 1: [2, 1]}
+    CONFIGS: Mapping[str, str] = {"min_insync_replicas": "1", "unclean_leader_election_enable": "true"}
+
+    def __init__(self, cluster: KafkaCluster, topic: str, eventually: Eventually) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._eventually = eventually
+        self._follower, self._leader = self.REPLICAS[0]
+
+    def part(self) -> None:
+        """The follower is gone: what is produced from now on only the leader has."""
+        self._cluster.brokers[self._follower].kill()
+        self._eventually(
+            lambda: {frozenset(each.isr) for each in self._partitions()} == {frozenset([self._leader])},
+            SETTLE_SECONDS,
+            "one is left",
+        )
+
+    def hold(self) -> None:
+        """The leader is gone and the follower leads: the log is what it was when it was parted."""
+        self._cluster.brokers[self._leader].kill()
+        self._cluster.brokers[self._follower].start()
+        self._eventually(
+            lambda: {each.leader for each in self._partitions()} == {self._follower}, SETTLE_SECONDS, "the other leads"
+        )
+
+    def _partitions(self) -> tuple[PartitionLayout, ...]:
+        return layout(self._cluster, self._topic)
+
+
+def create(cluster: KafkaCluster, topic: str, replicas: Mapping[int, list[int]], **configs: str) -> None:
+    """A topic with these replicas of each partition; the names of the settings with underscores."""
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(",")) as admin:
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        admin.create_topics({topic: {"assignments": replicas, "configs": settings}})
+
+
+def layout(cluster: KafkaCluster, topic: str) -> tuple[PartitionLayout, ...]:
+    """Told by the first broker that answers; nothing of a topic that does not exist."""
+    with Connection(plain(cluster.bootstrap_servers), 30) as connection:
+        found = topics_of(connection.open([topic])).get(topic)
+        return found.partitions if found else ()

@@ -3,16 +3,21 @@ is truncated, while real workers read it: nothing that was acknowledged is lost,
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient
 
+from kctl.demo import topics
 from kctl.demo.cluster import KafkaCluster
-from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
-from tests.acceptance.scenes import Scene
+from kctl_agent.worker.epochs import LogSeen
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.scenes import Scene, UncleanElection, create, layout
 
 pytestmark = [
     pytest.mark.real,
@@ -65,8 +70,7 @@ def test_a_topic_that_is_made_again_and_then_truncated_is_read_on_and_both_are_t
     scene: Scene, eventually: Eventually
 ) -> None:
     fleet = scene.fleet
-    pair, partitions = [1, 2], {0: [1, 2], 1: [2, 1]}
-    scene.make_again(partitions, min_insync_replicas="1", unclean_leader_election_enable="true")
+    scene.make_again(UncleanElection.REPLICAS, **UncleanElection.CONFIGS)
     fleet.send(20, b"of the second topic")
     seen: set[int] = set()
 
@@ -84,15 +88,11 @@ def test_a_topic_that_is_made_again_and_then_truncated_is_read_on_and_both_are_t
     assert values(fleet).count(b"of the second topic") == 20
     assert "topic_recreated" in scene.kinds()
 
-    follower, leader = pair
-    scene.cluster.brokers[follower].kill()
-    eventually(
-        lambda: set(map(frozenset, scene.isr().values())) == {frozenset([leader])}, SETTLE_SECONDS, "one is left"
-    )
+    election = UncleanElection(scene.cluster, fleet.topic, eventually)
+    election.part()
     fleet.send(20, b"that only one broker has")
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
-    scene.cluster.brokers[leader].kill()
-    scene.cluster.brokers[follower].start()
+    election.hold()
     eventually(lambda: "truncated" in scene.kinds(), SETTLE_SECONDS, "the truncation is told")
     for tp in fleet.sent:
         fleet.sent[tp] = 10
@@ -101,6 +101,66 @@ def test_a_topic_that_is_made_again_and_then_truncated_is_read_on_and_both_are_t
     assert values(fleet).count(b"after the truncation") == 30
     assert values(fleet).count(b"that only one broker has") == 20
     scene.restart()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("meanwhile", ["between two batches", "paused", "killed"])
+def test_a_log_that_was_truncated_and_has_grown_past_the_position_again_is_read_from_where_it_differs(
+    meanwhile: str, cluster: KafkaCluster, make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    """While nobody looks at the end of the log: between two batches, with nothing but the memory of a worker that is
+    paused, and with nothing but what the group has committed."""
+    seconds = {"between two batches": 15.0}.get(meanwhile, 0.0)
+    fleet = make_fleet(workers=1, partitions=2, on=cluster, workers_more=f"trigger_seconds = {seconds}")
+    topics.delete_topic(cluster.bootstrap_servers, fleet.topic)
+    eventually(lambda: layout(cluster, fleet.topic) == (), SETTLE_SECONDS, "the topic is gone")
+    create(cluster, fleet.topic, UncleanElection.REPLICAS, **UncleanElection.CONFIGS)
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.send(20, b"that both brokers have")
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
+    election = UncleanElection(cluster, fleet.topic, eventually)
+    election.part()
+    fleet.send(20, b"that only one broker has")
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
+    eventually(lambda: noted(fleet) == {20}, SETTLE_SECONDS, "the end of the log is noted")
+    if meanwhile in ("paused", "killed"):
+        fleet.kctl("pause", "--topic", fleet.topic)
+    if meanwhile == "killed":
+        first = fleet.workers()["worker-0"]["pid"]
+        os.kill(first, signal.SIGKILL)
+        eventually(
+            lambda: (
+                fleet.workers().get("worker-0", {}).get("pid") not in (None, first)
+                and fleet.workers()["worker-0"]["state"] == "paused"
+            ),
+            START_SECONDS,
+            "another worker is paused",
+        )
+
+    election.hold()
+    for tp in fleet.sent:
+        fleet.sent[tp] = 10
+    fleet.send(30, b"after the truncation")
+    if meanwhile in ("paused", "killed"):
+        fleet.kctl("resume", "--topic", fleet.topic)
+
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "what came after is read")
+    eventually(lambda: values(fleet).count(b"after the truncation") >= 30, SETTLE_SECONDS, "every record is stored")
+    assert values(fleet).count(b"after the truncation") == 30
+    assert values(fleet).count(b"that only one broker has") == 20
+    told = {
+        (event["partition"], event["from"], event["to"]) for event in fleet.events() if event["kind"] == "truncated"
+    }
+    assert told == {(0, 20, 10), (1, 20, 10)}
+
+
+def noted(fleet: Fleet) -> set[int | None]:
+    """How far the log is known to have gone, by what is committed with the offsets."""
+    with KafkaAdminClient(bootstrap_servers=fleet.broker.bootstrap_servers.split(",")) as admin:
+        offsets = admin.list_group_offsets({fleet.group: None})[fleet.group]
+    known = [LogSeen.from_commit(*at) for at in offsets.values()]
+    return {seen.end if seen else None for seen in known}
 
 
 def values(fleet: Fleet) -> list[bytes | None]:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaError
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from kctl.demo.broker import KafkaBroker
 from kctl_agent.worker.brokers import Brokers
+from kctl_agent.worker.epochs import LogSeen
 from kctl_agent.worker.positions import Found
 from tests.integration.members import ConsumerGroup, Member, is_shared
 
@@ -135,6 +137,26 @@ def test_a_coordinator_that_is_none_any_more_is_looked_for_anew(group: ConsumerG
 
         eventually(lambda: found(brokers, group) is not None, 60, "it is found again")
         assert known[key] != "another broker"
+    finally:
+        brokers.close()
+
+
+def test_a_leader_of_another_epoch_than_was_told_or_too_old_to_be_asked_tells_no_truncation(
+    group: ConsumerGroup,
+) -> None:
+    tp = min(group.partitions)
+    brokers = Brokers(group.settings(), "worker-0")
+    try:
+        _, ends, logs = brokers.bounds([tp])
+        assert logs == {tp: LogSeen(0, ends[tp])}
+        assert brokers.divergences({tp: LogSeen(0, 99)}, logs) == {}, "the same leader is not asked"
+
+        with pytest.raises(KafkaError) as refused:
+            brokers.divergences({tp: LogSeen(0, 99)}, {tp: LogSeen(5, 99)})
+        assert refused.value.retriable
+
+        del brokers._admin._manager.broker_version_data.api_versions[OffsetForLeaderEpochRequest.API_KEY]
+        assert brokers.divergences({tp: LogSeen(0, 99)}, {tp: LogSeen(5, 99)}) == {}
     finally:
         brokers.close()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,16 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     KafkaError,
+    NoError,
+    UnknownBrokerIdError,
     UnsupportedVersionError,
+    for_code,
 )
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from kctl_agent.snapshot import BrokerFigures, TopicPartitionFigures
 from kctl_agent.stale_coordinators import forget_coordinators
+from kctl_agent.worker.epochs import LogSeen, divergence
 from kctl_agent.worker.positions import Found
 from kctl_agent.worker.settings import KafkaSettings
 
@@ -44,6 +49,8 @@ class BrokerView:
     brokers: tuple[BrokerFigures, ...] | None = None
     topics: tuple[TopicPartitionFigures, ...] | None = None
     topic_ids: dict[str, str] = field(default_factory=dict)
+    logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
+    """The ends, with the leaders that told them."""
 
 
 class Brokers:
@@ -64,29 +71,101 @@ class Brokers:
 
     def bounds(
         self, partitions: Collection[TopicPartition]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Log start and end offsets. With `read_committed` the end is the last stable offset. Raises KafkaError."""
-        starts = self._admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-        ends = self._admin.list_partition_offsets(
-            dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=self._settings.isolation_level
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, LogSeen]]:
+        """Log start and end offsets, and the ends with the leaders that told them. With `read_committed` the end is the
+        last stable offset. Raises KafkaError."""
+        try:
+            starts = self._admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+            ends = self._admin.list_partition_offsets(
+                dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=self._settings.isolation_level
+            )
+        except UnknownBrokerIdError:
+            self._look_for_brokers()
+            raise
+        return (
+            {tp: at.offset for tp, at in starts.items()},
+            {tp: at.offset for tp, at in ends.items()},
+            {tp: LogSeen(at.leader_epoch, at.offset) for tp, at in ends.items() if at.leader_epoch is not None},
         )
-        return {tp: at.offset for tp, at in starts.items()}, {tp: at.offset for tp, at in ends.items()}
 
-    def found(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Found]:
-        """Everything that decides where to start reading these partitions. Raises KafkaError."""
+    def found(
+        self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
+    ) -> dict[TopicPartition, Found]:
+        """Everything that decides where to start reading these partitions.
+
+        Their logs are compared with what is `known` of them, else with what was noted with the committed offset.
+        Raises KafkaError.
+        """
         group = self._settings.group
         try:
             offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
         except KafkaError:
             forget_coordinators(self._admin)
+            self._look_for_brokers()
             raise
         committed = {tp: at.offset for tp, at in offsets.items() if at.offset >= 0}
         ids = self.topics()[1]
-        starts, ends = self.bounds(partitions)
+        starts, ends, logs = self.bounds(partitions)
+        before = {tp: LogSeen.from_commit(*offsets[tp]) for tp in committed} | dict(known or {})
+        diverged = self.divergences(before, logs)
         return {
-            tp: Found(tp.topic, tp.partition, ids.get(tp.topic), committed.get(tp), starts[tp], ends[tp])
+            tp: Found(
+                tp.topic,
+                tp.partition,
+                ids.get(tp.topic),
+                committed.get(tp),
+                starts[tp],
+                ends[tp],
+                logs.get(tp),
+                diverged.get(tp),
+            )
             for tp in partitions
         }
+
+    def divergences(
+        self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
+    ) -> dict[TopicPartition, int]:
+        """From where on logs differ from those seen before; no broker is asked unless another one leads.
+
+        Raises KafkaError when it can be told later; when it never can, that is logged, and nothing is known.
+        """
+        moved = {
+            tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].is_newer_than(seen)
+        }
+        ends = self._ends_of_epochs(moved) if moved else {}
+        found = {tp: divergence(seen, ends.get(tp)) for tp, (seen, _) in moved.items()}
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
+        """OffsetForLeaderEpoch: where the log ends that was written up to the older epoch, told by the newer's leader.
+
+        kafka-python has the message, and no method of its admin client for it.
+        """
+        admin, ends = self._admin, dict[TopicPartition, int]()
+
+        async def ask() -> None:
+            led = await admin._async_get_leader_for_partitions(asked)  # noqa: SLF001
+            for leader, partitions in led.items():
+                response = await admin._manager.send(_of_epochs(partitions, asked), node_id=leader)  # noqa: SLF001
+                for topic in response.topics:
+                    for each in topic.partitions:
+                        tp, error = TopicPartition(topic.topic, each.partition), for_code(each.error_code)
+                        if error is NoError:
+                            ends[tp] = each.end_offset
+                        elif error.retriable:
+                            raise error(f"{tp.topic}-{tp.partition}")
+                        else:
+                            log.warning("a truncation of %s-%d would not be noticed: %s", *tp, error.__name__)
+
+        try:
+            admin._manager.run(ask)  # noqa: SLF001
+        except UnsupportedVersionError as error:
+            log.warning("a truncation would not be noticed, the broker is too old to be asked: %s", error)
+        return ends
+
+    def _look_for_brokers(self) -> None:
+        """A broker has come back, or is new, and leads: kafka-python's admin client would not know it for minutes."""
+        self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
         """The first offset of a record that is not older than this; None when there is none. Raises KafkaError."""
@@ -125,6 +204,21 @@ class Brokers:
             return None
         leaders: list[int] = [each["leader_id"] for topic in quorum["topics"] for each in topic["partitions"]]
         return next((leader for leader in leaders if leader >= 0), None)
+
+
+def _of_epochs(
+    partitions: Collection[TopicPartition], asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]
+) -> OffsetForLeaderEpochRequest:
+    """A broker that leads in another epoch than the newer one refuses to answer."""
+    topics: dict[str, list[Any]] = {}
+    for tp in partitions:
+        before, now = asked[tp]
+        topics.setdefault(tp.topic, []).append(
+            OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(
+                partition=tp.partition, current_leader_epoch=now.epoch, leader_epoch=before.epoch
+            )
+        )
+    return OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.items()))
 
 
 def _topic_partition(topic: str, partition: dict[str, Any]) -> TopicPartitionFigures:
@@ -174,9 +268,9 @@ class BrokerWatcher(threading.Thread):
         now = time.monotonic()
         topics, ids = self._brokers.topics()
         partitions = {tp for tp in partitions if any((row.topic, row.partition) == tuple(tp) for row in topics)}
-        starts, ends = self._brokers.bounds(partitions) if partitions else ({}, {})
+        starts, ends, logs = self._brokers.bounds(partitions) if partitions else ({}, {}, {})
         brokers = view.brokers
         if brokers is None or now - self._metadata_at > METADATA_EVERY_SECONDS:
             brokers = self._brokers.brokers()
             self._metadata_at = now
-        self.view = BrokerView(starts, ends, now, brokers, topics, ids)
+        self.view = BrokerView(starts, ends, now, brokers, topics, ids, logs)

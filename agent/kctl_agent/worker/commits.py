@@ -41,6 +41,11 @@ class Commits:
         """The positions that are stored and not committed."""
         return {tp: position for tp, position in positions.items() if self.known.get(tp) != position}
 
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing was committed for a second."""
+        return time.monotonic() - self._noted_at >= QUIET_SECONDS
+
     def done(self, offsets: Offsets) -> None:
         """The broker has taken these offsets. Never blocks: it is called on kafka-python's I/O thread too."""
         self.known = {**self.known, **offsets}
@@ -49,7 +54,7 @@ class Commits:
 
     def record(self, *, if_quiet: bool = False) -> None:
         """Tell the marks; with `if_quiet` only when nothing was committed for a second (a put would have told them)."""
-        if if_quiet and time.monotonic() - self._noted_at < QUIET_SECONDS:
+        if if_quiet and not self.is_quiet:
             return
         offsets, self._unrecorded = self._unrecorded, {}
         if not offsets:

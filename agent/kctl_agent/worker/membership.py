@@ -42,6 +42,8 @@ class Lost(Exception):
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     """One member. `poll`, `commit` and `close` are for the main thread; the rest may be read from any thread.
 
+    `note(partition)` is what is committed with its offset, as metadata; it must not block either.
+
     `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` likewise, with nothing to
     commit; `on_committed(offsets)` is told what a callback has committed, on the I/O thread: it must not block.
     """
@@ -53,6 +55,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         on_revoked: Callable[[set[TopicPartition]], Offsets],
         on_lost: Callable[[], None],
         on_committed: Callable[[Offsets], None],
+        note: Callable[[TopicPartition], str] = lambda _: "",
     ) -> None:
         self._settings = settings
         self._suspended = False
@@ -61,6 +64,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self.on_revoked = on_revoked
         self.on_lost = on_lost
         self.on_committed = on_committed
+        self.note = note
         assignor = leader_telling(settings.assignor, lambda: str(self._metadata().member_id), self._told)
         session_ms = int(settings.session_timeout_seconds * 1000)
         self._consumer = KafkaConsumer(
@@ -111,7 +115,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     def commit(self, offsets: Offsets) -> None:
         """Commit these offsets. Raises Lost when this member is no longer one, KafkaError when it may work later."""
         try:
-            self._consumer.commit(_with_metadata(offsets), timeout_ms=COMMIT_TIMEOUT_MS)
+            self._consumer.commit(self._noted(offsets), timeout_ms=COMMIT_TIMEOUT_MS)
         except CommitFailedError as error:
             self._given_up = self._metadata().generation_id
             raise Lost(str(error)) from error
@@ -126,7 +130,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         try:
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
             if offsets:
-                await self._consumer.commit_async(_with_metadata(offsets))
+                await self._consumer.commit_async(self._noted(offsets))
                 self.on_committed(offsets)
         except KafkaError as error:  # what is stored is marked: the next owner goes on from the mark
             log.warning("offsets were not committed at the revocation (%s)", type(error).__name__)
@@ -164,6 +168,9 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         if self._metadata().state == MemberState.REBALANCING and not coordinator.need_rejoin():
             coordinator.request_rejoin()
 
+    def _noted(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {tp: OffsetAndMetadata(offset, self.note(tp), -1) for tp, offset in offsets.items()}
+
     def _told(self, generation: int, leader: str | None) -> None:
         self._leader = (generation, leader)
 
@@ -182,7 +189,3 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
         threading.Thread(target=run, name="kctl-rebalance", daemon=True).start()
         return await done
-
-
-def _with_metadata(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {tp: OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()}

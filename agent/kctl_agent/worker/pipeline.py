@@ -70,6 +70,8 @@ class _Run:
         self.sources = dict(sources)
         self.checkpoint = checkpoint
         self.positions = {tp: source.start for tp, source in sources.items()}
+        self.planned = self.positions
+        """What they will be when the running batch has ended."""
         self.gate = threading.Event()
         """Set: no further batch may begin. (A callback that waited here would dead-lock with StreamingQuery.stop.)"""
         self.busy = threading.Lock()
@@ -91,10 +93,11 @@ class _Run:
                 if any(end < self.positions[tp] for tp, end in ends.items()):
                     self.gate.set()  # the log was truncated: whoever starts the next query weighs log and mark anew
                     return
+                self.planned = {**self.positions, **ends}
                 rows = self._put(frame, ends)
                 timestamps = {TopicPartition(r.topic, r.partition): r.last_timestamp_ms / 1000 for r in rows}
                 batch = Batch(batch_id, sum(r.stored for r in rows), time.monotonic() - started, ends, timestamps)
-                self.positions = {**self.positions, **ends}
+                self.positions = self.planned
             except Exception as error:
                 self.error = _cause(error)
                 log.debug("batch %d failed", batch_id, exc_info=True)
@@ -159,6 +162,11 @@ class Pipeline:
     def positions(self) -> dict[TopicPartition, int]:
         """End offsets of the last finished batch (at first: the start offsets) of the running query."""
         return self._run.positions if self._run else {}
+
+    @property
+    def planned(self) -> dict[TopicPartition, int]:
+        """End offsets of the batch that runs, else of the last finished one."""
+        return self._run.planned if self._run else {}
 
     @property
     def query_id(self) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kctl_agent.storage.base import Mark
+from kctl_agent.worker.epochs import LogSeen
 
 __all__ = ["Found", "Moved", "Start", "decide"]
 
@@ -23,6 +24,10 @@ class Found:
     committed: int | None
     log_start: int
     log_end: int
+    seen: LogSeen | None = None
+    """Which leader has told the end; None when the brokers are too old to say."""
+    diverged: int | None = None
+    """From here on the log is another one than was read; None: it is the same, or nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,8 @@ class Moved:
             f"{self.to_offset - self.from_offset} offsets are skipped",
             "topic_recreated": f"{where}: the topic was deleted and made again; "
             f"the mark {self.from_offset} is void, reading starts at {self.to_offset}",
-            "truncated": f"{where}: the log ends at {self.to_offset}, below the mark {self.from_offset}: "
-            "it was truncated, stored messages are no longer in Kafka",
+            "truncated": f"{where}: the log was truncated to {self.to_offset}, below the mark {self.from_offset}: "
+            "stored messages are no longer in Kafka; it is read on from there",
             "records_lost": f"{where}: {self.to_offset - self.from_offset} offsets from {self.from_offset} on were "
             "removed by retention before they were read",
         }[self.kind]
@@ -64,7 +69,8 @@ def decide(found: Found, mark: Mark | None, auto_offset_reset: str) -> Start:
     Without a mark the committed offset counts, without either `auto_offset_reset` ("earliest" or "latest"). With a
     mark: another topic id voids it, a committed offset below the recorded one or above the mark is a reset and is
     honoured; a committed offset between the two, or none, was a crash between put and commit: go on from the mark. At
-    last the offset is brought into the log: above its end is truncation, below its start is loss by retention.
+    last the offset is brought into the log: above its end, or above the offset from which on it is another one, is
+    truncation, below its start is loss by retention.
     """
     moved: list[Moved] = []
     if mark is None:
@@ -80,9 +86,10 @@ def decide(found: Found, mark: Mark | None, auto_offset_reset: str) -> Start:
         moved.append(Moved("skipped", mark.next, offset))
     else:
         offset = mark.next
-    if offset > found.log_end:
-        moved.append(Moved("truncated", offset, found.log_end))
-        offset = found.log_end
+    end = found.log_end if found.diverged is None else min(found.log_end, max(found.diverged, found.log_start))
+    if offset > end:
+        moved.append(Moved("truncated", offset, end))
+        offset = end
     elif offset < found.log_start:
         moved.append(Moved("records_lost", offset, found.log_start))
         offset = found.log_start

@@ -21,6 +21,7 @@ from kctl_agent.orders import Inbox, Order, Outcome, is_paused
 from kctl_agent.storage.base import Mark, Storage, StorageError
 from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.commits import Commits
+from kctl_agent.worker.epochs import Epochs
 from kctl_agent.worker.figures import Figures, Sources
 from kctl_agent.worker.membership import Lost, Membership
 from kctl_agent.worker.pipeline import Batch, Pipeline, Source
@@ -56,6 +57,8 @@ class Worker:
         self._query_lock = threading.Lock()
         """Held to start or stop the query: by the main thread and by the thread that a revocation runs in."""
         self._commits = Commits(storage)
+        self._epochs = Epochs()
+        self._compared: BrokerView | None = None
         self._reached: dict[TopicPartition, int] = {}
         """Positions at the end of earlier queries; what a throttled or waiting worker still knows."""
         self._topic_ids: dict[TopicPartition, str | None] = {}
@@ -82,7 +85,9 @@ class Worker:
         kafka = self._settings.kafka
         self._brokers = Brokers(kafka, self._settings.name)
         self._figures.enter("joining")
-        self._membership = Membership(kafka, self._settings.name, self._revoked, self._lost, self._commits.done)
+        self._membership = Membership(
+            kafka, self._settings.name, self._revoked, self._lost, self._commits.done, self._epochs.note
+        )
         self._watcher = BrokerWatcher(self._brokers, lambda: self._membership.partitions if self._membership else ())
         self._figures.draw_from(
             Sources(
@@ -228,7 +233,7 @@ class Worker:
         self._figures.enter("assigned")
         assert self._brokers is not None
         try:
-            found = self._brokers.found(wanted)
+            found = self._brokers.found(wanted, self._epochs.known)
             with self._query_lock:
                 if not wanted <= membership.partitions:
                     return  # a rebalance came between
@@ -258,6 +263,7 @@ class Worker:
                 self._figures.happened(moved.kind, text, tp, (moved.from_offset, moved.to_offset))
         self._began_at = time.monotonic()
         self._topic_ids = {**self._topic_ids, **{tp: at.topic_id for tp, at in found.items()}}
+        self._epochs.began({tp: at.seen for tp, at in found.items()})
         self._commits.found({tp: at.committed for tp, at in found.items() if at.committed is not None})
         return {tp: Source(start.offset, found[tp].topic_id) for tp, start in starts.items()}
 
@@ -270,6 +276,7 @@ class Worker:
             self._figures.query_failed(failure, is_first=is_first)
             return
         view = self._watcher.view if self._watcher else BrokerView()
+        self._compare_logs(running, view)
         positions = self._pipeline.positions
         for tp in running:
             start, position = view.starts.get(tp), positions.get(tp)
@@ -281,6 +288,25 @@ class Worker:
                     "before they were read"
                 )
                 self._figures.happened("records_lost", text, tp, (begin, start))
+
+    def _compare_logs(self, running: Mapping[TopicPartition, Source], view: BrokerView) -> None:
+        """If the log of a partition was truncated below what is read of it, let the query end: the next one begins
+        where the log differs. A broker is asked only when another one leads than before."""
+        if view is self._compared:
+            return
+        self._compared = view
+        assert self._brokers is not None
+        known, logs = self._epochs.known, {tp: seen for tp, seen in view.logs.items() if tp in running}
+        try:
+            diverged = self._brokers.divergences(known, logs)
+        except KafkaError as error:
+            log.debug("which log it is cannot be told yet: %s", error)
+            return
+        planned = self._pipeline.planned
+        cut = {tp for tp, offset in diverged.items() if offset < planned.get(tp, offset)}
+        if cut:
+            self._pipeline.hold()
+        self._epochs.saw({tp: seen for tp, seen in logs.items() if tp not in cut})
 
     def _retry_later(self, error: str) -> None:
         seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
@@ -321,12 +347,16 @@ class Worker:
 
     def _commit(self, membership: Membership) -> None:
         """Commit what is stored; what fails is tried again with the next turn, or at the revocation."""
-        ends = self._commits.due(self._pipeline.positions)
+        positions = self._pipeline.positions
+        ends = self._commits.due(positions)
+        if not ends and self._commits.is_quiet:
+            ends = self._epochs.untold(positions)
         if not ends or membership.is_rebalancing:
             return
         try:
             membership.commit(ends)
         except Lost:
+            self._epochs.give_up(self._epochs.known)
             self._figures.happened("lost", "the group went on without this worker; it joins again")
             self._stop_query(0.0)
         except KafkaError as error:
@@ -334,16 +364,19 @@ class Worker:
         else:
             self._bearing.pop("commit", None)
             self._commits.done(ends)
+            self._epochs.told(ends)
 
     def _revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
         """In a thread of its own, while the I/O loop goes on with the heartbeats."""
         if not partitions:
             return {}
+        self._epochs.give_up(partitions)
         log.info("revoked: %s", sorted(f"{tp.topic}-{tp.partition}" for tp in partitions))
         if self._figures.state != "stopping":
             self._figures.enter("rebalancing")
         return self._commits.due(self._stop_query(self._settings.pipeline.revoke_timeout_seconds))
 
     def _lost(self) -> None:
+        self._epochs.give_up(self._epochs.known)
         self._figures.happened("lost", "the group went on without this worker; it joins again")
         self._stop_query(0.0)

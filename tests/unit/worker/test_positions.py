@@ -10,8 +10,10 @@ from kctl_agent.storage.base import Mark
 from kctl_agent.worker.positions import Found, decide
 
 
-def found(committed: int | None, log: tuple[int, int] = (0, 1000), topic_id: str | None = "A") -> Found:
-    return Found("orders", 0, topic_id, committed, *log)
+def found(
+    committed: int | None, log: tuple[int, int] = (0, 1000), topic_id: str | None = "A", diverged: int | None = None
+) -> Found:
+    return Found("orders", 0, topic_id, committed, *log, diverged=diverged)
 
 
 def mark(next_: int, committed: int | None, topic_id: str | None = "A") -> Mark:
@@ -35,6 +37,19 @@ CASES = [
     ("made again, old commit left", found(200, (0, 10), "B"), mark(200, 200), "latest", 0, ["topic_recreated"]),
     ("a broker without topic ids", found(200, (0, 1000), None), mark(200, 200), "earliest", 200, []),
     ("truncated by an unclean election", found(200, (0, 150)), mark(200, 200), "earliest", 150, ["truncated"]),
+    ("truncated and grown again", found(200, diverged=150), mark(200, 200), "earliest", 150, ["truncated"]),
+    (
+        "truncated and grown a little",
+        found(200, (0, 170), diverged=150),
+        mark(200, 200),
+        "earliest",
+        150,
+        ["truncated"],
+    ),
+    ("truncated to nothing", found(200, (180, 300), diverged=0), mark(200, 200), "earliest", 180, ["truncated"]),
+    ("truncated above the position", found(200, diverged=201), mark(200, 200), "earliest", 200, []),
+    ("truncated, then made again", found(None, (0, 9), "B", 150), mark(200, 200), "earliest", 0, ["topic_recreated"]),
+    ("truncated, then killed", found(200, diverged=150), mark(150, 150), "earliest", 150, ["skipped", "truncated"]),
     ("retention overtook the reader", found(200, (300, 1000)), mark(200, 200), "earliest", 300, ["records_lost"]),
     (
         "reset to what retention removed",

@@ -1,0 +1,109 @@
+"""Whether a log that another broker leads now still is the one that was read (KIP-320, as Kafka's own consumer asks).
+
+A log that was truncated by an unclean election and has grown past the position again looks like any other by its end.
+But each leader has an epoch, and the new one can tell how far its log goes that was written up to an older one: if that
+is less than the older leader itself once told, what lay between is not in the log any more.
+
+Pure. What is compared was told by leaders, not read from records: Spark does not hand over their epochs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kafka import TopicPartition
+
+__all__ = ["Epochs", "LogSeen", "divergence"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogSeen:
+    """A leader of `epoch` has told that its log ends at `end`, or further on by now."""
+
+    epoch: int
+    end: int
+
+    def is_newer_than(self, before: LogSeen | None) -> bool:
+        """Another leader has told this since: the log may be another one."""
+        return before is not None and self.epoch > before.epoch
+
+    def note(self) -> str:
+        """To be committed with an offset. Not as its `committed_leader_epoch`: that is the epoch of the last record
+        below the offset, which is not known, and other clients would take a lower one for a truncation."""
+        return f'{{"leader_epoch":{self.epoch},"log_end":{self.end}}}'
+
+    @classmethod
+    def from_commit(cls, offset: int, metadata: str | None, leader_epoch: int | None) -> LogSeen | None:
+        """What was noted with a committed offset; of another client's offset, what its leader epoch says."""
+        try:
+            noted = json.loads(metadata or "null")
+        except ValueError:
+            noted = None
+        if isinstance(noted, dict):
+            epoch, end = noted.get("leader_epoch"), noted.get("log_end")
+            if isinstance(epoch, int) and isinstance(end, int):
+                return cls(epoch, end)
+        return cls(leader_epoch, offset) if leader_epoch is not None and leader_epoch >= 0 else None
+
+
+def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
+    """From which offset on the log differs from the one that was seen before; None: nowhere below its end, or unknown.
+
+    `end_of_epoch` is what the leader tells to OffsetForLeaderEpoch: where its log ends that was written in the epoch
+    of `before` or earlier; negative when it does not know.
+    """
+    if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
+        return None
+    return end_of_epoch
+
+
+class Epochs:
+    """The last that was seen of each partition's log. `began`, `saw` and `told` are for one thread, the rest for any.
+
+    What is known counts only while a partition stays with this worker: another owner may have dealt with a truncation.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[TopicPartition, LogSeen] = {}
+        self._told: dict[TopicPartition, LogSeen] = {}
+        self._given_up: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def known(self) -> dict[TopicPartition, LogSeen]:
+        """Of the partitions that have been with this worker since."""
+        return {tp: seen for tp, seen in self._seen.items() if tp not in self._given_up}
+
+    def began(self, found: Mapping[TopicPartition, LogSeen | None]) -> None:
+        """Reading begins, in the logs that were found; whatever was known before has been weighed."""
+        self._seen = {tp: seen for tp, seen in {**self._seen, **found}.items() if seen is not None}
+        self._given_up -= found.keys()
+
+    def give_up(self, partitions: Collection[TopicPartition]) -> None:
+        """They go to somebody else."""
+        self._given_up |= frozenset(partitions)
+
+    def saw(self, logs: Mapping[TopicPartition, LogSeen]) -> None:
+        """They are the logs that were read so far; what an older leader tells than known before counts for nothing."""
+        newer = {tp: log for tp, log in logs.items() if (before := self._seen.get(tp)) is None or log > before}
+        self._seen = {**self._seen, **newer}
+
+    def note(self, tp: TopicPartition) -> str:
+        """What is committed with an offset of this partition; empty when nothing is known."""
+        seen = self._seen.get(tp)
+        return seen.note() if seen else ""
+
+    def told(self, partitions: Collection[TopicPartition]) -> None:
+        """Their notes were committed. A little more may have been seen meanwhile; then it is untold."""
+        self._told = {**self._told, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
+
+    def untold(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Positions that were committed before the log was seen to go so far, as the last one of a flow mostly is."""
+        return {
+            tp: position
+            for tp, position in positions.items()
+            if (seen := self._seen.get(tp)) is not None
+            and (told := self._told.get(tp)) is not None
+            and told.end < position <= seen.end
+        }

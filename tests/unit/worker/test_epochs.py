@@ -1,0 +1,121 @@
+"""Whether the log that another broker leads now is the one that was read, from what leaders tell (KIP-320)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka import TopicPartition
+
+from kctl_agent.worker.epochs import Epochs, LogSeen, divergence
+from kctl_agent.worker.positions import Found, decide
+
+TP = TopicPartition("orders", 0)
+
+ENDS = [
+    # why, seen before, what the new leader tells of that epoch -> from where the log differs
+    ("the new leader had everything", LogSeen(4, 100), 100, None),
+    ("the old leader went on after it was last seen", LogSeen(4, 100), 130, None),
+    ("what the old leader had alone is gone", LogSeen(4, 100), 60, 60),
+    ("the new leader has nothing", LogSeen(4, 100), 0, 0),
+    ("the new leader does not know the epoch", LogSeen(4, 100), -1, None),
+    ("the broker is too old, or may not be asked", LogSeen(4, 100), None, None),
+]
+
+
+@pytest.mark.parametrize(("why", "before", "told", "offset"), ENDS, ids=[case[0] for case in ENDS])
+def test_a_log_differs_from_where_its_new_leader_has_less_than_the_old_one_told(
+    why: str, before: LogSeen, told: int | None, offset: int | None
+) -> None:
+    assert divergence(before, told) == offset
+
+
+Log = list[int]
+"""The epoch of each record; a leader appends in its own, so they never go down."""
+
+
+def end_of_epoch(log: Log, epoch: int) -> int:
+    """What Kafka answers to OffsetForLeaderEpoch (LeaderEpochFileCache.endOffsetFor)."""
+    return next((offset for offset, each in enumerate(log) if each > epoch), len(log))
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.integers(0, 60), st.booleans())
+def test_nothing_of_the_new_log_is_missed_and_no_clean_election_is_taken_for_a_truncation(
+    both: int, alone: int, read: int, regrown: int, is_clean: bool
+) -> None:
+    """A leader of epoch 3 appends to a log of epoch 1, the next one of epoch 5 has all of it or only what both had."""
+    old: Log = [1] * both + [3] * alone
+    new: Log = (old if is_clean else [1] * both) + [5] * regrown
+    position = min(read, len(old))
+
+    diverged = divergence(LogSeen(3, len(old)), end_of_epoch(new, 3))
+    found = Found("orders", 0, "A", position, 0, len(new), LogSeen(5, len(new)), diverged)
+    start = decide(found, None, "earliest")
+
+    shared = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    assert start.offset == min(position, shared)
+    assert [moved.kind for moved in start.moved] == (["truncated"] if position > shared else [])
+
+
+def test_what_is_noted_with_an_offset_is_read_back() -> None:
+    seen = LogSeen(7, 2**40)
+
+    assert LogSeen.from_commit(9, seen.note(), -1) == seen
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "by hand", "[1]", "7", '{"leader_epoch":1}', '{"leader_epoch":"1","log_end":2}']
+)
+def test_of_what_another_client_has_committed_its_leader_epoch_counts(text: str | None) -> None:
+    assert LogSeen.from_commit(40, text, 3) == LogSeen(3, 40)
+    assert LogSeen.from_commit(40, text, -1) is None
+    assert LogSeen.from_commit(40, text, None) is None
+
+
+def test_what_an_older_leader_tells_late_counts_for_nothing() -> None:
+    epochs = Epochs()
+    epochs.began({TP: LogSeen(4, 100)})
+
+    for told in (LogSeen(3, 500), LogSeen(4, 90)):
+        epochs.saw({TP: told})
+    assert epochs.known == {TP: LogSeen(4, 100)}
+
+    epochs.saw({TP: LogSeen(5, 80)})
+    assert epochs.known == {TP: LogSeen(5, 80)}
+
+
+def test_what_was_known_of_a_partition_that_was_given_up_counts_no_more_until_it_is_read_anew() -> None:
+    epochs = Epochs()
+    epochs.began({TP: LogSeen(4, 100)})
+
+    epochs.give_up([TP])
+    assert epochs.known == {}
+    assert epochs.note(TP) == LogSeen(4, 100).note(), "its offset is still committed"
+
+    epochs.began({TP: LogSeen(6, 50)})
+    assert epochs.known == {TP: LogSeen(6, 50)}
+
+
+def test_of_brokers_that_tell_no_epoch_nothing_is_known_or_noted() -> None:
+    epochs = Epochs()
+    epochs.began({TP: LogSeen(4, 100)})
+
+    epochs.began({TP: None})
+
+    assert (epochs.known, epochs.note(TP), epochs.untold({TP: 100})) == ({}, "", {})
+
+
+def test_the_last_offset_of_a_flow_is_noted_once_more_when_the_log_was_seen_to_go_so_far() -> None:
+    epochs = Epochs()
+    epochs.began({TP: LogSeen(4, 100)})
+    assert epochs.untold({TP: 100}) == {}, "nothing was committed here"
+
+    epochs.told([TP])
+    assert epochs.untold({TP: 120}) == {}, "nobody has told yet that the log goes so far"
+
+    epochs.saw({TP: LogSeen(4, 120)})
+    assert epochs.untold({TP: 120}) == {TP: 120}
+
+    epochs.told([TP])
+    epochs.saw({TP: LogSeen(4, 130)})
+    assert epochs.untold({TP: 120}) == {}
