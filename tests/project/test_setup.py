@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -103,17 +105,33 @@ def test_every_locked_package_has_hashes_and_no_place() -> None:
     assert "index" not in LOCK
 
 
+def required() -> list[str]:
+    """What the two distributions need at run time."""
+    root = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    agent = tomllib.loads((ROOT / "agent" / "pyproject.toml").read_text())["project"]
+    of_agent = [*agent["dependencies"], *(each for extra in agent["optional-dependencies"].values() for each in extra)]
+    return [*root["dependencies"], *of_agent]
+
+
 def test_everything_asked_for_is_locked() -> None:
     asked = [line for line in (ROOT / "requirements.in").read_text().splitlines() if line and not line.startswith("#")]
-    root = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    agent = tomllib.loads((ROOT / "agent" / "pyproject.toml").read_text())
-    asked += root["project"]["dependencies"] + root["build-system"]["requires"] + agent["build-system"]["requires"]
-    for extra in agent["project"]["optional-dependencies"].values():
-        asked += extra
+    asked += required()
+    for project in (ROOT / "pyproject.toml", ROOT / "agent" / "pyproject.toml"):
+        asked += tomllib.loads(project.read_text())["build-system"]["requires"]
 
     missing = {normalised(requirement) for requirement in asked} - locked_names() - {"kctl-agent"}
 
     assert missing == set()
+
+
+def test_what_the_distributions_need_has_a_lower_bound_and_the_tested_version_fits() -> None:
+    locked = dict(re.findall(r"^(\S+?)==(\S+)", LOCK, re.MULTILINE))
+    wanted = [Requirement(each) for each in required() if not each.startswith("kctl-agent")]
+
+    unbounded = [each.name for each in wanted if not any(part.operator == ">=" for part in each.specifier)]
+    untested = [str(each) for each in wanted if locked[canonicalize_name(each.name)] not in each.specifier]
+
+    assert (unbounded, untested) == ([], [])
 
 
 def run_setup(tmp_path: Path, stand_ins: dict[str, str]) -> subprocess.CompletedProcess[str]:
