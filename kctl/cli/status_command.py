@@ -13,22 +13,14 @@ from kctl.cli.ask import ask, incomplete
 from kctl.cli.options import ConfigOption, Output, OutputOption, config_option
 from kctl.cli.output import as_json, as_yaml, whole
 from kctl.cli.table import Column, cell, render
-from kctl.cli.tables import causes, duration, mebibytes, told_pause
+from kctl.cli.tables import PROCESS_COLUMNS, causes, duration, mebibytes, told_pause
 from kctl.fleets import Fleet, find
 from kctl_agent.messages import reducer_method, wire_method
 
 __all__ = ["register"]
 
 _COLUMNS = (
-    Column("name"),
-    Column("desired"),
-    Column("state"),
-    Column("doing"),
-    Column("since", is_number=True),
-    Column("pid", is_number=True),
-    Column("restarts"),
-    Column("next-try", is_number=True),
-    Column("rss", is_number=True),
+    *PROCESS_COLUMNS,
     Column("rows/s", is_number=True),
     Column("last-error"),
 )

@@ -9,12 +9,35 @@ from typing import Any
 
 from kctl.cli.table import Column, cell, render
 
-__all__ = ["OLD_SECONDS", "TABLES", "Table", "causes", "compact_partitions", "duration", "mebibytes", "told_pause"]
+__all__ = [
+    "OLD_SECONDS",
+    "PROCESS_COLUMNS",
+    "TABLES",
+    "Table",
+    "causes",
+    "compact_partitions",
+    "duration",
+    "mebibytes",
+    "told_pause",
+]
 
 Result = dict[str, Any]
 
 OLD_SECONDS = 3.0
 """Figures older than this are shown with their age: the collector takes new ones every second."""
+
+PROCESS_COLUMNS = (
+    Column("name"),
+    Column("desired"),
+    Column("state"),
+    Column("doing"),
+    Column("since", is_number=True),
+    Column("pid", is_number=True),
+    Column("restarts"),
+    Column("next-try", is_number=True),
+    Column("rss", is_number=True),
+)
+"""What `kctl status` and `kctl rpc workers` begin with."""
 
 
 def duration(seconds: float | None) -> str | None:
@@ -156,15 +179,7 @@ def causes(supervisor: Result) -> str | None:
 
 def _workers(result: Result) -> list[str]:
     columns = (
-        Column("name"),
-        Column("desired"),
-        Column("state"),
-        Column("doing"),
-        Column("since", is_number=True),
-        Column("pid", is_number=True),
-        Column("restarts"),
-        Column("next-try", is_number=True),
-        Column("rss", is_number=True),
+        *PROCESS_COLUMNS,
         Column("batch", is_number=True),
         Column("last-batch-seconds", is_number=True),
         Column("rows/s", is_number=True),
