@@ -28,6 +28,7 @@ LONG = {
     "round_trip": ("--calls", "200000"),
     "scrape": ("--scrapes", "1000"),
     "sinker": ("--rounds", "60", "--memory-messages", "5000000"),
+    "worker_start": ("--rounds", "10"),
 }
 """What `--long` hands to each: more rounds, for figures that go into the README. The others are as long as they are."""
 
