@@ -6,7 +6,9 @@ BIN := .venv/bin
 SETUP_DONE := .venv/.setup-done
 SCRIPTS := scripts/lock_jars scripts/runtime_requirements deploy/docker/probe
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
-PYTEST := $(BIN)/pytest -m "not long" $(ARGS)
+PYTEST := $(BIN)/pytest -m "not long"
+# Most of a test is waiting. Two at once, each file in one process; ARGS="-n 0" for one after another.
+SIDE_BY_SIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-long bench bench-long lock lock-jars clean
@@ -31,10 +33,10 @@ check: $(SETUP_DONE) ## format, lint, types, dependency rules
 	$(BIN)/lint-imports
 
 test: setup check ## everything the project can prove about itself, the fast part first
-	$(PYTEST) tests/unit
-	$(PYTEST) tests/project
-	$(PYTEST) tests/integration
-	$(PYTEST) tests/acceptance
+	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit
+	$(PYTEST) $(ARGS) tests/project
+	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/integration
+	$(PYTEST) $(ARGS) tests/acceptance
 
 test-long: setup ## soak and fault runs
 	$(BIN)/pytest -m long $(ARGS) tests

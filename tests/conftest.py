@@ -17,6 +17,8 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from tests.turns import turn
+
 # How long one example takes says more about what else the machine does than about the code.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -33,6 +35,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Outside of everything that counts a test's time: neither its time-out nor its duration is that of its turn."""
+    if not hasattr(item.config, "workerinput"):
+        return (yield)
+    # pytest-xdist gives each of its processes a folder in one of the run.
+    folder = Path(item.config.getoption("basetemp")).parent
+    with turn(folder, alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 def eventually(probe: Callable[[], T], seconds: float = 60.0, what: str = "") -> T:
@@ -78,11 +91,12 @@ def nothing_left_behind() -> Iterator[None]:
     """A test ends with the threads and child processes that it began with."""
     threads, children = set(threading.enumerate()), _children()
     yield
-    eventually(lambda: not _new_threads(threads), what="threads of the test are still there")
+    eventually(lambda: not new_threads(threads), what="threads of the test are still there")
     eventually(lambda: not (_children() - children), what="child processes of the test are still there")
 
 
-def _new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
+def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
+    """But for those that libraries keep for later."""
     return [
         t
         for t in threading.enumerate()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from kctl_agent.storage.redis_client import script
@@ -61,8 +62,9 @@ def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once
         def executors() -> set[int | None]:
             return {cluster.executor_of(pid) for pid in who_has_put(client)}
 
-        eventually(lambda: len(executors() - {None}) == EXECUTORS, SETTLE_SECONDS, "every executor puts")
-        assert None not in executors(), "somebody puts who belongs to no executor"
+        eventually(lambda: len(executors() - {None}) == EXECUTORS, START_SECONDS, "every executor puts")
+        strangers = [pid for pid in who_has_put(client) if cluster.executor_of(pid) is None]
+        assert not any(map(psutil.pid_exists, strangers)), "somebody puts who belongs to no executor"
         assert driver not in who_has_put(client)
 
     fleet.finish(load)

@@ -55,6 +55,7 @@ def call_times(fleet: Fleet) -> list[float]:
     return times
 
 
+@pytest.mark.alone
 def test_the_agent_answers_at_once_and_the_lag_grows_while_a_batch_is_held(
     make_fleet: Callable[..., Fleet], eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:

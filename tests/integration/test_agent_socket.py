@@ -301,6 +301,7 @@ def test_forks_while_callers_come_and_go_inherit_nothing_and_disturb_nobody(
 # ---- a host that is short of descriptors
 
 
+@pytest.mark.alone
 def test_without_a_free_descriptor_the_agent_waits_quietly_and_serves_on_when_there_is_one(
     socket_file: Path, process: Callable[[str], subprocess.Popen[str]], eventually: Eventually
 ) -> None:

@@ -116,6 +116,7 @@ def half_requests(url: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.alone
 def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any) -> None:
     (wrk,) = require("wrk", packages="wrk")
     url = guarded.about["http_url"]

@@ -146,6 +146,7 @@ def test_a_broker_that_is_away_leaves_old_figures_and_is_found_again(own_broker:
     drive(cluster, scenario)
 
 
+@pytest.mark.alone
 def test_a_broker_that_hangs_holds_neither_the_loop_nor_the_figures_up(own_broker: KafkaBroker) -> None:
     cluster = Cluster.of(settings(own_broker), plain(own_broker.bootstrap_servers), 1)
     assert own_broker.pid is not None

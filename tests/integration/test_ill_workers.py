@@ -83,6 +83,7 @@ def test_where_it_is_so_configured_a_worker_given_up_ends_the_fleet(
     assert os.listdir(fleet.run_dir) == []
 
 
+@pytest.mark.alone
 def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(ill: Callable[..., Any], eventually: Eventually) -> None:
     fleet, _ = ill("", backoff_min_seconds=1.0, backoff_max_seconds=1.0)
     seen_after: list[float] = []
@@ -100,6 +101,7 @@ def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(ill: Callable[..., A
     assert seen_after[-1] < 0.2, seen_after
 
 
+@pytest.mark.alone
 def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(
     ill: Callable[..., Any], eventually: Eventually
 ) -> None:

@@ -266,6 +266,7 @@ def test_topics_and_offsets_are_those_of_kafkas_own_tools(broker: KafkaBroker, k
         (str(BASE + 15), [None, 15, 15, None]),
         (datetime.fromtimestamp(BASE / 1000 + 0.005, UTC).isoformat(), [5, 5, 5, None]),
     ],
+    ids=["earliest", "latest", "max-timestamp", "milliseconds", "a date"],
 )
 def test_an_offset_is_found_by_its_name_or_its_time(kctl: Kctl, when: str, offsets: list[int | None]) -> None:
     assert [row["offset"] for row in kctl("list-offsets", "-t", "orders", "--time", when, "-o", "json").rows] == offsets

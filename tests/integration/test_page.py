@@ -19,6 +19,7 @@ from kctl.master.events import EventFeed, FleetEvent
 from kctl.master.snapshot import FleetSnapshot
 from kctl.status import Assessment, Status
 from tests.browser import browser, require_browser
+from tests.conftest import new_threads
 from tests.picture import UNIX, checked, partition, picture, serving, source_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -71,7 +72,7 @@ def nothing_left_behind() -> Iterator[None]:
     """The browser of this module starts and ends processes as it likes; that none outlives it is seen to below."""
     threads = set(threading.enumerate())
     yield
-    assert set(threading.enumerate()) <= threads
+    assert new_threads(threads) == []
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def chromium() -> Iterator[webdriver.Chrome]:
 def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[tuple[Site, webdriver.Chrome]]:
     with Site(4) as site:
         chromium.get(site.url)
-        eventually(lambda: text(chromium, "link") == "live")
+        eventually(lambda: text(chromium, "link") == "live" and rows(chromium, "partitions"))
         yield site, chromium
         console = [entry["message"] for entry in logged(chromium)]
         chromium.get("about:blank")  # its stream would reconnect to a server that is gone
@@ -101,12 +102,25 @@ def logged(driver: webdriver.Chrome) -> list[dict[str, str]]:
     return found
 
 
+def shown(driver: webdriver.Chrome, selector: str) -> str:
+    """Found and read in one go: the page draws its tables anew with each picture, what was found before is gone."""
+    found: str = driver.execute_script("return document.querySelector(arguments[0]).innerText", selector)
+    return found
+
+
 def text(driver: webdriver.Chrome, name: str) -> str:
-    return driver.find_element(By.ID, name).text
+    return shown(driver, f"#{name}")
 
 
 def figure(driver: webdriver.Chrome, table: str, name: str) -> str:
-    return driver.find_element(By.CSS_SELECTOR, f"#{table} dd[data-figure='{name}']").text
+    return shown(driver, f"#{table} dd[data-figure='{name}']")
+
+
+def attribute(driver: webdriver.Chrome, selector: str, name: str) -> str:
+    found: str = driver.execute_script(
+        "return document.querySelector(arguments[0]).getAttribute(arguments[1])", selector, name
+    )
+    return found
 
 
 def rows(driver: webdriver.Chrome, table: str) -> list[list[str]]:
@@ -144,11 +158,9 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
     assert [row[0] for row in rows(page, "workers")] == ["sinker-0", "worker-0"]
     assert [figure(page, "storage", name) for name in ("pending", "dead", "size")] == ["7", "-", "512 B"]
     assert text(page, "missing") == "no answer from worker-1"
-    lines = page.find_elements(By.CSS_SELECTOR, "#partitions svg.line")
-    assert lines[0].get_attribute("aria-label") == "lag of the last 15 minutes: from 1 to 6, at most 6"
-    drawn = page.find_element(By.CSS_SELECTOR, "#partitions svg.line path").get_attribute("d")
-    assert drawn is not None
-    assert drawn.count("L") == 2, "three known figures, one line"
+    line = "#partitions svg.line"
+    assert attribute(page, line, "aria-label") == "lag of the last 15 minutes: from 1 to 6, at most 6"
+    assert attribute(page, f"{line} path", "d").count("L") == 2, "three known figures, one line"
 
 
 def test_new_figures_come_by_themselves_and_what_is_gone_is_gone(opened: Opened, eventually: Eventually) -> None:

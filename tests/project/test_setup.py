@@ -61,6 +61,14 @@ def test_make_test_checks_first_then_goes_from_the_fastest_tier_to_the_slowest()
     assert positions == sorted(positions)
 
 
+def test_make_test_hands_args_on_to_each_tier_and_they_win() -> None:
+    planned = re.findall(r"pytest (.+) tests/(\w+)$", make("--dry-run", "test", "ARGS=-x -n 0"), re.MULTILINE)
+
+    assert [tier for _, tier in planned] == ["unit", "project", "integration", "acceptance"]
+    assert all(options.endswith(" -x -n 0") for options, _ in planned)
+    assert [tier for options, tier in planned if "-n 2 --dist loadfile" in options] == ["unit", "integration"]
+
+
 def test_ci_runs_make_test_and_says_that_it_is_ci() -> None:
     script = ROOT / ".ci" / "run"
 

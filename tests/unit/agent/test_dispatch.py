@@ -149,7 +149,9 @@ def test_an_error_that_is_meant_for_the_caller_reaches_it(snapshot: Snapshot, ca
     assert not caplog.records
 
 
-@pytest.mark.parametrize("result", [{"lag": math.nan}, {"lag": object()}, {"lag": {1, 2}}], ids=str)
+@pytest.mark.parametrize(
+    "result", [{"lag": math.nan}, {"lag": object()}, {"lag": {1, 2}}], ids=["nan", "object", "set"]
+)
 def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_command(result: JsonObject, snapshot: Snapshot) -> None:
     reply = ask(dispatcher_with(snapshot, Command("odd", lambda *_: result, "")), method="getOdd")
 

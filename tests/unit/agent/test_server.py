@@ -500,6 +500,7 @@ def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(
 # ---- its life
 
 
+@pytest.mark.alone
 def test_closing_is_prompt_ends_every_connection_and_removes_the_socket(
     serve: Serve, connect: Connect, short_dir: Path, socket_file: Path
 ) -> None:

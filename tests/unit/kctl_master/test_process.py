@@ -65,6 +65,7 @@ def test_a_child_is_the_leader_of_its_own_session(tmp_path: Path) -> None:
     drive(scenario)
 
 
+@pytest.mark.alone
 def test_the_death_of_a_child_is_seen_within_a_fifth_of_a_second(tmp_path: Path) -> None:
     async def scenario() -> None:
         child = await spawn(OBEDIENT, tmp_path / "log")

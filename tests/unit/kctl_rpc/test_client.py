@@ -79,6 +79,7 @@ def test_a_socket_in_a_folder_of_another_user_is_not_permitted(short_dir: Path) 
     assert "not permitted" in done.stdout
 
 
+@pytest.mark.alone
 def test_the_deadline_covers_connecting_sending_and_receiving_together(short_dir: Path) -> None:
     with ScriptedAgent(short_dir, "master", {"kafka_lag": Stalls()}):
         started = time.monotonic()
@@ -93,6 +94,7 @@ def test_a_reply_that_trickles_does_not_extend_the_deadline(short_dir: Path) -> 
         call(socket_of(short_dir), QUESTION, 0.3)
 
 
+@pytest.mark.alone
 def test_a_full_backlog_is_waited_for_until_the_deadline(short_dir: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(socket_of(short_dir)))

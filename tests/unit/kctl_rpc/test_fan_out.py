@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 from kctl.reduce import Answer
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import NotReady
@@ -93,6 +95,7 @@ def test_whoever_fails_is_named_with_the_reason_and_the_others_have_answered(sho
     assert outcome.failed[0] == Failed("absent", "unreachable", "there is no socket")
 
 
+@pytest.mark.alone
 def test_the_deadline_is_one_for_all_however_many_stall(short_dir: Path) -> None:
     async def timed(pool: AgentPool) -> FanOut:
         loop = asyncio.get_running_loop()
