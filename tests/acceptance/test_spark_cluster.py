@@ -40,6 +40,7 @@ def who_has_put(client: Any) -> set[int]:
     return {int(entry["client_name"].removeprefix(b"kctl-")) for entry in entries}
 
 
+@pytest.mark.alone
 def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once(
     redis_server: RedisServer,
     cluster: SparkCluster,
