@@ -73,12 +73,14 @@ def _lease_singles(storage: FileStorage | RedisStorage) -> int:
 
 
 @contextmanager
-def redis_server(place: Path) -> Iterator[str]:
+def redis_server(place: Path, appendfsync: str = "always") -> Iterator[str]:
     """Its URL."""
-    path = place / "redis.sock"
+    folder = place / f"redis-{appendfsync}"
+    folder.mkdir(exist_ok=True)
+    path = folder / "redis.sock"
     process = subprocess.Popen(
-        ["redis-server", "--port", "0", "--unixsocket", str(path), "--dir", str(place), "--save", "",
-         "--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "1gb"],
+        ["redis-server", "--port", "0", "--unixsocket", str(path), "--dir", str(folder), "--save", "",
+         "--appendonly", "yes", "--appendfsync", appendfsync, "--auto-aof-rewrite-min-size", "1gb"],
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
     try:

@@ -7,7 +7,7 @@ it tells more than the clock where other work is done beside it.
     python -m benchmarks.worker_start [--rounds 3]
 
 Prints one JSON line, `worker_start`, with medians: `ratio` is the processor time with the archive as a part of that
-without, to be at most 0.6.
+without, `ratio_by_clock` the same by the clock. No target.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from kctl.jars import jar_paths
 from kctl.master.launch import worker_settings
 from kctl_agent.worker.class_archive import archive_path
 
-TARGET = 0.6
 NO_ARCHIVE = "-Xshare:auto"
 """Java's own default; but who says so is left alone by `class_archive.java_option`."""
 START = """
@@ -64,9 +63,14 @@ def main() -> None:
         for name, starts in taken.items()
         for figure in ("cpu_seconds", "seconds")
     }
-    ratio = median["cpu_seconds_with"] / median["cpu_seconds_without"]
-    line = {"benchmark": "worker_start", **median, "ratio": round(ratio, 2), "target": TARGET, "met": ratio <= TARGET}
-    print(json.dumps(line | {"rounds": rounds}), flush=True)
+    line = {
+        "benchmark": "worker_start",
+        **median,
+        "ratio": round(median["cpu_seconds_with"] / median["cpu_seconds_without"], 2),
+        "ratio_by_clock": round(median["seconds_with"] / median["seconds_without"], 2),
+        "rounds": rounds,
+    }
+    print(json.dumps(line), flush=True)
 
 
 def _start(java_options: str) -> dict[str, float]:
