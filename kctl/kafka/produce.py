@@ -226,6 +226,8 @@ class _Complaints(logging.Handler):
         super().__init__(logging.WARNING)
         self.last: BaseException | None = None
         self._log = logging.getLogger("kafka.producer.sender")
+        self._former_level = self._log.level
+        self._log.setLevel(logging.WARNING)  # whoever in this process has silenced kafka-python as a whole
         self._log.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -238,4 +240,5 @@ class _Complaints(logging.Handler):
 
     def close(self) -> None:
         self._log.removeHandler(self)
+        self._log.setLevel(self._former_level)
         super().close()
