@@ -30,8 +30,6 @@ Probe = Callable[[str, float], Awaitable[Heartbeat | None]]
 
 _PROBE_INTERVAL_SECONDS = 0.1
 _PROBE_TIMEOUT_SECONDS = 1.0
-_PINGS_LEFT_OUT = 3
-"""By a look at a process whose agent has answered somebody else less than a ping interval ago."""
 _CAUSES = {cause.value: cause for cause in Cause}
 _SPAWN_FAILED = 127
 """The shell's exit code for a command that cannot be executed."""
@@ -152,7 +150,6 @@ class Keeper:
         """Its agent has answered somebody who asked `at` that time."""
         if self._health is not None and beat.pid == self.pid and at > self._health.heard_at:
             self._health = heard(self._health, beat, at)
-            self._judge()
 
     def status(self) -> WorkerStatus:
         now, status = time.monotonic(), self._status
@@ -274,21 +271,12 @@ class Keeper:
             await asyncio.sleep(_PROBE_INTERVAL_SECONDS)
         self._post(Ready())
         while True:
-            await asyncio.sleep(self._pause())
+            await asyncio.sleep(self.care.ping_interval_seconds)
             silence = 0.0 if self._health is None else time.monotonic() - self._health.heard_at
             if silence >= self.care.ping_interval_seconds or self._health is None:
                 patience = self.care.rules.ping_timeout_seconds - silence
                 await self._is_heard(pid, min(max(patience, 0.05), _PROBE_TIMEOUT_SECONDS))
             self._judge()
-
-    def _pause(self) -> float:
-        """Seconds until it is looked at again. While others ask its agent, as each collection does, and tell (`heard`)
-        what it has answered, it need not be looked at so often: there would be a timer for every process."""
-        interval = self.care.ping_interval_seconds
-        silence = interval if self._health is None else time.monotonic() - self._health.heard_at
-        if silence >= interval:
-            return interval
-        return max(min(_PINGS_LEFT_OUT * interval, self.care.rules.ping_timeout_seconds - silence), interval)
 
     async def _is_heard(self, pid: int, timeout_seconds: float) -> bool:
         beat = await self._probe(self.name, timeout_seconds)
