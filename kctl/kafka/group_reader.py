@@ -45,8 +45,8 @@ class Reading:
 
     `committed` holds None for a partition the group has committed nothing for: that is knowledge, not a gap. `start` is
     asked every few seconds only.
-    `errors` names the parts that failed, `committed` or `offsets`, with the reason. Of the offsets it may be one broker
-    that did not answer: what the others lead is told all the same.
+    `errors` names the parts that failed, `committed`, `offsets` or `group`, with the reason. Of the offsets it may be
+    one broker that did not answer: what the others lead is told all the same.
     """
 
     partitions: frozenset[Partition]
@@ -161,7 +161,7 @@ class GroupReader:
             self._read_offsets(reading, layout, EARLIEST, reading.start)
         self._read_offsets(reading, layout, LATEST, reading.end)
         if is_new or self._group is None or self._group.state != "dead":
-            self._group = self._group_figures()
+            self._group = self._group_figures(reading)
         reading.group = self._group
         return reading
 
@@ -181,12 +181,17 @@ class GroupReader:
             elif each.error is not None and each.error not in _OF_ONE_PARTITION:
                 reading.errors["offsets"] = each.error
 
-    def _group_figures(self) -> GroupFigures | None:
+    def _group_figures(self, reading: Reading) -> GroupFigures | None:
         described = describe_groups(self._asked(), [self._name])
-        group = described[0] if described else None
-        if group is not None and isinstance(group.error, GroupMissing):
+        if not described:
+            reading.errors["group"] = f"group {self._name}: its coordinator cannot tell just now"
+            return None
+        [group] = described
+        if isinstance(group.error, GroupMissing):
             return GroupFigures("dead", 0)  # it has no member and has committed nothing: that is knowledge
-        if group is None or group.state is None or group.members is None:
+        if group.error is not None:
+            reading.errors["group"] = str(group.error)
+        if group.state is None or group.members is None:
             return None
         # Kafka's words run together: PreparingRebalance
         return GroupFigures(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", group.state).lower(), len(group.members))

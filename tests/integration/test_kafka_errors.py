@@ -22,7 +22,7 @@ from kctl.cli.entry import run
 from kctl.config import load
 from kctl.demo import topics
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
-from kctl.kafka.access import of_fleet
+from kctl.kafka.access import of_context, of_fleet
 from kctl.kafka.cluster import Cluster
 from kctl.kafka.group_reader import GroupReader
 from kctl.master.launch import worker_settings
@@ -132,6 +132,20 @@ def test_a_master_that_cannot_start_tells_why_as_kctl_kafka_does(
 
     with pytest.raises(error, match=sentence):
         asyncio.run(check())
+
+
+def test_each_part_that_a_master_may_not_be_told_is_an_error_and_no_figure(secured: SecuredBroker) -> None:
+    reader = GroupReader(of_context(secured.write_contexts(), "alice"), "g", ["orders"], "read_uncommitted", 10)
+    try:
+        reading = reader.read()
+    finally:
+        reader.close()
+
+    assert reading.unclear_topics == frozenset({"orders"})
+    assert reading.committed == {}
+    assert reading.group is None
+    assert reading.errors.keys() == {"committed", "group"}
+    assert all("GROUP_AUTHORIZATION_FAILED" in why for why in reading.errors.values())
 
 
 @pytest.mark.parametrize("context", MECHANISMS)
