@@ -215,8 +215,9 @@ class AgentServer:
     def _drop(self, connection: Connection) -> None:
         # Unregister first: epoll watches the open file, not the descriptor, and a forked child may hold that file open.
         self._epoll.unregister(connection.fd)
-        connection.socket.close()  # before it leaves the record, which a fork in between reads
-        del self._connections[connection.fd]
+        with _FORK_LOCK:
+            connection.socket.close()
+            del self._connections[connection.fd]
 
     def _release(self) -> None:
         self._bound.close()
@@ -237,8 +238,10 @@ class AgentServer:
         self._thread = None
 
 
-# Held around every fork and wherever a descriptor is opened and put on record: one accepted but not yet on record would
-# stay open in the child, and its peer would never see an end. Reentrant: a signal handler may fork inside close().
+# Held around every fork and wherever a descriptor is opened and put on record, or closed and struck off: one accepted
+# but not yet on record would stay open in the child, and its peer would never see an end. So would one that is being
+# closed: CPython's socket forgets its number first, and other threads run while the kernel closes it (sock_close in
+# socketmodule.c). Reentrant: a signal handler may fork inside close().
 _FORK_LOCK: Final = threading.RLock()
 _SERVERS: Final[weakref.WeakSet[AgentServer]] = weakref.WeakSet()
 

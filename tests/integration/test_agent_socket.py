@@ -298,6 +298,37 @@ def test_forks_while_callers_come_and_go_inherit_nothing_and_disturb_nobody(
     assert wrong == []
 
 
+CLOSE_SLOWLY = """
+import socket, threading, time
+is_closing = threading.Event()
+
+class SlowToClose(socket.socket):
+    "Closes as CPython does, in slow motion: the number is forgotten, other threads run, the kernel closes."
+    def close(self):
+        fd = self.detach()
+        if fd >= 0:
+            is_closing.set()
+            time.sleep(0.2)
+            os.close(fd)
+
+import kctl_agent.server
+class Connection(kctl_agent.server.Connection):
+    def __init__(self, accepted, *rest):
+        super().__init__(SlowToClose(fileno=accepted.detach()), *rest)
+kctl_agent.server.Connection = Connection
+"""
+
+
+def test_a_fork_while_a_connection_is_being_closed_does_not_inherit_it(
+    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    host = process(CLOSE_SLOWLY + FORK_AND_HOLD.replace('if line == "fork\\n"', "if is_closing.wait(60)"))
+    with Caller(socket_file) as caller:
+        assert caller.ask("ping").ok
+
+    assert tell(host, "fork") == "[]"
+
+
 # ---- a host that is short of descriptors
 
 
