@@ -1,12 +1,13 @@
 """The part of the worker that runs in an executor: Arrow batches of one Kafka partition into the storage.
 
 One task per Kafka partition, records in offset order (Spark's Kafka source makes its tasks so). Memory is bounded by
-one Arrow batch, never by the Spark batch.
+two Arrow batches, never by the Spark batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +76,7 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     begin = first = last = last_timestamp = -1
     stored = skipped = size = 0
     with job.storage.writer() as writer:
-        for batch in batches:
+        for batch in _read_ahead(batches):
             if batch.num_rows == 0:
                 continue
             here = _coordinates(batch)
@@ -101,6 +102,15 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
         arrays: list[Any] = [pa.array([value]) for value in row]
         arrays[1] = arrays[1].cast(pa.int32())
         yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _read_ahead(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same; while one is being stored, a thread reads the next, so that Spark's JVM goes on meanwhile."""
+    with ThreadPoolExecutor(1, "read-ahead") as reader:
+        following = reader.submit(next, batches, None)
+        while (batch := following.result()) is not None:
+            following = reader.submit(next, batches, None)
+            yield batch
 
 
 def _coordinates(batch: Any) -> tuple[str, int]:

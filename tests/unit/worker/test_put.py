@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Event
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from kctl_agent.storage.base import Mark, Storage, Writer
+from kctl_agent.storage.base import Chunk, Mark, Put, Storage, Writer
 from kctl_agent.storage.block import Columns
 from kctl_agent.storage.conformance.given import next_offset, stored
 from kctl_agent.storage.memory import MemoryStorage
@@ -36,8 +38,12 @@ def storage() -> MemoryStorage:
 
 
 def put(storage: Storage, *batches: pa.RecordBatch) -> list[dict[str, object]]:
+    return put_all(storage, iter(batches))
+
+
+def put_all(storage: Storage, batches: Iterator[pa.RecordBatch]) -> list[dict[str, object]]:
     job = PutJob(storage, {("t", 0): PartitionPlan(0, None, None)})
-    return [row for told in put_partition(job, iter(batches)) for row in told.to_pylist()]
+    return [row for told in put_partition(job, batches) for row in told.to_pylist()]
 
 
 def in_portions(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
@@ -67,6 +73,40 @@ def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
 
     assert stored(storage) == [0, 1, 2, 3, 4, 5]
     assert (row["stored"], row["skipped"]) == (2, 4)
+
+
+def test_the_next_batch_is_read_while_one_is_being_stored(
+    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second_is_read = Event()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield arrow([0, 1])
+        second_is_read.set()
+        yield arrow([2, 3])
+
+    writer = type(storage.writer())
+    at_once = writer.put
+
+    def put_and_wait(self: Any, chunk: Chunk) -> Put:
+        assert second_is_read.wait(60)
+        return at_once(self, chunk)
+
+    monkeypatch.setattr(writer, "put", put_and_wait)
+    put_all(storage, batches())
+
+    assert stored(storage) == [0, 1, 2, 3]
+
+
+def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(storage: MemoryStorage) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield arrow([0, 1])
+        raise EOFError("the JVM is gone")
+
+    with pytest.raises(EOFError, match="the JVM is gone"):
+        put_all(storage, batches())
+
+    assert stored(storage) == [0, 1]
 
 
 @pytest.mark.parametrize(
