@@ -36,17 +36,16 @@ log = logging.getLogger(__name__)
 
 _ASKED = (
     "block_size",
-    "member_leader",
     "offset_checker",
     "ping",
     "workers",
 )
 """`kafka_lag` is not among them: it is another view of the rows of `offset_checker`, and asked once they cannot
 disagree."""
-_ASKED_SELDOM = ("metadata_brokers", "metadata_topics")
 _SELDOM_SECONDS = 5.0
-"""Every worker knows every partition of its topics, which is the most that any of them tells, and changes least. For so
-long what they told is told again, with its age, if all have answered and the same processes are there."""
+"""Every worker knows every partition of its topics, which is the most that any of them tells, and changes least; and
+who leads and who has what changes with a rebalance. For so long what they told is told again, with its age, if all have
+answered and nothing shows that it may be another by now."""
 
 _FEW_PARTITIONS = 100
 """The work on a picture of so many takes about 3 ms."""
@@ -82,7 +81,7 @@ class Collector:
         self._members = members
         self._cluster = cluster
         self._supervisor = supervisor
-        self._seldom: _Seldom | None = None
+        self._kept: dict[str, _Kept] = {}
         self._agents_success: float | None = None
         self._latest: FleetSnapshot | None = None
 
@@ -136,13 +135,14 @@ class Collector:
         by_rpc = dict(zip(_ASKED, outcomes, strict=True))
         # As of the question, for one that is silent holds up what we know of the others.
         self._supervisor.heard(_heartbeats(by_rpc["ping"]), started)
-        seldom = await self._asked_seldom(sockets, by_rpc["ping"], started + timeout)
+        readable = await self._aside(lambda: {rpc: usable(rpc, outcome) for rpc, outcome in by_rpc.items()})
+        seldom = await self._asked_seldom(sockets, readable, started + timeout)
         await brokers
         if not by_rpc["ping"].failed:
             self._agents_success = time.time()
         figures = await self._aside(self._cluster.figures)
         taken_at, taken_at_unix, statuses = time.monotonic(), time.time(), self._supervisor.status()
-        digested = await self._aside(self._digest, by_rpc, figures, statuses, taken_at, taken_at_unix)
+        digested = await self._aside(self._digest, readable, figures, statuses, taken_at, taken_at_unix)
         self._sequence += 1
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
@@ -169,38 +169,42 @@ class Collector:
             taken_at_unix=taken_at_unix,
         )
 
-    async def _asked_seldom(self, sockets: Mapping[str, Path], ping: FanOut, deadline: float) -> dict[str, Reduced]:
-        processes = frozenset((answer.sender, str(answer.result.get("pid"))) for answer in ping.answers)
-        kept, now = self._seldom, time.monotonic()
-        if kept is None or kept.processes != processes or now - kept.asked_at >= _SELDOM_SECONDS or not kept.is_whole:
-            concerned = [self._members.concerned(sockets, rpc) for rpc in _ASKED_SELDOM]
+    async def _asked_seldom(
+        self, sockets: Mapping[str, Path], readable: Mapping[str, FanOut], deadline: float
+    ) -> dict[str, Reduced]:
+        processes = frozenset((answer.sender, str(answer.result.get("pid"))) for answer in readable["ping"].answers)
+        standing = await self._aside(_standing, readable["offset_checker"])
+        shown = {
+            "member_leader": (processes, standing),
+            "metadata_brokers": processes,
+            "metadata_topics": processes,
+        }
+        now = time.monotonic()
+        old = [rpc for rpc, by in shown.items() if rpc not in self._kept or not self._kept[rpc].holds(by, now)]
+        if old:
+            concerned = [self._members.concerned(sockets, rpc) for rpc in old]
             outcomes = await asyncio.gather(
-                *(self._members.ask(of, rpc, {}, deadline) for rpc, of in zip(_ASKED_SELDOM, concerned, strict=True))
+                *(self._members.ask(of, rpc, {}, deadline) for rpc, of in zip(old, concerned, strict=True))
             )
             told = await self._aside(
-                lambda: {
-                    rpc: reduced(rpc, usable(rpc, outcome), None)
-                    for rpc, outcome in zip(_ASKED_SELDOM, outcomes, strict=True)
-                }
+                lambda: [reduced(rpc, usable(rpc, outcome), None) for rpc, outcome in zip(old, outcomes, strict=True)]
             )
-            kept = self._seldom = _Seldom(told, processes, now)
-        return {
-            rpc: replace(told, age_seconds=None if told.age_seconds is None else told.age_seconds + now - kept.asked_at)
-            for rpc, told in kept.told.items()
-        }
+            self._kept |= {rpc: _Kept(each, shown[rpc], now) for rpc, each in zip(old, told, strict=True)}
+        return {rpc: self._kept[rpc].told_at(now) for rpc in shown}
 
     def _digest(
         self,
-        outcomes: Mapping[str, FanOut],
+        readable: Mapping[str, FanOut],
         figures: ClusterFigures | None,
         statuses: Sequence[WorkerStatus],
         now: float,
         now_unix: float,
     ) -> _Digested:
-        readable = {rpc: usable(rpc, outcome) for rpc, outcome in outcomes.items()}
-        of_offsets = readable.pop("offset_checker")
+        of_offsets = readable["offset_checker"]
         partitions = tuple(partition_rows(of_offsets.answers, figures))
-        commands = {rpc: reduced(rpc, outcome, figures) for rpc, outcome in readable.items()}
+        commands = {
+            rpc: reduced(rpc, outcome, figures) for rpc, outcome in readable.items() if outcome is not of_offsets
+        }
         commands["offset_checker"] = completed(offset_checker.of_rows(partitions), of_offsets)
         commands["kafka_lag"] = completed(kafka_lag.of_rows(partitions), of_offsets)
         commands["workers"] = with_supervisor(commands["workers"], statuses)
@@ -214,15 +218,35 @@ def _heartbeats(ping: FanOut) -> dict[str, Heartbeat]:
     return {sender: beat for sender, beat in beats.items() if beat is not None}
 
 
-class _Seldom(NamedTuple):
-    told: dict[str, Reduced]
-    processes: frozenset[tuple[str, str]]
-    """Name and pid of everybody who answered to a ping then."""
+def _standing(offsets: FanOut) -> frozenset[tuple[str, int | None, str, int]]:
+    """Who has which partitions, since which generation: what `member_leader` tells changes with that alone."""
+    return frozenset(
+        (answer.sender, row.get("generation"), row["topic"], row["partition"])
+        for answer in offsets.answers
+        for row in answer.result.get("rows") or ()
+    )
+
+
+class _Kept(NamedTuple):
+    """What is not asked for every picture."""
+
+    told: Reduced
+    shown_by: object
+    """What would show that it has changed."""
     asked_at: float
 
+    def holds(self, shown_by: object, now: float) -> bool:
+        return self._is_whole and self.shown_by == shown_by and now - self.asked_at < _SELDOM_SECONDS
+
+    def told_at(self, now: float) -> Reduced:
+        age = self.told.age_seconds
+        return replace(self.told, age_seconds=None if age is None else age + now - self.asked_at)
+
     @property
-    def is_whole(self) -> bool:
-        return all(told.complete for told in self.told.values())
+    def _is_whole(self) -> bool:
+        """A member knows its generation a little sooner than its leader."""
+        result = self.told.result
+        return self.told.complete and ("leader" not in result or result["leader"] is not None)
 
 
 class _Digested(NamedTuple):

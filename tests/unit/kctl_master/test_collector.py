@@ -19,7 +19,9 @@ from kctl.master.members import Members
 from kctl.master.restart import Policy
 from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
+from kctl_agent.messages import Request
 from kctl_agent.scripted import Answers, ScriptedAgent
+from kctl_agent.wire import JsonObject
 from tests.unit.kctl_master.test_members import NoBrokers
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +34,13 @@ class Fleet:
 
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o700)
-        self.pid = 7
+        self.pid, self.generation = 7, 3
+        self.leader: str | None = "somebody"
+        self.partitions = [0]
         script = {
-            **{rpc: Answers({"rows": []}) for rpc in ("block_size", "member_leader", "offset_checker")},
+            "block_size": Answers({"rows": []}),
+            "offset_checker": Answers(self.offsets),
+            "member_leader": Answers(lambda _: {"leader": self.leader, "generation": self.generation}),
             "workers": Answers({"name": "guest"}),
             "ping": Answers(lambda _: {"name": "guest", "pid": self.pid}),
             "metadata_brokers": Answers({"rows": []}),
@@ -46,6 +52,9 @@ class Fleet:
         members = Members(folder, dict, lambda: (), self.pool)
         supervisor = Supervisor([], Care(Policy(1.0, 2.0, 60.0, 3), Rules(60.0)), members.ping)
         self.collector = Collector(load(folder / "kctl.toml", {}), members, self.cluster, supervisor, EventFeed(), dict)
+
+    def offsets(self, _: Request) -> JsonObject:
+        return {"rows": [{"topic": "t", "partition": n, "generation": self.generation} for n in self.partitions]}
 
     def asked(self) -> Counter[str]:
         """How often each question came since the last look."""
@@ -70,7 +79,7 @@ async def test_what_changes_seldom_is_asked_again_when_it_is_old_or_other_proces
     assert fleet.asked()["metadata_topics"] == 1
 
     second = await fleet.collector.collect()
-    assert fleet.asked() == Counter(["block_size", "member_leader", "offset_checker", "ping", "workers"])
+    assert fleet.asked() == Counter(["block_size", "offset_checker", "ping", "workers"])
     told = [picture.commands["metadata_topics"] for picture in (first, second)]
     assert told[0].result == told[1].result == TOPICS
     assert (told[1].asked, told[1].answered) == (("guest",), ("guest",))
@@ -83,3 +92,26 @@ async def test_what_changes_seldom_is_asked_again_when_it_is_old_or_other_proces
     monkeypatch.setattr(module, "_SELDOM_SECONDS", 0.0)
     await fleet.collector.collect()
     assert fleet.asked()["metadata_topics"] == 1, "it was old"
+
+
+async def test_who_leads_is_asked_again_when_a_generation_or_an_assignment_has_changed(fleet: Fleet) -> None:
+    await fleet.collector.collect()
+    assert fleet.asked()["member_leader"] == 1
+    await fleet.collector.collect()
+    assert fleet.asked()["member_leader"] == 0
+
+    fleet.generation = 4
+    picture = await fleet.collector.collect()
+
+    assert fleet.asked()["member_leader"] == 1
+    assert picture.commands["member_leader"].result["generation"] == 4, "as in the same picture's offsets"
+    fleet.partitions = []
+    await fleet.collector.collect()
+    assert fleet.asked()["member_leader"] == 1
+
+
+async def test_who_leads_is_asked_each_time_as_long_as_nobody_knows(fleet: Fleet) -> None:
+    fleet.leader = None
+    for _ in range(2):
+        await fleet.collector.collect()
+        assert fleet.asked()["member_leader"] == 1
