@@ -6,10 +6,12 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """The entry point `kctl`: runs the command line of this process and returns its exit code."""
+    """The entry point `kctl`: runs the command line of this process and returns its exit code, or ends with it."""
     try:
-        from kctl.cli.entry import run  # inside, so that Ctrl-C during the imports is silent too
+        from kctl.cli import entry  # inside, so that Ctrl-C during the imports is silent too
 
-        return run()
+        code = entry.run()
+        entry.leave(code)
     except KeyboardInterrupt:
         return 130
+    return code

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> Access:
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
         known = of_context(_file_of_contexts(options, env), context, env)
-        return known if options.bootstrap is None else replace(known, servers=_servers(options.bootstrap).servers)
+        return known if options.bootstrap is None else known._replace(servers=_servers(options.bootstrap).servers)
     if options.bootstrap is not None:
         return _servers(options.bootstrap)
     return of_fleet(_fleet_config(options, env), env)

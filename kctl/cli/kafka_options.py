@@ -5,8 +5,8 @@ Standard library only: `kctl kafka lag` is to be done before Typer would be impo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from keyword import iskeyword
+from typing import NamedTuple
 
 from kctl.cli.output import OUTPUTS
 
@@ -16,8 +16,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """In the order of Kafka's numbers, which may be given instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """An option, or an argument when its only name has no dash. `kind` is `text`, `int`, `number`, `flag`, `texts`
     (may be repeated) or `words` (takes several)."""
 
@@ -39,8 +38,7 @@ class Option:
         return f"{key}_" if iskeyword(key) else key
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """`run` is `module:function` under kctl.cli, called with the parsed options; `examples` as they are typed."""
 
     name: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from kctl.cli.kafka_cluster import connected
@@ -80,7 +79,7 @@ def show_one(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             ]
         except KctlError as problem:
             problems.append(problem)
-    rows = [asdict(each) | {"under_replicated": each.is_under_replicated} for each in topic.partitions]
+    rows = [each._asdict() | {"under_replicated": each.is_under_replicated} for each in topic.partitions]
     if options.output == "table":
         kind = "  internal" if topic.is_internal else ""
         write(f"topic {cell(topic.name)}  id {cell(topic.topic_id)}  partitions {len(rows)}{kind}\n")
@@ -119,7 +118,7 @@ def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> int:
                 "port": broker and broker.port,
                 "rack": broker and broker.rack,
                 "controller": node == controller,
-                **asdict(loads.get(node, BrokerLoad(0, 0, 0))),
+                **loads.get(node, BrokerLoad(0, 0, 0))._asdict(),
                 "error": None if broker else "not in the cluster just now",
             }
         )

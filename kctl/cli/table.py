@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "render", "width"]
 
@@ -11,8 +11,7 @@ UNKNOWN = "-"
 _GAP = "  "
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A column's heading; numbers are set to the right."""
 
     heading: str
@@ -22,7 +21,8 @@ class Column:
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
     """The lines of a table, headings first, without trailing blanks. None is printed as `-`."""
     lines = list(rows)
-    set_columns = [_set([column.heading, *(cell(row[i]) for row in lines)], column) for i, column in enumerate(columns)]
+    values = ([row[i] for row in lines] for i in range(len(columns)))
+    set_columns = [_set([column.heading, *_cells(each)], column) for column, each in zip(columns, values, strict=True)]
     return [_GAP.join(line).rstrip() for line in zip(*set_columns, strict=True)]
 
 
@@ -37,6 +37,11 @@ def cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(cell(each) for each in value)
     return clean(str(value))
+
+
+def _cells(values: Iterable[object]) -> list[str]:
+    """What `cell` makes of each; what most of them are is not called for."""
+    return [str(value) if type(value) is int else UNKNOWN if value is None else cell(value) for value in values]
 
 
 def clean(text: str) -> str:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.errors import ConfigError, UsageError
 
@@ -22,8 +21,7 @@ __all__ = ["PASSWORD_VARIABLE", "Access", "of_context", "of_fleet", "plain"]
 PASSWORD_VARIABLE = "KCTL_SASL_PASSWORD"  # noqa: S105 - the name of a variable, not a password
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """A cluster as a client reaches it; its secrets are never printed."""
 
     servers: tuple[str, ...]
@@ -58,7 +56,7 @@ class Access:
 
     def speaking(self, security_protocol: str) -> Access:
         """The same servers, spoken to in another way."""
-        return replace(self, security_protocol=security_protocol)
+        return self._replace(security_protocol=security_protocol)
 
     def client_settings(self) -> dict[str, Any]:
         """What kafka-python's clients call these settings."""
@@ -107,7 +105,7 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Ac
         raise UsageError(f"{file} has no context `{name}`; there are {listed}")
     context = known[name]
     access = _secured(context.bootstrap_servers, context, file.absolute().parent, f"{file}: contexts.{name}", env)
-    return replace(access, setting=f"contexts.{name}.bootstrap_servers")
+    return access._replace(setting=f"contexts.{name}.bootstrap_servers")
 
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> Access:
@@ -118,7 +116,7 @@ def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> Access:
     """
     kafka = config.kafka
     access = _secured(kafka.bootstrap_servers, kafka, config.path.parent, f"{config.path}: kafka", env)
-    return replace(access, setting="kafka.bootstrap_servers")
+    return access._replace(setting="kafka.bootstrap_servers")
 
 
 def _secured(servers: str, security: Security, folder: Path, where: str, env: Mapping[str, str]) -> Access:
@@ -127,8 +125,7 @@ def _secured(servers: str, security: Security, folder: Path, where: str, env: Ma
     def path(text: str) -> Path | None:
         return folder / text if text else None
 
-    return replace(
-        plain(servers),
+    return plain(servers)._replace(
         security_protocol=security.security_protocol,
         ca_file=path(security.tls_ca_file),
         certificate_file=path(security.tls_certificate_file),

@@ -10,9 +10,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka import errors
 from kafka.net.manager import KafkaConnectionManager
@@ -38,8 +37,7 @@ _NOT_NOW = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(NamedTuple):
     """A broker as the cluster advertises it."""
 
     node_id: int

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
@@ -24,8 +23,7 @@ _RETRY = {14, 15, 16}
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: ask again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A member; `assigned` maps topics to partitions, None where the group's protocol keeps that to itself."""
 
     member_id: str
@@ -35,8 +33,7 @@ class Member:
     assigned: dict[str, tuple[int, ...]] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
+class ListedGroup(NamedTuple):
     """A group as ListGroups tells it; older brokers know neither state nor type."""
 
     group: str
@@ -46,8 +43,7 @@ class ListedGroup:
     coordinator: int
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """A described group; with `error` set nothing else is known but, perhaps, the coordinator.
 
     `type` is `classic`, `consumer`, `share` or `streams`; members None: not told.
@@ -59,7 +55,7 @@ class Group:
     type: str | None = None
     protocol: str | None = None
     assignor: str | None = None
-    members: tuple[Member, ...] | None = field(default=())
+    members: tuple[Member, ...] | None = ()
     error: KctlError | None = None
 
 
@@ -180,8 +176,7 @@ def _list(connection: Connection, nodes: list[int]) -> list[Any]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     request: Callable[[list[str]], Any]
     read: Callable[[Any, int], Group]
     is_optional: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kctl.errors import KctlError
 from kctl.kafka.connection import Connection
@@ -15,8 +15,7 @@ from kctl.kafka.share import share_starts
 __all__ = ["LagRow", "lag_of", "read_lag"]
 
 
-@dataclass(frozen=True, slots=True)
-class LagRow:
+class LagRow(NamedTuple):
     """What is not known is None; `error` is why. A partition of a share group has no member of its own."""
 
     group: str

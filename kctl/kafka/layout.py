@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kctl.errors import KctlError, PartitionMissing
 from kctl.kafka.connection import Connection
@@ -30,8 +29,7 @@ _DEFAULT_SOURCE = 5
 _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's file", 6: "logger", 7: "client", 8: "group"}
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLayout:
+class PartitionLayout(NamedTuple):
     """`leader` is None while there is none; `error` is the broker's name for what is wrong with the partition."""
 
     partition: int
@@ -46,8 +44,7 @@ class PartitionLayout:
         return len(self.isr) < len(self.replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(NamedTuple):
     """`error_code` is not 0 when the brokers do not tell about the topic; then it has no partitions."""
 
     name: str
@@ -57,8 +54,7 @@ class Topic:
     partitions: tuple[PartitionLayout, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """A configuration entry that is not the default; `source` says who has set it."""
 
     name: str
@@ -66,8 +62,7 @@ class Setting:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerLoad:
+class BrokerLoad(NamedTuple):
     """How many partitions a broker leads, holds, and holds without being in sync."""
 
     leaders: int

@@ -17,6 +17,7 @@ from typing import Any
 __all__ = ["install"]
 
 _ADMIN_PARTS = ("groups",)
+_CONSUMER_PARTS = ("offsets", "group")
 
 
 def install() -> None:
@@ -34,13 +35,16 @@ def install() -> None:
 
 
 def _stand_in() -> None:
-    sys.modules["kafka"] = _Package("kafka")
+    _Package("kafka")
     logging.getLogger("kafka").addHandler(logging.NullHandler())  # as its __init__ does
     import kafka.errors  # kafka-python itself says `from kafka import errors`, which is to find it
     import kafka.protocol
 
-    admin = _Package("kafka.protocol.admin", _ADMIN_PARTS)
-    sys.modules[admin.__name__] = kafka.protocol.admin = admin
+    kafka.protocol.admin = _Package("kafka.protocol.admin", _ADMIN_PARTS)
+    kafka.protocol.consumer = _Package("kafka.protocol.consumer", _CONSUMER_PARTS)
+    kafka.net = _Package("kafka.net")
+    kafka.net.sasl = sasl = _Package("kafka.net.sasl")
+    sasl.__dict__["get_sasl_mechanism"] = lambda mechanism: _executed(sasl).get_sasl_mechanism(mechanism)
 
 
 class _Package(ModuleType):
@@ -58,6 +62,7 @@ class _Package(ModuleType):
         self.__path__ = list(spec.submodule_search_locations)
         self.__dict__["_parts"] = parts
         self.__dict__["_execute"] = spec.loader.exec_module
+        sys.modules[name] = self
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -71,7 +76,13 @@ class _Package(ModuleType):
                 continue
             if name in getattr(module, "__all__", ()):
                 return getattr(module, name)
-        self.__dict__["_parts"] = ()
-        self.__class__ = ModuleType  # type: ignore[assignment]  # from here on a package like any other
-        self.__dict__["_execute"](self)
-        return getattr(self, name)
+        return getattr(_executed(self), name)
+
+
+def _executed(package: ModuleType) -> ModuleType:
+    """The package; from here on it is one like any other."""
+    if isinstance(package, _Package):
+        execute = package.__dict__["_execute"]
+        package.__class__ = ModuleType  # type: ignore[assignment]
+        execute(package)
+    return package

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest
 
@@ -31,8 +30,7 @@ _MAX_VERSION_WITH_NAMES = 9
 """From version 10 on OffsetFetch and OffsetCommit name topics by id."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogOffset:
+class LogOffset(NamedTuple):
     """An offset of a log; None with `error` None means that there is no such record."""
 
     offset: int | None
@@ -40,8 +38,7 @@ class LogOffset:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """What a group has committed for a partition; `offset` None: nothing. `lag` is the broker's own word, where it has
     one: a share group may have done messages above the offset."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from kctl.errors import UsageError
 
@@ -13,8 +13,7 @@ __all__ = ["Target", "milliseconds", "target", "topic_and_partitions"]
 _NAMED = ("earliest", "latest")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """`kind` is `earliest`, `latest`, `offset`, `time` (milliseconds) or `shift`; the last three have a `number`."""
 
     kind: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -87,6 +88,22 @@ def test_the_shell_completes_commands_their_options_and_the_rpc_commands() -> No
     assert completed("rpc") == list(TABLES)
     assert completed("rpc", "kafka_lag", incomplete="--f") == ["--fail-above"]
     assert completed("rpc", "kafka_lag", "-o") == list(OUTPUTS)
+
+
+def test_all_that_was_printed_is_there_although_the_process_ends_at_once(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as out:
+        subprocess.run([sys.executable, "-m", "kctl", "kafka", "--help"], stdout=out, check=True)
+
+    assert (tmp_path / "out").read_text().endswith("docs/kafka-commands.md their output.\n")
+
+
+def test_what_cannot_be_printed_is_said_although_the_process_ends_at_once() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "kctl", "kafka", "--help"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,27 @@ def test_only_what_is_needed_is_imported() -> None:
     imported = printed(program).split()
 
     assert "kafka.net.manager" in imported
-    assert not {"kafka.consumer", "kafka.producer", "kafka.admin", "kafka.protocol.admin.acl"} & set(imported)
+    needless = {"kafka.consumer", "kafka.producer", "kafka.admin", "kafka.protocol.admin.acl", "kafka.net.sasl.scram"}
+    assert not needless & set(imported)
+
+
+def test_a_mechanism_of_sasl_is_there_when_it_is_asked_for() -> None:
+    program = """
+from kctl.kafka import lean; lean.install()
+from kafka.net.connection import get_sasl_mechanism
+import kafka.net.sasl
+print(*(get_sasl_mechanism(name).__name__ for name in ("SCRAM-SHA-256", "PLAIN")))
+print(get_sasl_mechanism is not kafka.net.sasl.get_sasl_mechanism)
+"""
+
+    assert printed(program).split() == ["SaslMechanismScram", "SaslMechanismPlain", "True"]
 
 
 @pytest.mark.parametrize(
     "otherwise",
     [
         pytest.param("", id="as it is"),
-        pytest.param("lean._ADMIN_PARTS = ('nowhere',)", id="a part is gone"),
+        pytest.param("lean._ADMIN_PARTS = lean._CONSUMER_PARTS = ('nowhere',)", id="a part is gone"),
         pytest.param("lean._Package.__getattr__ = lambda *_: 1 / 0", id="a package that cannot stand in"),
         pytest.param("lean._stand_in = lambda: (sys.modules.update(kafka=None), 1 / 0)", id="half done"),
     ],
