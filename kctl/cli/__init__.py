@@ -8,10 +8,8 @@ __all__ = ["main"]
 def main() -> int:
     """The entry point `kctl`: runs the command line of this process and returns its exit code, or ends with it."""
     try:
-        from kctl.cli import entry  # inside, so that Ctrl-C during the imports is silent too
+        from kctl.cli.entry import run_process  # inside, so that Ctrl-C during the imports is silent too
 
-        code = entry.run()
-        entry.leave(code)
+        return run_process()
     except KeyboardInterrupt:
         return 130
-    return code

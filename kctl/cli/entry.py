@@ -6,6 +6,7 @@ import, far more than a whole `kctl rpc` (benchmarks/cli_start.py). Everything e
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,27 @@ from pathlib import Path
 from kctl.errors import KctlError
 from kctl_agent.errors import AgentError
 
-__all__ = ["BROKEN_PIPE", "INTERRUPTED", "before_command", "leave", "run"]
+__all__ = ["BROKEN_PIPE", "INTERRUPTED", "before_command", "run", "run_process"]
 
 INTERRUPTED = 130
+_GARBAGE_THRESHOLD = 100_000
+"""Python looks for cyclic garbage after each 700 new objects, and thousands of rows, which are none, would be looked at
+again and again: a twentieth of `kctl kafka lag`."""
 QUICK = (["rpc"], ["kafka"])
 """Parsed and run without Typer."""
 BROKEN_PIPE = 141
 """As of a process that SIGPIPE (13) has ended: whoever read has seen enough."""
+
+
+def run_process() -> int:
+    """Run this process's command line; returns the exit code, or ends the process with it if it must be fast."""
+    is_quick = before_command(sys.argv[1:])[1][:1] in QUICK
+    if is_quick:
+        gc.set_threshold(_GARBAGE_THRESHOLD)
+    code = run()
+    if is_quick:
+        _leave(code)
+    return code
 
 
 def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
@@ -46,20 +61,6 @@ def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.envi
     return code
 
 
-def leave(code: int) -> None:
-    """End this process at once, if it ran a command that must be fast: those hold nothing by now, and to take all
-    modules apart, as Python does at its end, is a tenth of a whole `kctl kafka lag`. Otherwise return."""
-    _, rest = before_command(sys.argv[1:])
-    if rest[:1] not in QUICK:
-        return
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return  # Python says at its end what cannot be written
-    sys.stderr.flush()
-    os._exit(code)
-
-
 def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """The global options in front of the command, and the rest from the command on."""
     options: dict[str, str] = {}
@@ -74,6 +75,17 @@ def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         else:
             options[word] = ""
     return options, left
+
+
+def _leave(code: int) -> None:
+    """The commands that must be fast hold nothing by now. To take all modules apart, as Python does at its end, is a
+    tenth of a whole `kctl kafka lag`."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return  # Python says at its end what cannot be written
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _run(words: list[str], options: dict[str, str], rest: list[str], env: Mapping[str, str]) -> int:

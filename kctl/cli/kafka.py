@@ -6,7 +6,6 @@ Which cluster: `-b`, else `--context` or KCTL_CONTEXT, else the `[kafka]` of kct
 from __future__ import annotations
 
 import argparse
-import gc
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,10 +29,6 @@ exit codes: 0 ok, 1 failed, 2 wrong usage, 3 incomplete: a row or a broker is mi
 11 no such topic, 17 authentication failed, 18 not authorised, 19 no such group, 20 no such partition, 21 message too
 large, 22 not enough replicas, 23 wrong protocol (TLS, SASL or no Kafka), 24 the group has live members
 """
-
-_GARBAGE_THRESHOLD = 100_000
-"""Python looks for cyclic garbage after each 700 new objects, and thousands of rows, which are none, would be looked at
-again and again: a twentieth of `kctl kafka lag`."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,7 +60,6 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
     Raises:
         KctlError: with the exit code of each.
     """
-    gc.set_threshold(_GARBAGE_THRESHOLD)
     name = words[0] if words else "--help"
     if name in ("-h", "--help"):
         sys.stdout.write(_overview())
