@@ -13,6 +13,7 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -30,6 +31,16 @@ class Log:
         db.execute("pragma schema_version").fetchone()
         # Never the database file itself: to close that would drop the locks of all connections of this process.
         self._descriptor = os.open(f"{path}-wal", os.O_RDONLY)
+        self._thread: ThreadPoolExecutor | None = None
+        self._begun: Future[None] | None = None
+
+    def begin_sync(self) -> None:
+        """Let a thread make durable what is committed by now, unless it is still at it, so that `sync` will find little
+        left to do; that also tells what the thread could not."""
+        begun = self._begun
+        if begun is None or (begun.done() and begun.exception() is None):  # an error stays for `sync`
+            self._thread = self._thread or ThreadPoolExecutor(1, "storage-sync")
+            self._begun = self._thread.submit(self._write)
 
     def sync(self) -> None:
         """Make durable what anybody has committed so far.
@@ -40,19 +51,27 @@ class Log:
         Raises:
             OSError, sqlite3.Error: it may not be durable. The next call tries again, over a new connection.
         """
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.result()
         doubts = _doubts(self._path)
         if doubts:
             self._copy()
+        self._write()
+        for doubt in doubts:
+            doubt.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown()
+        os.close(self._descriptor)
+
+    def _write(self) -> None:
         try:
             os.fdatasync(self._descriptor)
         except OSError:
             _doubt(self._path)
             raise
-        for doubt in doubts:
-            doubt.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
 
     def _copy(self) -> None:
         """All of it into the database file, which SQLite syncs; waits for writers and readers of an old picture."""

@@ -1,4 +1,4 @@
-"""Puts into a file storage, by the tasks of executors: a transaction per chunk, one sync per task.
+"""Puts into a file storage, by the tasks of executors: a transaction per chunk, and it counts once all is synced.
 
 Several tasks write at once. SQLite lets one of them in and makes the others sleep, for up to 100 ms each time they
 look; so they wait for a lock of the kernel (on the folder), which wakes the next as soon as the last is done.
@@ -31,6 +31,9 @@ __all__ = ["FileWriter"]
 COPY_BYTES = 16 << 20
 """A process that has written so much copies the write-ahead log into the file."""
 
+SYNC_BYTES = 8 << 20
+"""After so much the disk begins to write what a task has put, while the task goes on."""
+
 RESTART_MS = 1000
 """How long writers may be held up for readers of the old log to leave it; then it grows on until the next copy."""
 
@@ -49,6 +52,7 @@ class FileWriter(Writer):
         self._clock = clock
         self._block_messages = block_messages
         self._codec = codec
+        self._unsynced = 0
         with ExitStack() as held:
             self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
             held.callback(os.close, self._folder)
@@ -73,6 +77,10 @@ class FileWriter(Writer):
         except sqlite3.Error as error:
             raise StorageUnusable(f"{chunk.topic}-{chunk.partition} could not be stored: {error}") from error
         _uncopied[self._path] += written
+        self._unsynced += written
+        if self._unsynced >= SYNC_BYTES:
+            self._unsynced = 0
+            self._log.begin_sync()
         return Put(len(chunk.columns) - skip, skip, written)
 
     def close(self) -> None:

@@ -257,6 +257,46 @@ def test_a_put_and_a_mark_are_synced_once(storage: FileStorage, monkeypatch: pyt
     assert len(synced) == 2
 
 
+def test_the_disk_begins_to_write_while_a_task_goes_on(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    really, is_synced = os.fdatasync, threading.Event()
+
+    def note(log: int) -> None:
+        really(log)
+        is_synced.set()
+
+    with storage.writer() as writer:
+        monkeypatch.setattr(os, "fdatasync", note)
+        writer.put(chunk(0, 3))
+        assert is_synced.wait(60)
+        writer.put(chunk(3, 6))
+
+
+def test_what_the_disk_could_not_write_while_a_task_went_on_is_told_at_its_end(
+    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux tells it once: to the sync that came first."""
+    monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    really, errors = os.fdatasync, [OSError(errno.EIO, os.strerror(errno.EIO))]
+
+    def fails_once(log: int) -> None:
+        if errors:
+            raise errors.pop()
+        really(log)
+
+    writer = storage.writer()
+    monkeypatch.setattr(os, "fdatasync", fails_once)
+    writer.put(chunk(0, 3))
+    with pytest.raises(StorageUnusable, match=r"could not be synced: .*Input/output error"):
+        writer.close()
+
+    assert len(list(Path(f"{path}-doubts").iterdir())) == 1
+    assert storage.marks([("t", 0)])[("t", 0)].next == 3
+    assert next_in_the_file_alone(path) == 3, "it was copied before it counted"
+
+
 def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux tells an error only to who had the log open when it came, unless nobody was told yet."""
     storage.place_marks([Mark("t", 0, "A", 0, None)])
