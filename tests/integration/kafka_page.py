@@ -22,6 +22,7 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 from kctl.cli.entry import run
 from kctl.demo import topics
 from kctl.demo.broker import KafkaBroker
+from tests.consumers import until_assigned
 
 __all__ = ["PAGE", "blocks", "known_state", "normalised", "output_of"]
 
@@ -86,8 +87,7 @@ def known_state(servers: str, folder: Path) -> Iterator[dict[str, str]]:
     try:
         for reader, offsets in zip(readers, ((12, 20, 0), (18, 15)), strict=True):
             reader.subscribe(["orders"])
-            while not reader.assignment():
-                reader.poll(100)
+            until_assigned(reader)
             reader.commit(
                 {TopicPartition("orders", n): OffsetAndMetadata(offset, "", -1) for n, offset in enumerate(offsets)}
             )

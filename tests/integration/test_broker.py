@@ -18,6 +18,7 @@ from kafka.errors import TopicAlreadyExistsError
 from kctl.demo import kafka_tools, topics
 from kctl.demo.broker import KafkaBroker, free_ports
 from kctl.errors import KctlError, StartError
+from tests.consumers import until_assigned
 
 pytestmark = pytest.mark.real
 
@@ -43,8 +44,7 @@ def member(broker: KafkaBroker, topic: str, group: str) -> KafkaConsumer:
         bootstrap_servers=broker.bootstrap_servers, group_id=group, client_id="a client", enable_auto_commit=False
     )
     consumer.subscribe([topic])
-    while not consumer.assignment():
-        consumer.poll(100)
+    until_assigned(consumer)
     return consumer
 
 

@@ -18,6 +18,7 @@ from kctl.cli.entry import run
 from kctl.demo import kafka_tools, topics
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.jvm import kafka_command
+from tests.consumers import until_assigned
 
 pytestmark = [
     pytest.mark.real,
@@ -86,8 +87,7 @@ def member(broker: KafkaBroker) -> Iterator[KafkaConsumer]:
         bootstrap_servers=broker.bootstrap_servers, group_id="readers", client_id="reader", enable_auto_commit=False
     )
     consumer.subscribe(["orders"])
-    while not consumer.assignment():
-        consumer.poll(100)
+    until_assigned(consumer)
     yield consumer
     consumer.close()
 

@@ -22,7 +22,7 @@ from kctl_agent.snapshot import MemberFigures
 from kctl_agent.worker.assignor import leader_telling
 from kctl_agent.worker.settings import KafkaSettings
 
-__all__ = ["Lost", "Membership"]
+__all__ = ["Lost", "Membership", "take_up_forgotten_join"]
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     def poll(self, timeout_seconds: float) -> None:
         """Take part in the group: rejoin when asked, call the listener. Raises KafkaError."""
-        self._take_up_forgotten_join()
+        take_up_forgotten_join(self._consumer)
         self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
 
     def commit(self, offsets: Offsets) -> None:
@@ -158,16 +158,6 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     def _metadata(self) -> Any:
         return self._consumer.group_metadata()
 
-    def _take_up_forgotten_join(self) -> None:
-        """kafka-python 3.0.12 forgets a join that outlasts a poll and was caused by new metadata.
-
-        The leader's own assignment makes `need_rejoin` false, so nobody awaits the result; with its heartbeats off the
-        member is evicted, for good.
-        """
-        coordinator = self._consumer._coordinator  # noqa: SLF001 - there is no public way to ask
-        if self._metadata().state == MemberState.REBALANCING and not coordinator.need_rejoin():
-            coordinator.request_rejoin()
-
     def _noted(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         return {tp: OffsetAndMetadata(offset, self.note(tp), -1) for tp, offset in offsets.items()}
 
@@ -189,3 +179,15 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
         threading.Thread(target=run, name="kctl-rebalance", daemon=True).start()
         return await done
+
+
+def take_up_forgotten_join(consumer: Any) -> None:
+    """To be called before each poll: kafka-python 3.0.12 forgets a join that outlasts a poll and was caused by new
+    metadata.
+
+    The leader's own assignment makes `need_rejoin` false, so nobody awaits the result; with its heartbeats off the
+    member is evicted, for good.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
+    if consumer.group_metadata().state == MemberState.REBALANCING and not coordinator.need_rejoin():
+        coordinator.request_rejoin()

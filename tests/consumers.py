@@ -1,0 +1,16 @@
+"""Consumers of kafka-python as members of a group."""
+
+from __future__ import annotations
+
+from kafka import KafkaConsumer
+
+from kctl_agent.worker.membership import take_up_forgotten_join
+
+__all__ = ["until_assigned"]
+
+
+def until_assigned(consumer: KafkaConsumer) -> None:
+    """Polls until the consumer, which has subscribed, holds partitions."""
+    while not consumer.assignment():
+        take_up_forgotten_join(consumer)
+        consumer.poll(100)
