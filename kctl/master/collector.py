@@ -202,9 +202,7 @@ class Collector:
     ) -> _Digested:
         of_offsets = readable["offset_checker"]
         partitions = tuple(partition_rows(of_offsets.answers, figures))
-        commands = {
-            rpc: reduced(rpc, outcome, figures) for rpc, outcome in readable.items() if outcome is not of_offsets
-        }
+        commands = {rpc: reduced(rpc, readable[rpc], figures) for rpc in readable if rpc != "offset_checker"}
         commands["offset_checker"] = completed(offset_checker.of_rows(partitions), of_offsets)
         commands["kafka_lag"] = completed(kafka_lag.of_rows(partitions), of_offsets)
         commands["workers"] = with_supervisor(commands["workers"], statuses)

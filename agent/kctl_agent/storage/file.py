@@ -1,8 +1,8 @@
 """One SQLite file as storage: the embedded default. Not for network file systems (their locks do not hold).
 
 WAL, so that readers never wait for the writer, and `synchronous=NORMAL`, in which a commit does not wait for the disk:
-a power cut takes back the last transactions, in their order. What must not be taken back is synced once, afterwards
-(`sync`): a put when its writer is closed, a mark when it is told, because its offset may be committed to Kafka then.
+a power cut takes back the last transactions, in their order. What must not be taken back is synced afterwards (`sync`):
+a put by the time its writer is closed, a mark when it is told, because its offset may be committed to Kafka then.
 What sinkers do is not: a power cut hands out again what was settled in the last moments, which at-least-once allows.
 
 This file: marks and the connection. The rest is in `file_writer`, `file_claims`, `file_letters`, `file_schema` and, for
