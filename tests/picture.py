@@ -155,4 +155,5 @@ async def serving(source: Source, access: Access | None = None, host: str = "127
         yield server
     finally:
         server.stop()
-        await asyncio.wait_for(task, 10)
+        async with asyncio.timeout(10):
+            await task

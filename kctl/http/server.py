@@ -105,7 +105,8 @@ class _Server(uvicorn.Server):
         """Once a second, for the date in the headers; uvicorn's own wakes up ten times to see whether it shall end."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.is_stopped.wait(), 1.0)
+                async with asyncio.timeout(1.0):
+                    await self.is_stopped.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

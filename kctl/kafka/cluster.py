@@ -114,7 +114,8 @@ class Cluster:
                 return
             self._running = asyncio.ensure_future(self._look())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._running), timeout_seconds)
+            async with asyncio.timeout(timeout_seconds):
+                await asyncio.shield(self._running)
 
     def figures(self) -> ClusterFigures | None:
         """Every partition with the age of its oldest part; None when the brokers have never been reached. May be asked

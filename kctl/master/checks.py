@@ -92,7 +92,8 @@ async def await_former_workers(run_dir: Path, names: list[str], timeout_seconds:
             log.info("action=wait worker=%s pid=%d: it still runs from a former master", name, owner.pid)
         while is_alive(owner) and time.monotonic() < deadline:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _LOOK_SECONDS)
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await stop.wait()
                 return
         await _kill_former(run_dir, name, owner)
 

@@ -91,7 +91,8 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
         try:
-            return await asyncio.wait_for(self.wait(), timeout_seconds)
+            async with asyncio.timeout(timeout_seconds):
+                return await self.wait()
         except TimeoutError:
             await self.kill_session()
             return await self.wait()
@@ -108,7 +109,8 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.wait(), _ABORT_SECONDS)
+            async with asyncio.timeout(_ABORT_SECONDS):
+                await self.wait()
         return await self.kill()
 
     async def kill_session(self) -> int:

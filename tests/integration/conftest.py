@@ -25,13 +25,14 @@ TOPIC = "orders"
 PARTITIONS = 4
 
 _RUN = """
-import os, sys
+import faulthandler, os, sys
 from pathlib import Path
 from kctl import logs
 from kctl.config import load
 from kctl.master.main import run
 config = load(Path(sys.argv[1]), os.environ)
 logs.configure("INFO")
+faulthandler.enable()
 sys.exit(run(config, config.path, worker_command=[sys.executable, sys.argv[2]]))
 """
 
@@ -83,7 +84,12 @@ class Master:
     def stop(self, number: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(60)
+        try:
+            return self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # the stacks of its threads go to its log
+            self.process.wait()
+            raise AssertionError(f"it does not end: {self.log.read_text()}") from None
 
 
 @pytest.fixture

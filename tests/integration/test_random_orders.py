@@ -112,8 +112,9 @@ async def running(folder: Path) -> AsyncIterator[Fleet]:
             stack.enter_context(ScriptedAgent(fleet.config.fleet.run_dir, name, fleet.script(name)))
         task = asyncio.create_task(fleet.supervisor.run())
         try:
-            for name in NAMES:
-                await asyncio.wait_for(fleet.supervisor.keeper(name).until(lambda: bool(task)), 10)
+            async with asyncio.timeout(10):
+                for name in NAMES:
+                    await fleet.supervisor.keeper(name).until(lambda: bool(task))
             yield fleet
         finally:
             await fleet.orders.close()

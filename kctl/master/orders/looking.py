@@ -70,7 +70,8 @@ async def _jvm_stack(pid: int) -> JsonObject:
     except OSError as error:
         return {"pid": pid, "error": f"jcmd cannot be run: {error.strerror}"}
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), _ANSWER_SECONDS)
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            output, _ = await process.communicate()
     except TimeoutError:
         process.kill()
         await process.wait()

@@ -156,7 +156,8 @@ async def answer_to(url: str, data: bytes) -> bytes:
     """All that comes back until the server closes."""
     reader, writer = await connected(url)
     writer.write(data)
-    answer = await asyncio.wait_for(reader.read(), 5)
+    async with asyncio.timeout(5):
+        answer = await reader.read()
     writer.close()
     return answer
 
@@ -195,8 +196,9 @@ async def once(url: str, data: bytes) -> bytes:
     """What comes back on a connection that is kept."""
     reader, writer = await connected(url)
     writer.write(data)
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
-    body = await reader.read(4096)
+    async with asyncio.timeout(5):
+        head = await reader.readuntil(b"\r\n\r\n")
+        body = await reader.read(4096)
     writer.close()
     return head + body
 
@@ -214,7 +216,8 @@ async def test_drops_of_a_request_do_not_keep_a_connection_open() -> None:
         with socket.create_connection((host, int(port))) as caller:
             caller.setblocking(False)
             dripping = asyncio.create_task(drip(caller))
-            answer = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(caller, 1000), 5)
+            async with asyncio.timeout(5):
+                answer = await asyncio.get_running_loop().sock_recv(caller, 1000)
             dripping.cancel()
 
         assert answer.startswith(b"HTTP/1.1 408")
@@ -284,7 +287,8 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
             "headers": [(b"host", b"localhost"), (b"authorization", GOOD["authorization"].encode())],
         }  # fmt: skip
         sent.clear()
-        await asyncio.wait_for(app.guarded(scope, receive, send), 5)
+        async with asyncio.timeout(5):
+            await app.guarded(scope, receive, send)
         assert sent[0]["status"] == status
 
 

@@ -196,6 +196,19 @@ async def test_a_hanging_broker_holds_nobody_up_and_its_late_answer_counts(clust
     assert [(row.committed, row.age_seconds) for row in rows(cluster)] == [(7, 0), (8, 0)]
 
 
+async def test_who_waits_for_a_look_can_be_cancelled_in_the_very_moment_it_ends(cluster_of: Any) -> None:
+    hang = threading.Event()
+    cluster, _, _ = cluster_of(hang, FULL)
+    waiting = asyncio.ensure_future(cluster.refresh(60))
+    await asyncio.sleep(0)  # now it waits, and hears of the end before this test does
+    cluster._running.add_done_callback(lambda _: waiting.cancel())
+
+    hang.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
 async def test_failures_are_followed_by_a_growing_pause_and_forgotten_after_a_success(cluster_of: Any) -> None:
     cluster, reader, clock = cluster_of(BrokerUnreachable("1"), BrokerUnreachable("2"), FULL)
     await cluster.refresh(5)

@@ -347,8 +347,8 @@ async def test_a_worker_that_makes_no_progress_is_replaced_and_counted(tmp_path:
 async def test_who_waits_for_a_given_up_worker_is_told_its_name(tmp_path: Path) -> None:
     kept = Kept("import sys; sys.exit(78)", tmp_path / "log")
 
-    async with kept.running():
-        assert await asyncio.wait_for(kept.supervisor.until_fatal(), 10) == "worker-0"
+    async with kept.running(), asyncio.timeout(10):
+        assert await kept.supervisor.until_fatal() == "worker-0"
 
 
 async def test_a_process_may_be_added_and_removed_while_the_others_run(tmp_path: Path) -> None:
