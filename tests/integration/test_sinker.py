@@ -17,6 +17,7 @@ from kctl.config import load
 from kctl.demo.redis_server import RedisServer
 from kctl.master.launch import sinker_settings
 from kctl_agent.message import Message
+from kctl_agent.own_figures import stored
 from kctl_agent.sinker.settings import parse
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Chunk, Mark, Storage
@@ -83,6 +84,20 @@ def test_a_message_that_makes_the_whole_batch_fail_costs_the_others_one_delivery
     names = ("handled", "dead", "in_flight")
     eventually(lambda: tuple(map(one.figures.get, names)) == (499, 1, 0), 20, "its figures say so")
     assert "t-0 offsets 0..499 (500 messages)" in one.log.read_text()
+
+
+def test_a_sinker_counts_what_waits_for_its_next_try_as_pending_as_workers_do(
+    sinker: Start, storage: FileStorage, eventually: Eventually
+) -> None:
+    fill(storage, 10)
+    one = sinker("refuses_everything", retry_backoff_seconds=3600.0)
+    eventually(lambda: storage.stats().delayed == 10)
+
+    eventually(lambda: one.figures.get("retried") == 10)
+    eventually(lambda: (one.ask("block_size") or {}).get("processing") == 0)
+    answer = one.ask("block_size")
+    assert answer is not None
+    assert answer["pending"] == 10 == stored(storage).pending
 
 
 @pytest.mark.parametrize(("handler", "code"), [("dies", -signal.SIGKILL), ("hangs", 1)])

@@ -1,33 +1,23 @@
-"""What a sinker says about itself: counted as it works, published to its agent as an immutable snapshot.
-
-A thread of its own publishes every half second and after each change of state, so that the answers stay young while the
-main thread is in the handler.
-"""
+"""What a sinker says about itself, counted as it works."""
 
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import time
 from collections import deque
 from dataclasses import dataclass, replace
 
 from kctl_agent.errors import StorageError
 from kctl_agent.orders import Inbox
+from kctl_agent.own_figures import RATE_WINDOW_SECONDS, OwnFigures, resident_bytes, stored
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, SinkerFigures, Snapshot, StorageFigures, WorkFigures
+from kctl_agent.snapshot import Event, SinkerFigures, Snapshot, StorageFigures
 from kctl_agent.storage.base import Storage
 
 __all__ = ["Call", "Figures"]
 
-log = logging.getLogger(__name__)
-
-PUBLISH_SECONDS = 0.5
 COUNT_SECONDS = 1.0
-KEPT_EVENTS = 50
 KEPT_CALLS = 1000
-RATE_WINDOW_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,65 +29,23 @@ class Call:
     messages: int
 
 
-class Figures:
+class Figures(OwnFigures):
     """Every method may be called from any thread."""
 
+    log = logging.getLogger(__name__)
+    usual_states = frozenset({"idle", "running"})
+
     def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
-        self._inbox = inbox
-        self._name = name
-        self._server = server
-        self._storage = storage
-        self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._closed = False
-        self._started_at = self._state_since = time.monotonic()
-        self._state = "starting"
-        self._work = WorkFigures()
+        super().__init__(name, server, storage, inbox)
         self._sinker = SinkerFigures()
         self._calls: deque[Call] = deque(maxlen=KEPT_CALLS)
         self._settled: deque[tuple[float, int]] = deque()
-        self._events: deque[Event] = deque(maxlen=KEPT_EVENTS)
         self._stored: StorageFigures | None = None
         self._counted_at = float("-inf")
-        self._thread = threading.Thread(target=self._run, name="kctl-figures", daemon=True)
-
-    @property
-    def state(self) -> str:
-        return self._state
-
-    def start(self) -> None:
-        self.publish()
-        self._thread.start()
-
-    def close(self) -> None:
-        self._closed = True
-        self._wake.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
-        self.publish()
-
-    def enter(self, state: str) -> None:
-        """Change the state and publish it soon."""
-        with self._lock:
-            if state == self._state:
-                return
-            is_usual = {state, self._state} <= {"idle", "running"}
-            log.log(logging.DEBUG if is_usual else logging.INFO, "%s -> %s", self._state, state)
-            self._state, self._state_since = state, time.monotonic()
-        self._wake.set()
-
-    def failed(self, error: str | None) -> None:
-        """The last error, in one line; None when it is overcome."""
-        with self._lock:
-            self._work = replace(self._work, last_error=error)
-        self._wake.set()
 
     def happened(self, kind: str, text: str, topic: str, partition: int, first: int, last: int) -> None:
         """Log an event and keep it for the answers."""
-        log.warning("%s: %s", kind, text)
-        with self._lock:
-            self._events.append(Event(time.time(), kind, text, topic, partition, first, last))
-        self._wake.set()
+        self._tell(Event(time.time(), kind, text, topic, partition, first, last))
 
     def in_flight(self, messages: int) -> None:
         """So many messages are claimed and not yet settled."""
@@ -138,15 +86,14 @@ class Figures:
                 lost=sinker.lost + lost,
             )
 
-    def publish(self) -> None:
-        """Now, on the caller's thread."""
+    def _snapshot(self) -> Snapshot:
         self._count_storage()
         with self._lock:
             now = time.monotonic()
             span = min(RATE_WINDOW_SECONDS, now - self._started_at)
             recent = sum(rows for at, rows in self._settled if at >= now - RATE_WINDOW_SECONDS)
             seconds = sorted(call.seconds for call in self._calls)
-            snapshot = Snapshot(
+            return Snapshot(
                 name=self._name,
                 kind="sinker",
                 state=self._state,
@@ -155,7 +102,7 @@ class Figures:
                 published_at=now,
                 storage=self._stored,
                 work=replace(self._work, rows_per_second=recent / span if span else None),
-                rss_bytes=_rss_bytes(),
+                rss_bytes=resident_bytes(),
                 events=tuple(self._events),
                 paused=self._inbox.paused,
                 sinker=replace(
@@ -164,35 +111,17 @@ class Figures:
                     handler_p99_seconds=_percentile(seconds, 0.99),
                 ),
             )
-        self._server.publish(snapshot)
-
-    def _run(self) -> None:
-        while not self._closed:
-            self._wake.wait(PUBLISH_SECONDS)
-            self._wake.clear()
-            self.publish()
 
     def _count_storage(self) -> None:
         if time.monotonic() - self._counted_at < COUNT_SECONDS:
             return
         self._counted_at = time.monotonic()
-        identity = self._storage.identity
         try:
-            stats = self._storage.stats()
+            self._stored = stored(self._storage)
         except StorageError:  # whoever claims or settles tells it
-            self._stored = StorageFigures(identity)
-        else:
-            self._stored = StorageFigures(
-                identity, stats.pending, stats.processing, stats.dead, stats.bytes, stats.limit
-            )
+            self._stored = StorageFigures(self._storage.identity)
 
 
 def _percentile(ascending: list[float], share: float) -> float | None:
     """By the nearest rank; None of nothing."""
     return ascending[min(int(share * len(ascending)), len(ascending) - 1)] if ascending else None
-
-
-def _rss_bytes() -> int:
-    """Resident memory of this process, proc_pid_statm(5) field 2."""
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

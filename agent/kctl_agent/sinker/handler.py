@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.boot import BootError
 from kctl_agent.errors import AgentError
 from kctl_agent.message import Message
-from kctl_agent.worker.settings import BootError
 
 __all__ = ["Handler", "HandlerError", "load", "told"]
 

@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
 from kctl_agent import lifeline
-from kctl_agent.commands import COMMANDS, order_commands, with_describe
-from kctl_agent.errors import AgentError
+from kctl_agent.boot import EX_CONFIG, BootError, begin
+from kctl_agent.commands import COMMANDS, Command, order_commands
 from kctl_agent.orders import Inbox
-from kctl_agent.paths import prepare_run_dir
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.figures import Figures
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.held import Held, Part
-from kctl_agent.sinker.settings import BootError, SinkerSettings, parse
+from kctl_agent.sinker.settings import SinkerSettings, parse
 from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stop import Stop
 from kctl_agent.storage import open_storage
@@ -35,40 +33,17 @@ __all__ = ["SERVED", "main"]
 
 log = logging.getLogger("kctl_agent.sinker")
 
-EX_CONFIG = 78
-SWITCH_SECONDS = 0.0005
-"""How long a thread may keep the interpreter while the agent waits for it."""
 SERVED = ("ping", "describe", "workers", "block_size")
 """The questions that a sinker has something to say to; `kctl.master.members` asks it no other."""
 
 
 def main() -> int:
     """The process: settings from stdin, agent socket first, exit code as above."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the master's business
-    line = sys.stdin.readline()
-    try:
-        settings = parse(line)
-    except BootError as error:
-        sys.stderr.write(f"kctl sinker: {error}\n")
-        return EX_CONFIG
-    logging.basicConfig(
-        level=settings.log_level, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
-    )
-    try:
-        settings.scratch_dir.mkdir(parents=True, exist_ok=True)
-        prepare_run_dir(settings.run_dir)
-        inbox = Inbox(settings.paused)
-        served = {name: COMMANDS[name] for name in SERVED}
-        commands = with_describe({**served, **order_commands(inbox, can_seek=False)})
-        with AgentServer(settings.run_dir, settings.name, commands) as server:
-            return _serve(settings, server, inbox)
-    except (BootError, OSError) as error:
-        log.error("cannot start: %s", error)
-        return EX_CONFIG
-    except AgentError as error:
-        log.error("%s", error)
-        return 1
+    return begin("sinker", parse, _commands, _serve)
+
+
+def _commands(inbox: Inbox) -> dict[str, Command]:
+    return {name: COMMANDS[name] for name in SERVED} | order_commands(inbox, can_seek=False)
 
 
 def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.errors import BadParams
+from kctl_agent.boot import fitting
 from kctl_agent.orders import Scope
-from kctl_agent.worker.settings import BootError
 
-__all__ = ["BootError", "SinkerSettings", "parse"]
+__all__ = ["SinkerSettings", "parse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +48,8 @@ class SinkerSettings:
 
 def parse(line: str) -> SinkerSettings:
     """Settings from the first line of stdin. Raises BootError that names what is missing or unknown."""
-    try:
+    with fitting("sinker"):
         given = json.loads(line)
         paths = {key: Path(given[key]) for key in ("run_dir", "scratch_dir", "import_dir")}
         paused = tuple(Scope.parse(each) for each in given.get("paused", ()))
         return SinkerSettings(**{**given, **paths, "paused": paused})
-    except json.JSONDecodeError as error:
-        raise BootError(f"the settings on stdin are not JSON: {error}") from error
-    except KeyError as error:
-        raise BootError(f"the settings on stdin lack {error}") from error
-    except (TypeError, BadParams) as error:
-        raise BootError(f"the settings on stdin do not fit this sinker: {error}") from error

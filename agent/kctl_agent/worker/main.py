@@ -11,61 +11,28 @@ from __future__ import annotations
 
 import logging
 import shutil
-import signal
-import sys
 from pathlib import Path
 
 from kctl_agent import lifeline
-from kctl_agent.commands import COMMANDS, order_commands, with_describe
-from kctl_agent.errors import AgentError
+from kctl_agent.boot import EX_CONFIG, BootError, begin
+from kctl_agent.commands import COMMANDS, order_commands
 from kctl_agent.orders import Inbox
-from kctl_agent.paths import prepare_run_dir
 from kctl_agent.server import AgentServer
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
 from kctl_agent.worker.figures import Figures
 from kctl_agent.worker.session import lost_jvm
-from kctl_agent.worker.settings import BootError, WorkerSettings, parse
+from kctl_agent.worker.settings import WorkerSettings, parse
 from kctl_agent.worker.worker import Worker
 
 __all__ = ["main"]
 
 log = logging.getLogger("kctl_agent.worker")
 
-EX_CONFIG = 78
-SWITCH_SECONDS = 0.0005
-"""How long a thread may keep the interpreter while the agent waits for it; Python's own 5 ms were the agent's p99."""
-
 
 def main() -> int:
     """The process: settings from stdin, agent socket first, exit code as above."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the master's business
-    line = sys.stdin.readline()
-    try:
-        settings = parse(line)
-    except BootError as error:
-        sys.stderr.write(f"kctl worker: {error}\n")
-        return EX_CONFIG
-    logging.basicConfig(
-        level=settings.log_level, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
-    )
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs each refused connection; we tell of an outage once
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the trace of each failed batch
-    try:
-        settings.scratch_dir.mkdir(parents=True, exist_ok=True)
-        prepare_run_dir(settings.run_dir)
-        inbox = Inbox(settings.paused)
-        commands = with_describe({**COMMANDS, **order_commands(inbox, can_seek=True)})
-        with AgentServer(settings.run_dir, settings.name, commands) as server:
-            _sweep(settings.scratch_dir)
-            return _serve(settings, server, inbox)
-    except (BootError, OSError) as error:
-        log.error("cannot start: %s", error)
-        return EX_CONFIG
-    except AgentError as error:
-        log.error("%s", error)
-        return 1
+    return begin("worker", parse, lambda inbox: {**COMMANDS, **order_commands(inbox, can_seek=True)}, _serve)
 
 
 def _sweep(scratch_dir: Path) -> None:
@@ -79,6 +46,9 @@ def _sweep(scratch_dir: Path) -> None:
 
 
 def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs each refused connection; we tell of an outage once
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the trace of each failed batch
+    _sweep(settings.scratch_dir)
     storage = _storage(settings)
     figures = Figures(settings.name, server, storage, inbox)
     figures.start()

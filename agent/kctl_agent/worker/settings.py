@@ -12,17 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.errors import AgentError, BadParams
+from kctl_agent.boot import fitting
 from kctl_agent.orders import Scope
 from kctl_agent.worker.security import Security
 
-__all__ = ["BootError", "KafkaSettings", "PipelineSettings", "WorkerSettings", "dump", "parse"]
-
-
-class BootError(AgentError):
-    """The worker cannot start as it is configured; it exits with 78 (EX_CONFIG) and is not started again."""
-
-    code = "boot_failed"
+__all__ = ["KafkaSettings", "PipelineSettings", "WorkerSettings", "dump", "parse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +63,7 @@ class WorkerSettings:
 
 def parse(line: str) -> WorkerSettings:
     """Settings from the first line of stdin. Raises BootError that names what is missing or unknown."""
-    try:
+    with fitting("worker"):
         given = json.loads(line)
         kafka, pipeline = given.pop("kafka"), given.pop("pipeline")
         security = Security(**kafka["security"]) if kafka.get("security") else None
@@ -83,12 +77,6 @@ def parse(line: str) -> WorkerSettings:
                 "paused": tuple(Scope.parse(each) for each in given.get("paused", ())),
             },
         )
-    except json.JSONDecodeError as error:
-        raise BootError(f"the settings on stdin are not JSON: {error}") from error
-    except KeyError as error:
-        raise BootError(f"the settings on stdin lack {error}") from error
-    except (TypeError, BadParams) as error:
-        raise BootError(f"the settings on stdin do not fit this worker: {error}") from error
 
 
 def dump(settings: WorkerSettings) -> str:

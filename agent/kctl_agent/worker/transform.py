@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kctl_agent.boot import BootError
 from kctl_agent.worker.put import COLUMNS
-from kctl_agent.worker.settings import BootError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

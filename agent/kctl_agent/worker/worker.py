@@ -16,6 +16,7 @@ from dataclasses import replace
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
+from kctl_agent.boot import BootError
 from kctl_agent.errors import AgentError
 from kctl_agent.orders import Inbox, Order, Outcome, is_paused
 from kctl_agent.storage.base import Mark, Storage, StorageError
@@ -27,7 +28,7 @@ from kctl_agent.worker.membership import Lost, Membership
 from kctl_agent.worker.pipeline import Batch, Pipeline, Source
 from kctl_agent.worker.positions import Found, decide
 from kctl_agent.worker.seek import Plan, plan
-from kctl_agent.worker.settings import BootError, WorkerSettings
+from kctl_agent.worker.settings import WorkerSettings
 
 __all__ = ["Worker"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kctl_agent.boot import BootError
 from kctl_agent.message import Message
 from kctl_agent.sinker.handler import Handler, HandlerError, load, told
-from kctl_agent.worker.settings import BootError
 
 MESSAGES = [Message("t", 0, offset, None, b"", 0) for offset in (5, 6, 8)]
 

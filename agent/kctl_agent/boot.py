@@ -1,0 +1,100 @@
+"""How a worker or a sinker begins: settings from the first line of stdin, its log, then its agent's socket, before
+anything that takes long or may hang.
+
+For processes of our own only, as `lifeline`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from kctl_agent.commands import Command, with_describe
+from kctl_agent.errors import AgentError, BadParams
+from kctl_agent.orders import Inbox, Scope
+from kctl_agent.paths import prepare_run_dir
+from kctl_agent.server import AgentServer
+
+__all__ = ["EX_CONFIG", "BootError", "Settings", "begin", "fitting"]
+
+log = logging.getLogger(__name__)
+
+EX_CONFIG = 78
+"""It cannot start as configured, and is not started again; the reason is the last line of its log."""
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter while the agent waits for it; Python's own 5 ms were the agent's p99."""
+
+
+class BootError(AgentError):
+    """The process cannot start as it is configured."""
+
+    code = "boot_failed"
+
+
+class Settings(Protocol):
+    """What every process of ours is told."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def run_dir(self) -> Path: ...
+    @property
+    def scratch_dir(self) -> Path: ...
+    @property
+    def log_level(self) -> str: ...
+    @property
+    def paused(self) -> tuple[Scope, ...]: ...
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def begin(
+    kind: str,
+    parse: Callable[[str], S],
+    commands: Callable[[Inbox], Mapping[str, Command]],
+    serve: Callable[[S, AgentServer, Inbox], int],
+) -> int:
+    """Runs `serve` while the agent answers `commands`; returns its exit code, or EX_CONFIG or 1 with the reason logged.
+    Main thread only."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the master's business
+    try:
+        settings = parse(sys.stdin.readline())
+    except BootError as error:
+        sys.stderr.write(f"kctl {kind}: {error}\n")
+        return EX_CONFIG
+    logging.basicConfig(
+        level=settings.log_level, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
+    )
+    try:
+        settings.scratch_dir.mkdir(parents=True, exist_ok=True)
+        prepare_run_dir(settings.run_dir)
+        inbox = Inbox(settings.paused)
+        with AgentServer(settings.run_dir, settings.name, with_describe(commands(inbox))) as server:
+            return serve(settings, server, inbox)
+    except (BootError, OSError) as error:
+        log.error("cannot start: %s", error)
+        return EX_CONFIG
+    except AgentError as error:
+        log.error("%s", error)
+        return 1
+
+
+@contextmanager
+def fitting(kind: str) -> Iterator[None]:
+    """What goes wrong while settings are taken apart, as a BootError that says what is missing or unknown."""
+    try:
+        yield
+    except json.JSONDecodeError as error:
+        raise BootError(f"the settings on stdin are not JSON: {error}") from error
+    except KeyError as error:
+        raise BootError(f"the settings on stdin lack {error}") from error
+    except (TypeError, BadParams) as error:
+        raise BootError(f"the settings on stdin do not fit this {kind}: {error}") from error

@@ -1,0 +1,113 @@
+"""What a worker and a sinker both tell about themselves: state, last error, events, what their storage holds.
+
+A thread publishes an immutable snapshot every half second and soon after each change, so that the answers stay young
+while the main thread is busy or waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import replace
+
+from kctl_agent.orders import Inbox
+from kctl_agent.server import AgentServer
+from kctl_agent.snapshot import Event, Snapshot, StorageFigures, WorkFigures
+from kctl_agent.storage.base import Storage
+
+__all__ = ["RATE_WINDOW_SECONDS", "OwnFigures", "resident_bytes", "stored"]
+
+PUBLISH_SECONDS = 0.5
+KEPT_EVENTS = 50
+RATE_WINDOW_SECONDS = 10.0
+
+
+class OwnFigures(ABC):
+    """Every method may be called from any thread."""
+
+    log = logging.getLogger(__name__)
+    usual_states: frozenset[str] = frozenset()
+    """Going from one of these to another is not worth a line in the log."""
+
+    def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
+        self._name = name
+        self._server = server
+        self._storage = storage
+        self._inbox = inbox
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = False
+        self._started_at = self._state_since = time.monotonic()
+        self._state = "starting"
+        self._work = WorkFigures()
+        self._events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+        self._thread = threading.Thread(target=self._run, name="kctl-figures", daemon=True)
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+    def start(self) -> None:
+        self.publish()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Publishes once more, for what has happened last."""
+        self._closed = True
+        self._wake.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+        self.publish()
+
+    def enter(self, state: str) -> None:
+        """Change the state and publish it soon."""
+        with self._lock:
+            if state == self._state:
+                return
+            level = logging.DEBUG if {state, self._state} <= self.usual_states else logging.INFO
+            self.log.log(level, "%s -> %s", self._state, state)
+            self._state, self._state_since = state, time.monotonic()
+        self._wake.set()
+
+    def failed(self, error: str | None) -> None:
+        """The last error, in one line; None when it is overcome."""
+        with self._lock:
+            self._work = replace(self._work, last_error=error)
+        self._wake.set()
+
+    def publish(self) -> None:
+        """Now, on the caller's thread."""
+        self._server.publish(self._snapshot())
+
+    @abstractmethod
+    def _snapshot(self) -> Snapshot: ...
+
+    def _tell(self, event: Event) -> None:
+        """Log an event and keep it for the answers."""
+        self.log.warning("%s: %s", event.kind, event.text)
+        with self._lock:
+            self._events.append(event)
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.wait(PUBLISH_SECONDS)
+            self._wake.clear()
+            self.publish()
+
+
+def stored(storage: Storage) -> StorageFigures:
+    """What the storage holds now; what waits for its next try is pending too. Raises StorageError."""
+    stats = storage.stats()
+    pending = stats.pending + stats.delayed
+    return StorageFigures(storage.identity, pending, stats.processing, stats.dead, stats.bytes, stats.limit)
+
+
+def resident_bytes() -> int:
+    """Resident memory of this Python process (a JVM is the supervisor's to add), proc_pid_statm(5) field 2."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
