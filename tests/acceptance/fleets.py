@@ -159,6 +159,11 @@ class Fleet(DemoFleet):
             committed[p] == self.sent[TopicPartition(self.topic, p)] for p in range(self.partitions)
         )
 
+    def missing(self) -> int:
+        """How many of the messages that were sent are not committed yet."""
+        committed = {p: row["current_offset"] or 0 for p, row in self.offsets().items()}
+        return sum(self.sent[TopicPartition(self.topic, p)] - committed.get(p, 0) for p in range(self.partitions))
+
     def attach(self, name: str) -> subprocess.Popen[bytes]:
         """Start a worker that no master supervises; it is part of the fleet by its socket in run_dir."""
         settings = {
