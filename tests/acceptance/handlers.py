@@ -84,10 +84,10 @@ def keeps(messages: list[Message]) -> list[bool]:
 
 
 def kept(folder: Path) -> list[Message]:
-    """All that `keeps` was given, by partition and offset."""
+    """All that `keeps` was given, by partition and offset; what is just being written is left to the next look."""
     found: list[Message] = []
     for path in folder.glob("*.kept"):
-        with path.open("rb") as file:
+        with path.open("rb") as file, suppress(EOFError, pickle.UnpicklingError):
             while file.peek(1):
                 found.append(pickle.load(file))
     return sorted(found, key=lambda message: (message.partition, message.offset))
