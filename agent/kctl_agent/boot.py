@@ -23,11 +23,11 @@ from kctl_agent.server import AgentServer
 
 __all__ = ["EX_CONFIG", "BootError", "Settings", "begin", "fitting"]
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 EX_CONFIG = 78
 """It cannot start as configured, and is not started again; the reason is the last line of its log."""
-SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while the agent waits for it; Python's own 5 ms were the agent's p99."""
 
 
@@ -52,18 +52,18 @@ class Settings(Protocol):
     def paused(self) -> tuple[Scope, ...]: ...
 
 
-S = TypeVar("S", bound=Settings)
+_S = TypeVar("_S", bound=Settings)
 
 
 def begin(
     kind: str,
-    parse: Callable[[str], S],
+    parse: Callable[[str], _S],
     commands: Callable[[Inbox], Mapping[str, Command]],
-    serve: Callable[[S, AgentServer, Inbox], int],
+    serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
     """Runs `serve` while the agent answers `commands`; returns its exit code, or EX_CONFIG or 1 with the reason logged.
     Main thread only."""
-    sys.setswitchinterval(SWITCH_SECONDS)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the master's business
     try:
         settings = parse(sys.stdin.readline())
@@ -80,10 +80,10 @@ def begin(
         with AgentServer(settings.run_dir, settings.name, with_describe(commands(inbox))) as server:
             return serve(settings, server, inbox)
     except (BootError, OSError) as error:
-        log.error("cannot start: %s", error)
+        _LOG.error("cannot start: %s", error)
         return EX_CONFIG
     except AgentError as error:
-        log.error("%s", error)
+        _LOG.error("%s", error)
         return 1
 
 

@@ -21,8 +21,8 @@ from kctl_agent.storage.base import Storage
 
 __all__ = ["RATE_WINDOW_SECONDS", "OwnFigures", "resident_bytes", "stored"]
 
-PUBLISH_SECONDS = 0.5
-KEPT_EVENTS = 50
+_PUBLISH_SECONDS = 0.5
+_KEPT_EVENTS = 50
 RATE_WINDOW_SECONDS = 10.0
 
 
@@ -44,7 +44,7 @@ class OwnFigures(ABC):
         self._started_at = self._state_since = time.monotonic()
         self._state = "starting"
         self._work = WorkFigures()
-        self._events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+        self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._thread = threading.Thread(target=self._run, name="kctl-figures", daemon=True)
 
     @property
@@ -95,7 +95,7 @@ class OwnFigures(ABC):
 
     def _run(self) -> None:
         while not self._closed:
-            self._wake.wait(PUBLISH_SECONDS)
+            self._wake.wait(_PUBLISH_SECONDS)
             self._wake.clear()
             self.publish()
 
