@@ -19,21 +19,21 @@ from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, Snapshot, StorageFigures, WorkFigures
 from kctl_agent.storage.base import Storage
 
-__all__ = ["RATE_WINDOW_SECONDS", "OwnFigures", "resident_bytes", "stored"]
+__all__ = ["OwnFigures", "stored"]
 
 _PUBLISH_SECONDS = 0.5
 _KEPT_EVENTS = 50
-RATE_WINDOW_SECONDS = 10.0
+_RATE_WINDOW_SECONDS = 10.0
 
 
 class OwnFigures(ABC):
     """Every method may be called from any thread."""
 
-    log = logging.getLogger(__name__)
     usual_states: frozenset[str] = frozenset()
     """Going from one of these to another is not worth a line in the log."""
 
     def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
+        self._log = logging.getLogger(type(self).__module__)
         self._name = name
         self._server = server
         self._storage = storage
@@ -44,6 +44,8 @@ class OwnFigures(ABC):
         self._started_at = self._state_since = time.monotonic()
         self._state = "starting"
         self._work = WorkFigures()
+        self._recent: deque[tuple[float, int]] = deque()
+        """When, by `time.monotonic()`, how many messages went through."""
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._thread = threading.Thread(target=self._run, name="kctl-figures", daemon=True)
 
@@ -52,7 +54,7 @@ class OwnFigures(ABC):
         return self._state
 
     def start(self) -> None:
-        self.publish()
+        self._publish()
         self._thread.start()
 
     def close(self) -> None:
@@ -61,7 +63,7 @@ class OwnFigures(ABC):
         self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
-        self.publish()
+        self._publish()
 
     def enter(self, state: str) -> None:
         """Change the state and publish it soon."""
@@ -69,7 +71,7 @@ class OwnFigures(ABC):
             if state == self._state:
                 return
             level = logging.DEBUG if {state, self._state} <= self.usual_states else logging.INFO
-            self.log.log(level, "%s -> %s", self._state, state)
+            self._log.log(level, "%s -> %s", self._state, state)
             self._state, self._state_since = state, time.monotonic()
         self._wake.set()
 
@@ -79,16 +81,33 @@ class OwnFigures(ABC):
             self._work = replace(self._work, last_error=error)
         self._wake.set()
 
-    def publish(self) -> None:
-        """Now, on the caller's thread."""
-        self._server.publish(self._snapshot())
-
     @abstractmethod
     def _snapshot(self) -> Snapshot: ...
 
+    def _common(self, kind: str, storage: StorageFigures | None) -> Snapshot:
+        """What every snapshot says. The lock is held."""
+        now = time.monotonic()
+        while self._recent and self._recent[0][0] < now - _RATE_WINDOW_SECONDS:
+            self._recent.popleft()
+        span = min(_RATE_WINDOW_SECONDS, now - self._started_at)
+        rows_per_second = sum(rows for _, rows in self._recent) / span if span else None
+        return Snapshot(
+            name=self._name,
+            kind=kind,
+            state=self._state,
+            state_since=self._state_since,
+            started_at=self._started_at,
+            published_at=now,
+            storage=storage,
+            work=replace(self._work, rows_per_second=rows_per_second),
+            rss_bytes=_resident_bytes(),
+            events=tuple(self._events),
+            paused=self._inbox.paused,
+        )
+
     def _tell(self, event: Event) -> None:
         """Log an event and keep it for the answers."""
-        self.log.warning("%s: %s", event.kind, event.text)
+        self._log.warning("%s: %s", event.kind, event.text)
         with self._lock:
             self._events.append(event)
         self._wake.set()
@@ -97,7 +116,10 @@ class OwnFigures(ABC):
         while not self._closed:
             self._wake.wait(_PUBLISH_SECONDS)
             self._wake.clear()
-            self.publish()
+            self._publish()
+
+    def _publish(self) -> None:
+        self._server.publish(self._snapshot())
 
 
 def stored(storage: Storage) -> StorageFigures:
@@ -107,7 +129,7 @@ def stored(storage: Storage) -> StorageFigures:
     return StorageFigures(storage.identity, pending, stats.processing, stats.dead, stats.bytes, stats.limit)
 
 
-def resident_bytes() -> int:
+def _resident_bytes() -> int:
     """Resident memory of this Python process (a JVM is the supervisor's to add), proc_pid_statm(5) field 2."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from dataclasses import dataclass, replace
 
 from kctl_agent.errors import StorageError
 from kctl_agent.orders import Inbox
-from kctl_agent.own_figures import RATE_WINDOW_SECONDS, OwnFigures, resident_bytes, stored
+from kctl_agent.own_figures import OwnFigures, stored
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, SinkerFigures, Snapshot, StorageFigures
 from kctl_agent.storage.base import Storage
@@ -32,14 +31,12 @@ class Call:
 class Figures(OwnFigures):
     """Every method may be called from any thread."""
 
-    log = logging.getLogger(__name__)
     usual_states = frozenset({"idle", "running"})
 
     def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)
         self._sinker = SinkerFigures()
         self._calls: deque[Call] = deque(maxlen=KEPT_CALLS)
-        self._settled: deque[tuple[float, int]] = deque()
         self._stored: StorageFigures | None = None
         self._counted_at = float("-inf")
 
@@ -73,10 +70,8 @@ class Figures(OwnFigures):
     def settled(self, *, handled: int = 0, again: int = 0, dead: int = 0, lost: int = 0) -> None:
         """So many messages were settled."""
         with self._lock:
-            now, sinker = time.monotonic(), self._sinker
-            self._settled.append((now, handled))
-            while self._settled[0][0] < now - RATE_WINDOW_SECONDS:
-                self._settled.popleft()
+            sinker = self._sinker
+            self._recent.append((time.monotonic(), handled))
             self._work = replace(self._work, rows_total=self._work.rows_total + handled)
             self._sinker = replace(
                 sinker,
@@ -89,22 +84,9 @@ class Figures(OwnFigures):
     def _snapshot(self) -> Snapshot:
         self._count_storage()
         with self._lock:
-            now = time.monotonic()
-            span = min(RATE_WINDOW_SECONDS, now - self._started_at)
-            recent = sum(rows for at, rows in self._settled if at >= now - RATE_WINDOW_SECONDS)
             seconds = sorted(call.seconds for call in self._calls)
-            return Snapshot(
-                name=self._name,
-                kind="sinker",
-                state=self._state,
-                state_since=self._state_since,
-                started_at=self._started_at,
-                published_at=now,
-                storage=self._stored,
-                work=replace(self._work, rows_per_second=recent / span if span else None),
-                rss_bytes=resident_bytes(),
-                events=tuple(self._events),
-                paused=self._inbox.paused,
+            return replace(
+                self._common("sinker", self._stored),
                 sinker=replace(
                     self._sinker,
                     handler_p50_seconds=_percentile(seconds, 0.5),

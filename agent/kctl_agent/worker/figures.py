@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
 from kctl_agent.orders import Inbox, is_paused
-from kctl_agent.own_figures import RATE_WINDOW_SECONDS, OwnFigures, resident_bytes, stored
+from kctl_agent.own_figures import OwnFigures, stored
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, MemberFigures, PartitionFigures, Snapshot, StorageFigures
 from kctl_agent.storage.base import Storage, StorageError
@@ -36,11 +34,8 @@ class Sources:
 class Figures(OwnFigures):
     """State, work and events of one worker. Every method may be called from any thread."""
 
-    log = logging.getLogger(__name__)
-
     def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)
-        self._recent: deque[tuple[float, int]] = deque()
         self._timestamps: dict[TopicPartition, float] = {}
         self._sources: Sources | None = None
         self._stored: StorageFigures | None = None
@@ -92,30 +87,17 @@ class Figures(OwnFigures):
         sources = self._sources
         self._stored = self._count_storage()
         with self._lock:
-            now = time.monotonic()
-            while self._recent and self._recent[0][0] < now - RATE_WINDOW_SECONDS:
-                self._recent.popleft()
-            span = min(RATE_WINDOW_SECONDS, now - self._started_at)
-            work = replace(self._work, rows_per_second=sum(rows for _, rows in self._recent) / span if span else None)
-            if sources:
-                work = replace(work, query_id=sources.query_id(), batch_started_at=sources.batch_started_at())
-            view = sources.brokers() if sources else BrokerView()
-            return Snapshot(
-                name=self._name,
-                kind="worker",
-                state=self._state,
-                state_since=self._state_since,
-                started_at=self._started_at,
-                published_at=now,
-                member=sources.member() if sources else None,
-                partitions=self._partitions(sources, view) if sources else (),
+            common = self._common("worker", self._stored)
+            if sources is None:
+                return common
+            view = sources.brokers()
+            return replace(
+                common,
+                member=sources.member(),
+                partitions=self._partitions(sources, view),
                 brokers=view.brokers,
                 topics=view.topics,
-                storage=self._stored,
-                work=work,
-                rss_bytes=resident_bytes(),
-                events=tuple(self._events),
-                paused=self._inbox.paused,
+                work=replace(common.work, query_id=sources.query_id(), batch_started_at=sources.batch_started_at()),
             )
 
     def _partitions(self, sources: Sources, view: BrokerView) -> tuple[PartitionFigures, ...]:
@@ -140,7 +122,7 @@ class Figures(OwnFigures):
             figures = stored(self._storage)
         except StorageError as error:
             if not self._storage_failed and self._sources:
-                self.log.warning("the storage cannot be counted: %s", error)
+                self._log.warning("the storage cannot be counted: %s", error)
             self._storage_failed = True
             return StorageFigures(self._storage.identity)
         self._storage_failed = False
