@@ -294,7 +294,12 @@ class Storage:
         pattern=(f"({NAMESPACE})?", "letters, digits and other signs but blanks and braces"),
     )
     block_messages: int = setting(500, "The most messages of one block.", unit="messages", minimum=1, maximum=100_000)
-    compression: str = setting("none", "How blocks are compressed.", choices=("none", "snappy", "lz4", "zstd"))
+    compression: str = setting(
+        "lz4",
+        "How blocks are compressed. JSON takes a quarter of its room with lz4 and a sixth with zstd, for half as much"
+        " processor time again.",
+        choices=("none", "snappy", "lz4", "zstd"),
+    )
     limit: int = setting(
         0, "With so many messages waiting the workers take no new batch; 0: no limit.", unit="messages", minimum=0
     )

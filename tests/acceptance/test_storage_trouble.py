@@ -44,8 +44,9 @@ def disk(short_dir: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def fleet(disk: Path, make_fleet: Callable[..., Fleet]) -> Fleet:
-    """On the disk; it is started by the test."""
-    return make_fleet(workers=1, partitions=2, storage=f'path = "{disk / "storage.sqlite"}"')
+    """On the disk, which messages that are all alike fill; it is started by the test."""
+    storage = f'path = "{disk / "storage.sqlite"}"\ncompression = "none"'
+    return make_fleet(workers=1, partitions=2, storage=storage)
 
 
 def refused(fleet: Fleet, *why: str) -> dict[str, Any] | None:

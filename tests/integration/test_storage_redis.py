@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from kctl_agent.storage import redis_client
-from kctl_agent.storage.base import GapRefused, Mark, MarkMissing, StorageUnusable
+from kctl_agent.storage.base import Chunk, GapRefused, Mark, MarkMissing, StorageUnusable
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
 from kctl_agent.storage.redis import RedisStorage
@@ -212,6 +212,23 @@ def test_a_large_put_goes_in_portions_of_whole_blocks(storage: RedisStorage) -> 
 
     assert [(int(part.offsets[0]), len(part)) for part in portions] == [(0, 10_000), (10_000, 10_000), (20_000, 100)]
     assert len(list(storage.writer().portions(columns.slice(0, 499)))) == 1
+
+
+def test_portions_are_measured_as_they_were_sent_last(storage: RedisStorage) -> None:
+    storage.block_messages, storage.codec = 500, "zstd"
+    storage.place_marks([Mark("t", 0, None, 0, None)])
+
+    with storage.writer() as writer:
+        for start, values, portions in (
+            (0, bytes(20_000 * 200), 2),  # nothing is known of how they compress
+            (20_000, bytes(20_000 * 200), 1),
+            (40_000, np.random.default_rng(1).bytes(20_000 * 200), 1),
+            (60_000, bytes(20_000 * 200), 2),
+        ):
+            offsets = np.arange(start, start + 20_000)
+            columns = Columns(offsets, offsets, None, BinaryColumn(np.full(20_000, 200, np.int32), values), None)
+            assert len(list(writer.portions(columns))) == portions
+            writer.put(Chunk("t", 0, None, start, start + 20_000, None, columns))
 
 
 def test_blocks_of_the_layout_before_are_handed_out(server: RedisServer, storage: RedisStorage) -> None:

@@ -18,18 +18,21 @@ LETTER = "id, topic, topic_id, partition, first, last, count, body, tries, error
 
 def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
     """New blocks, pending; returns their bytes. Within a transaction of the caller."""
-    written = 0
+    written, first = 0, None
     for block in blocks:
         size = len(block.body)
         row = db.execute(
             "insert into block(topic, topic_id, partition, first, last, count, bytes, body) values (?,?,?,?,?,?,?,?)",
             (block.topic, block.topic_id, block.partition, block.first, block.last, block.count, size, block.body),
         )
-        db.execute(
-            "insert into turn(id, topic, partition, count, bytes, state, since) values (?,?,?,?,?,'pending',?)",
-            (row.lastrowid, block.topic, block.partition, block.count, size, wall),
-        )
+        first = first or row.lastrowid
         written += size
+    # All in one: of each page that a statement with triggers changes SQLite keeps a copy until its end.
+    db.execute(
+        "insert into turn(id, topic, partition, count, bytes, state, since)"
+        " select id, topic, partition, count, bytes, 'pending', ? from block where id>=?",
+        (wall, first),
+    )
     return written
 
 

@@ -37,8 +37,9 @@ SENT_SECONDS = 600
 """After which bytes go that no script has judged: Redis forgot the script, and then their sender died."""
 PAGE = 500
 PORTION_BYTES = 2 << 20
-"""Of one transaction. Above about 4 MB Redis needs twice the time of the kernel for each byte of its append-only file:
-the buffers grow so large that they are given back and asked for anew each time (benchmarks/README.md)."""
+"""Of one transaction, as they are sent. Above about 4 MB Redis needs twice the time of the kernel for each byte of its
+append-only file: the buffers grow so large that they are given back and asked for anew each time
+(benchmarks/README.md)."""
 
 
 class RedisStorage(Storage):
@@ -300,14 +301,19 @@ class RedisWriter(Writer):
 
     def __init__(self, storage: RedisStorage) -> None:
         self._storage = storage
+        self._density = 1.0
+        """Bytes that were sent for a byte of messages, in the last put."""
 
     def portions(self, columns: Columns) -> Iterator[Columns]:
         block = self._storage.block_messages
-        rows = len(columns) * PORTION_BYTES // max(columns.bytes, 1)
+        rows = int(len(columns) * PORTION_BYTES / max(columns.bytes * self._density, 1))
         yield from columns.split(max(rows // block, 1) * block)
 
     def put(self, chunk: Chunk) -> Put:
-        return self._storage.put(chunk)
+        put = self._storage.put(chunk)
+        if put.stored == len(chunk.columns):
+            self._density = min(put.bytes / max(chunk.columns.bytes, 1), 1.0)
+        return put
 
     def close(self) -> None: ...
 

@@ -6,6 +6,7 @@ two Arrow batches, never by the Spark batch.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -96,12 +97,24 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
                 begin = last + 1
                 stored, skipped, size = stored + put.stored, skipped + put.skipped, size + put.bytes
             last_timestamp = int(columns.timestamps[-1])
+    _spare_collections()
     if where is not None:
         row = (*where, first, last, stored, skipped, size, last_timestamp)
         names = [field.split()[0] for field in RESULT_SCHEMA.split(", ")]
         arrays: list[Any] = [pa.array([value]) for value in row]
         arrays[1] = arrays[1].cast(pa.int32())
         yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _spare_collections() -> None:
+    """Take what there is now out of the reach of the garbage collector; once per process.
+
+    PySpark's daemon collects after each task (pyspark/daemon.py) and so walks through all that ever was imported: 50 to
+    85 ms of a processor that another task needs (benchmarks/README.md).
+    """
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
 
 
 def _read_ahead(batches: Iterator[Any]) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from threading import Event
 from typing import Any
@@ -124,3 +125,16 @@ def test_records_that_were_moved_are_refused(
 ) -> None:
     with pytest.raises(BadOrder, match=complaint):
         put(storage, *batches)
+
+
+def test_the_collection_after_a_task_finds_nothing_to_walk_through(storage: MemoryStorage) -> None:
+    gc.unfreeze()
+    try:
+        put(storage, arrow([0, 1]))
+        after_the_first = gc.get_freeze_count()
+        put(storage, arrow([2, 3]))
+
+        assert after_the_first > len(gc.get_objects()) > 0
+        assert gc.get_freeze_count() <= after_the_first  # a frozen object that is freed counts no more
+    finally:
+        gc.unfreeze()
