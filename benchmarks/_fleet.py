@@ -96,12 +96,14 @@ def running_broker(properties: dict[str, str] | None = None) -> Iterator[tuple[K
         shutil.rmtree(place, ignore_errors=True)
 
 
-def produce(broker: KafkaBroker, count: int, record_bytes: int) -> None:
-    """Fill `TOPIC` by Kafka's own ProducerPerformance, as fast as it can."""
-    say(f"producing {count:,} records of {record_bytes} bytes")
+def produce(broker: KafkaBroker, count: int, of: int | Path) -> None:
+    """Fill `TOPIC` by Kafka's own ProducerPerformance, as fast as it can, with so many random letters each or with
+    lines of a file, drawn at random."""
+    say(f"producing {count:,} records")
+    values = ("--payload-file", str(of)) if isinstance(of, Path) else ("--record-size", str(of))
     command = kafka_command(
         "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", TOPIC, "--num-records", str(count), "--record-size", str(record_bytes), "--throughput", "-1"),
+        *("--topic", TOPIC, "--num-records", str(count), *values, "--throughput", "-1"),
         *("--producer-props", f"bootstrap.servers={broker.bootstrap_servers}", "batch.size=100000"),
     )
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)

@@ -4,21 +4,27 @@ Session, source, selected columns and put are the worker's own code (`kctl_agent
 settings but for the size of a batch. The batches of the one query go to the sinks in turns, so that whatever else the
 machine does falls on each:
 
-- `noop`: Spark's own sink that drops rows inside the JVM;
 - `drop`: a `mapInArrow` that drops what it gets: the limit of any sink in Python;
 - `file`, `redis`: what a worker does with a batch; Redis is set as docs/storage.md says;
-- `redis_everysec`: the same with `appendfsync everysec`, to which Redis itself is set where nobody says anything.
+- `redis_everysec`: the same with `appendfsync everysec`, to which Redis itself is set where nobody says anything;
+- `noop`, after each of these: Spark's own sink that drops rows inside the JVM. What a put leaves to be done, such as
+  the file storage's copy of its write-ahead log, falls on the `noop` behind it and on no other sink; `left_seconds` is
+  by how much that one takes longer than the one behind `drop`, which is compared.
+
+Each sink has Python workers of its own, as it would have alone: Spark would hand one that a put has used to the next
+that asks, with all that it has imported, which PySpark's daemon walks through after each task to collect garbage.
+
+The records are orders in JSON, 200 bytes on average, or with `--letters` 200 random letters, which hardly compress.
 
 Timed is the inside of the `foreachBatch` callback. What Spark does around it (planning, two log writes) costs each of
 them the same and would only bring them closer together.
 
-    python -m benchmarks.pipeline [--rounds 7] [--records 400000] [--storage file redis redis_everysec]
+    python -m benchmarks.pipeline [--rounds 7] [--records 400000] [--letters] [--storage file redis redis_everysec]
 
 Prints JSON lines from one run: `put_to_drop` is to be at least 0.9, `put_to_noop` at least 0.5; for Redis at least 0.8,
 `put_redis_to_drop` with an append-only file that is synced with each put and `put_redis_everysec_to_drop`. `ratio` is
 that of the medians; it must hold for the means (`ratio_of_means`) as well, because what only comes with every third
-batch or so a median does not see. The file storage copies its write-ahead log in a thread after the put, which falls on
-the batch after it: `noop`.
+batch or so a median does not see.
 """
 
 from __future__ import annotations
@@ -26,17 +32,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 from kafka import TopicPartition
 
+from benchmarks._drop import drop
 from benchmarks._fleet import TOPIC, WORKER, produce, running_broker, say, write_config
 from benchmarks._storages import redis_server
 from kctl.config import load
@@ -54,8 +62,10 @@ if TYPE_CHECKING:
 
 PARTITIONS = 2
 RECORD_BYTES = 200
-WARM_UP_ROUNDS = 5
-"""The JVM compiles what it runs often: the third round is still half as slow again as the sixth."""
+ORDERS = 200_000
+"""Different ones; a block holds 500."""
+WARM_UP_ROUNDS = 3
+"""The JVM compiles what it runs often."""
 LINES = {"file": "put_to_", "redis": "put_redis_to_", "redis_everysec": "put_redis_everysec_to_"}
 TARGETS = {"file": {"drop": 0.9, "noop": 0.5}, "redis": {"drop": 0.8}, "redis_everysec": {"drop": 0.8}}
 APPENDFSYNC = {"redis": "always", "redis_everysec": "everysec"}
@@ -65,13 +75,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the cost of storing what comes from Kafka")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--records", type=int, default=400_000, help="of one batch")
+    parser.add_argument("--letters", action="store_true", help="values that hardly compress")
     parser.add_argument("--storage", nargs="+", choices=sorted(TARGETS), default=sorted(TARGETS))
     options = parser.parse_args()
-    batches = (WARM_UP_ROUNDS + options.rounds) * (2 + len(options.storage))
+    batches = (WARM_UP_ROUNDS + options.rounds) * 2 * (1 + len(options.storage))
     with running_broker() as (broker, place):
         create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
         # one batch more than is measured: Spark shares a batch among the partitions and may round it down
-        produce(broker, (batches + 1) * options.records, RECORD_BYTES)
+        produce(broker, (batches + 1) * options.records, RECORD_BYTES if options.letters else _orders(place))
         os.sync()  # or the disk would write the broker's gigabytes beside the storages
         config = write_config(place, broker.bootstrap_servers, f"max_records_per_batch = {options.records}")
         jars = [str(jar) for jar in jar_paths("spark")]
@@ -84,12 +95,32 @@ def main() -> None:
                     url = stack.enter_context(redis_server(place, APPENDFSYNC[kind]))
                     more = {"mode": "redis", "url": url, "namespace": "bench"}
                 storages[kind] = open_storage({**settings.storage, **more})
-            seconds = _measure(settings, storages, batches)
+            turns = _measure(settings, storages, batches)
     for kind in options.storage:
-        _report(seconds, options.records, kind)
+        _report(turns, options.records, "letters" if options.letters else "json", kind)
 
 
-def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], batches: int) -> dict[str, list[float]]:
+def _orders(place: Path) -> Path:
+    """A file of values, one a line."""
+    drawn = random.Random(1)
+    orders = (
+        {
+            "order_id": 10_000_000 + number,
+            "customer": drawn.randrange(1_000_000),
+            "status": drawn.choice(("created", "paid", "shipped", "cancelled")),
+            "amount": drawn.randrange(50_000) / 100,
+            "currency": "EUR",
+            "items": [{"sku": f"A-{drawn.randrange(100_000):05}", "qty": drawn.randrange(1, 9)} for _ in range(2)],
+            "at": f"2026-11-22T05:{drawn.randrange(60):02}:{drawn.randrange(60):02}.{drawn.randrange(1000):03}Z",
+        }
+        for number in range(ORDERS)
+    )
+    path = place / "orders.jsonl"
+    path.write_text("".join(json.dumps(order) + "\n" for order in orders), encoding="utf-8")
+    return path
+
+
+def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], batches: int) -> Turns:
     settings.scratch_dir.mkdir(parents=True)
     for storage in storages.values():
         storage.prepare()
@@ -111,15 +142,17 @@ def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], batches:
         query.awaitTermination()
     finally:
         pipeline.close()
-    return turns.seconds
+    return turns
 
 
 class Turns:
-    """A `foreachBatch` callback that hands batch 0 to the first sink, batch 1 to the second, and so on."""
+    """A `foreachBatch` callback that hands batch 0 to the first sink, batch 1 to `noop`, batch 2 to the second sink,
+    and so on."""
 
     def __init__(self, runs: Mapping[str, worker._Run], batches: int):
-        """`runs` of the storages, of which the last is that whose put works on afterwards."""
-        self.seconds: dict[str, list[float]] = {sink: [] for sink in ("noop", "drop", *runs)}
+        self.seconds: dict[str, list[float]] = {sink: [] for sink in ("drop", *runs)}
+        self.after: dict[str, list[float]] = {sink: [] for sink in self.seconds}
+        """Of `noop` behind each."""
         self._runs = runs
         self._batches = batches
         self._ends = next(iter(runs.values())).positions
@@ -127,12 +160,15 @@ class Turns:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         if batch_id >= self._batches:
             return
+        turn, is_after = divmod(batch_id, 2)
+        of = list(self.seconds)[turn % len(self.seconds)]
+        sink = "noop" if is_after else of
         starts, self._ends = self._ends, next(iter(self._runs.values()))._ends(batch_id)
-        sink = list(self.seconds)[batch_id % len(self.seconds)]
         run = self._runs.get(sink)
         if run is not None:  # the marks and the worker's positions have not seen the batches before
             run._storage.advance_marks({(tp.topic, tp.partition): start for tp, start in starts.items()})
             run.positions = starts
+        frame.sparkSession.sparkContext.environment["KCTL_BENCHMARK_SINK"] = sink  # part of what workers are kept by
         began, cpu = perf_counter(), _cpu_seconds()
         if sink == "noop":
             frame.selectExpr(*SELECTED).write.format("noop").mode("overwrite").save()
@@ -145,8 +181,8 @@ class Turns:
         say(f"batch {batch_id}: {sink} {took:.2f} s, {used:.2f} s of the machine's processors, {counts} records")
         if sink in APPENDFSYNC:
             self._runs[sink]._storage.clear("pending")  # it holds in memory what sinkers do not take out
-        if batch_id >= WARM_UP_ROUNDS * len(self.seconds):
-            self.seconds[sink].append(took)
+        if turn >= WARM_UP_ROUNDS * len(self.seconds):
+            (self.after if is_after else self.seconds)[of].append(took)
 
 
 def _cpu_seconds() -> float:
@@ -155,15 +191,10 @@ def _cpu_seconds() -> float:
     return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
 
 
-def drop(batches: Iterator[Any]) -> Iterator[Any]:
-    import pyarrow as pa
-
-    yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
-
-
-def _report(seconds: dict[str, list[float]], records: int, storage: str) -> None:
-    median = {sink: statistics.median(taken) for sink, taken in seconds.items()}
-    mean = {sink: statistics.mean(taken) for sink, taken in seconds.items()}
+def _report(turns: Turns, records: int, values: str, storage: str) -> None:
+    taken = {**turns.seconds, "noop": turns.after["drop"]}
+    median = {sink: statistics.median(seconds) for sink, seconds in taken.items()}
+    mean = {sink: statistics.mean(seconds) for sink, seconds in taken.items()}
     for other, target in TARGETS[storage].items():
         ratio, ratio_of_means = median[other] / median[storage], mean[other] / mean[storage]
         line = {
@@ -171,7 +202,9 @@ def _report(seconds: dict[str, list[float]], records: int, storage: str) -> None
             "put_rows_per_second": round(records / median[storage]),
             f"{other}_rows_per_second": round(records / median[other]),
             "records": records,
-            "rounds": len(seconds[storage]),
+            "values": values,
+            "rounds": len(taken[storage]),
+            "left_seconds": round(statistics.median(turns.after[storage]) - median["noop"], 3),
         }
         line |= {"ratio": round(ratio, 2), "ratio_of_means": round(ratio_of_means, 2), "target": target}
         print(json.dumps(line | {"met": min(ratio, ratio_of_means) >= target}), flush=True)

@@ -169,7 +169,7 @@ def in_turns(place: Path, settings: Mapping[str, dict[str, Any]], messages: int,
 
 
 def storage_settings(kind: str, state: str, place: Path, url: str) -> dict[str, Any]:
-    common = {"mode": kind, "block_messages": BLOCK, "compression": "none", "limit": 0}
+    common = {"mode": kind, "block_messages": BLOCK, "compression": "lz4", "limit": 0}
     return {**common, "path": str(place / state / "s.sqlite"), "url": url, "namespace": state}
 
 
