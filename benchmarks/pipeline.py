@@ -1,15 +1,19 @@
-"""Rows per second from Kafka into each storage, against two sinks that store nothing, in one streaming query.
+"""Rows per second from Kafka into each storage, against sinks that store nothing.
 
 Session, source, selected columns and put are the worker's own code (`kctl_agent.worker.pipeline`), with its default
-settings but for the size of a batch. The batches of the one query go to the sinks in turns, so that whatever else the
-machine does falls on each:
+settings but for the size of a batch. The batches of one streaming query go to the sinks in turns, so that whatever else
+the machine does falls on each:
 
-- `drop`: a `mapInArrow` that drops what it gets: the limit of any sink in Python;
+- `drop`: a `mapInArrow` that drops what it gets, the source's own columns: the limit of any sink in Python;
+- `drop_selected`: the same with the columns that a put takes: what storing takes is all that is between the two;
 - `file`, `redis`: what a worker does with a batch; Redis is set as docs/storage.md says;
 - `redis_everysec`: the same with `appendfsync everysec`, to which Redis itself is set where nobody says anything;
 - `noop`, after each of these: Spark's own sink that drops rows inside the JVM. What a put leaves to be done, such as
   the file storage's copy of its write-ahead log, falls on the `noop` behind it and on no other sink; `left_seconds` is
   by how much that one takes longer than the one behind `drop`, which is compared.
+
+A second query, `plain`, takes the same records by a source with Spark's own defaults, as somebody would write it who
+has no kctl: `plain_drop` and `plain_noop`. While a batch of one query is timed, the other waits in its callback.
 
 Each sink has Python workers of its own, as it would have alone: Spark would hand one that a put has used to the next
 that asks, with all that it has imported, which PySpark's daemon walks through after each task to collect garbage.
@@ -21,10 +25,10 @@ them the same and would only bring them closer together.
 
     python -m benchmarks.pipeline [--rounds 7] [--records 400000] [--letters] [--storage file redis redis_everysec]
 
-Prints JSON lines from one run: `put_to_drop` is to be at least 0.9, `put_to_noop` at least 0.5; for Redis at least 0.8,
-`put_redis_to_drop` with an append-only file that is synced with each put and `put_redis_everysec_to_drop`. `ratio` is
-that of the medians; it must hold for the means (`ratio_of_means`) as well, because what only comes with every third
-batch or so a median does not see.
+Prints JSON lines from one run: `put_to_drop` is to be at least 0.9, `put_to_plain_noop` at least 0.5; for Redis at
+least 0.8, `put_redis_to_drop` with an append-only file that is synced with each put and `put_redis_everysec_to_drop`.
+`ratio` is that of the medians; it must hold for the means (`ratio_of_means`) as well, because what only comes with
+every third batch or so a median does not see.
 """
 
 from __future__ import annotations
@@ -35,9 +39,11 @@ import os
 import random
 import statistics
 import tempfile
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Condition, Event
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -54,20 +60,24 @@ from kctl.master.launch import worker_settings
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Mark, Storage
 from kctl_agent.worker import pipeline as worker
-from kctl_agent.worker.put import SELECTED
+from kctl_agent.worker.put import PartitionPlan, PutJob
 from kctl_agent.worker.settings import WorkerSettings, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 PARTITIONS = 2
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""As Spark's source has them where nobody asks for headers."""
 RECORD_BYTES = 200
 ORDERS = 200_000
 """Different ones; a block holds 500."""
 WARM_UP_ROUNDS = 5
 """The JVM compiles what it runs often: the third round is still half as slow again as the sixth."""
 LINES = {"file": "put_to_", "redis": "put_redis_to_", "redis_everysec": "put_redis_everysec_to_"}
-TARGETS = {"file": {"drop": 0.9, "noop": 0.5}, "redis": {"drop": 0.8}, "redis_everysec": {"drop": 0.8}}
+TARGETS = {"file": {"drop": 0.9, "plain_noop": 0.5}, "redis": {"drop": 0.8}, "redis_everysec": {"drop": 0.8}}
+DROPS, PLAIN = ("drop", "drop_selected"), ("plain_drop", "plain_noop")
 APPENDFSYNC = {"redis": "always", "redis_everysec": "everysec"}
 
 
@@ -78,7 +88,8 @@ def main() -> None:
     parser.add_argument("--letters", action="store_true", help="values that hardly compress")
     parser.add_argument("--storage", nargs="+", choices=sorted(TARGETS), default=sorted(TARGETS))
     options = parser.parse_args()
-    batches = (WARM_UP_ROUNDS + options.rounds) * 2 * (1 + len(options.storage))
+    rounds = WARM_UP_ROUNDS + options.rounds
+    batches = rounds * 2 * len((*DROPS, *options.storage))
     with running_broker() as (broker, place):
         create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
         # one batch more than is measured: Spark shares a batch among the partitions and may round it down
@@ -95,7 +106,7 @@ def main() -> None:
                     url = stack.enter_context(redis_server(place, APPENDFSYNC[kind]))
                     more = {"mode": "redis", "url": url, "namespace": "bench"}
                 storages[kind] = open_storage({**settings.storage, **more})
-            turns = _measure(settings, storages, batches)
+            turns = _measure(settings, storages, rounds)
     for kind in options.storage:
         _report(turns, options.records, "letters" if options.letters else "json", kind)
 
@@ -120,7 +131,7 @@ def _orders(place: Path) -> Path:
     return path
 
 
-def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], batches: int) -> Turns:
+def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], rounds: int) -> Turns:
     settings.scratch_dir.mkdir(parents=True)
     for storage in storages.values():
         storage.prepare()
@@ -130,59 +141,118 @@ def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], batches:
     pipeline = worker.Pipeline(settings, next(iter(storages.values())), dict, lambda _: None)
     pipeline.open()
     runs = {kind: worker._Run(storage, sources, checkpoint, pipeline) for kind, storage in storages.items()}
-    turns = Turns(runs, batches)
+    turns = Turns(runs, rounds)
     try:
-        query = (
-            pipeline._source(sources)
-            .writeStream.foreachBatch(turns)
-            .option("checkpointLocation", checkpoint.as_uri())
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        source, plain = pipeline._source(sources), _plain_source(settings)
+        queries = [_start(source, turns.ours, checkpoint)]
+        queries.append(_start(plain, turns.plain, Path(tempfile.mkdtemp(dir=settings.scratch_dir))))
+        while not turns.ended.wait(1):
+            for query in queries:
+                if query.exception() is not None:
+                    raise SystemExit(f"a query failed: {query.exception()}")
+        for query in queries:
+            query.stop()
     finally:
         pipeline.close()
     return turns
 
 
+def _plain_source(settings: WorkerSettings) -> DataFrame:
+    from pyspark.sql import SparkSession
+
+    return (
+        SparkSession.active()
+        .readStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", settings.pipeline.max_records_per_batch)
+        .load()
+    )
+
+
+def _start(source: DataFrame, callback: Callable[[DataFrame, int], None], checkpoint: Path) -> StreamingQuery:
+    return (
+        source.writeStream.foreachBatch(callback)
+        .option("checkpointLocation", checkpoint.as_uri())
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
 class Turns:
-    """A `foreachBatch` callback that hands batch 0 to the first sink, batch 1 to `noop`, batch 2 to the second sink,
-    and so on."""
+    """The `foreachBatch` callbacks of both queries: a round is a batch for each sink and one for `noop` behind it, then
+    one for each of the plain query."""
 
-    def __init__(self, runs: Mapping[str, worker._Run], batches: int):
-        self.seconds: dict[str, list[float]] = {sink: [] for sink in ("drop", *runs)}
-        self.after: dict[str, list[float]] = {sink: [] for sink in self.seconds}
+    def __init__(self, runs: Mapping[str, worker._Run], rounds: int):
+        self.seconds: dict[str, list[float]] = {sink: [] for sink in (*DROPS, *runs, *PLAIN)}
+        self.after: dict[str, list[float]] = {sink: [] for sink in (*DROPS, *runs)}
         """Of `noop` behind each."""
+        self.ended = Event()
         self._runs = runs
-        self._batches = batches
-        self._ends = next(iter(runs.values())).positions
+        self._first = next(iter(runs.values()))
+        self._ends = self._first.positions
+        self._selected = PutJob(self._first._storage, {(TOPIC, 0): PartitionPlan(0, None, None)}).selected()
+        ours = [turn for of in self.after for turn in ((of, self.seconds[of]), ("noop", self.after[of]))]
+        self._left = deque((ours + [(sink, self.seconds[sink]) for sink in PLAIN]) * rounds)
+        self._waiting: set[str] = set()
+        self._changed = Condition()
 
-    def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        if batch_id >= self._batches:
-            return
-        turn, is_after = divmod(batch_id, 2)
-        of = list(self.seconds)[turn % len(self.seconds)]
-        sink = "noop" if is_after else of
-        starts, self._ends = self._ends, next(iter(self._runs.values()))._ends(batch_id)
-        run = self._runs.get(sink)
-        if run is not None:  # the marks and the worker's positions have not seen the batches before
-            run._storage.advance_marks({(tp.topic, tp.partition): start for tp, start in starts.items()})
-            run.positions = starts
+    def ours(self, frame: DataFrame, batch_id: int) -> None:
+        starts, self._ends = self._ends, self._first._ends(batch_id)
+        with self._turn("ours") as turn:
+            if turn is None:
+                return
+            sink, seconds = turn
+            run = self._runs.get(sink)
+            if run is not None:  # the marks and the worker's positions have not seen the batches before
+                run._storage.advance_marks({(tp.topic, tp.partition): start for tp, start in starts.items()})
+                run.positions = starts
+            seconds.append(self._timed(frame, batch_id, sink))
+            if sink in APPENDFSYNC and run is not None:
+                run._storage.clear("pending")  # it holds in memory what sinkers do not take out
+
+    def plain(self, frame: DataFrame, batch_id: int) -> None:
+        with self._turn("plain") as turn:
+            if turn is not None:
+                sink, seconds = turn
+                seconds.append(self._timed(frame, batch_id, sink))
+
+    @contextmanager
+    def _turn(self, query: str) -> Iterator[tuple[str, list[float]] | None]:
+        """Wait until the next turn is this query's and the other one waits, too; None when all turns are over."""
+
+        def is_mine() -> bool:
+            of = "plain" if self._left and self._left[0][0] in PLAIN else "ours"
+            return not self._left or (of == query and len(self._waiting) == 2)
+
+        with self._changed:
+            self._waiting.add(query)
+            self._changed.notify_all()
+            self._changed.wait_for(is_mine)
+        yield self._left[0] if self._left else None
+        with self._changed:
+            self._waiting.discard(query)
+            if self._left:
+                self._left.popleft()
+            if not self._left:
+                self.ended.set()
+            self._changed.notify_all()
+
+    def _timed(self, frame: DataFrame, batch_id: int, sink: str) -> float:
         frame.sparkSession.sparkContext.environment["KCTL_BENCHMARK_SINK"] = sink  # part of what workers are kept by
         began, cpu = perf_counter(), _cpu_seconds()
-        if sink == "noop":
-            frame.selectExpr(*SELECTED).write.format("noop").mode("overwrite").save()
-        elif sink == "drop":
-            frame.selectExpr(*SELECTED).mapInArrow(drop, "rows long").collect()
+        if sink in ("noop", "plain_noop"):
+            frame.select(*COLUMNS).write.format("noop").mode("overwrite").save()
+        elif sink in ("drop", "plain_drop"):
+            frame.select(*COLUMNS).mapInArrow(drop, "rows long").collect()
+        elif sink == "drop_selected":
+            frame.selectExpr(*self._selected).mapInArrow(drop, "rows long").collect()
         else:
             self._runs[sink].put_batch(frame, batch_id)
         took, used = perf_counter() - began, _cpu_seconds() - cpu
-        counts = [self._ends[tp] - starts[tp] for tp in starts]
-        say(f"batch {batch_id}: {sink} {took:.2f} s, {used:.2f} s of the machine's processors, {counts} records")
-        if sink in APPENDFSYNC:
-            self._runs[sink]._storage.clear("pending")  # it holds in memory what sinkers do not take out
-        if turn >= WARM_UP_ROUNDS * len(self.seconds):
-            (self.after if is_after else self.seconds)[of].append(took)
+        say(f"batch {batch_id}: {sink} {took:.2f} s, {used:.2f} s of the machine's processors")
+        return took
 
 
 def _cpu_seconds() -> float:
@@ -192,22 +262,27 @@ def _cpu_seconds() -> float:
 
 
 def _report(turns: Turns, records: int, values: str, storage: str) -> None:
-    taken = {**turns.seconds, "noop": turns.after["drop"]}
+    after = {sink: seconds[WARM_UP_ROUNDS:] for sink, seconds in turns.after.items()}
+    taken = {sink: seconds[WARM_UP_ROUNDS:] for sink, seconds in turns.seconds.items()} | {"noop": after["drop"]}
     median = {sink: statistics.median(seconds) for sink, seconds in taken.items()}
     mean = {sink: statistics.mean(seconds) for sink, seconds in taken.items()}
-    for other, target in TARGETS[storage].items():
+    for other in (*DROPS, *PLAIN, "noop"):
         ratio, ratio_of_means = median[other] / median[storage], mean[other] / mean[storage]
-        line = {
+        line: dict[str, object] = {
             "benchmark": LINES[storage] + other,
             "put_rows_per_second": round(records / median[storage]),
             f"{other}_rows_per_second": round(records / median[other]),
             "records": records,
             "values": values,
             "rounds": len(taken[storage]),
-            "left_seconds": round(statistics.median(turns.after[storage]) - median["noop"], 3),
+            "left_seconds": round(statistics.median(after[storage]) - median["noop"], 3),
+            "ratio": round(ratio, 2),
+            "ratio_of_means": round(ratio_of_means, 2),
         }
-        line |= {"ratio": round(ratio, 2), "ratio_of_means": round(ratio_of_means, 2), "target": target}
-        print(json.dumps(line | {"met": min(ratio, ratio_of_means) >= target}), flush=True)
+        target = TARGETS[storage].get(other)
+        if target is not None:
+            line |= {"target": target, "met": min(ratio, ratio_of_means) >= target}
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from kafka import TopicPartition
 
 from kctl_agent.storage.base import Storage
-from kctl_agent.worker.put import RESULT_SCHEMA, SELECTED, PartitionPlan, PutJob, put_partition
+from kctl_agent.worker.put import RESULT_SCHEMA, PartitionPlan, PutJob, put_partition
 from kctl_agent.worker.session import session
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.transform import check_transform, load_transform
@@ -40,6 +40,10 @@ log = logging.getLogger(__name__)
 REQUEST_TIMEOUT_MS = 10_000
 """Java's AdminClient, which Spark asks for the ends, waits all of its minute for a leader that was killed and is gone
 from the metadata; after its time-out Spark asks anew, and is told of the next leader."""
+
+POLL_RECORDS = 2000
+"""What Spark takes from Kafka's consumer at a time. For each time it asks for positions and counts anew: with the
+consumer's default of 500 a batch took a quarter to a third longer (benchmarks/README.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,9 @@ class _Run:
             tuple(tp): PartitionPlan(self.positions[tp], committed.get(tp), self.sources[tp].topic_id) for tp in ends
         }
         job = PutJob(self._storage, plans)
-        rows: list[Any] = frame.selectExpr(*SELECTED).mapInArrow(partial(put_partition, job), RESULT_SCHEMA).collect()
+        rows: list[Any] = (
+            frame.selectExpr(*job.selected()).mapInArrow(partial(put_partition, job), RESULT_SCHEMA).collect()
+        )
         reached = {(row.topic, row.partition): row.last + 1 for row in rows}
         holes = {
             tuple(tp): end for tp, end in ends.items() if end > self.positions[tp] and reached.get(tuple(tp)) != end
@@ -263,6 +269,7 @@ class Pipeline:
             .option("maxOffsetsPerTrigger", pipeline.max_records_per_batch)
             .option("failOnDataLoss", pipeline.on_data_loss == "stop")
             .option("includeHeaders", True)
+            .option("kafka.max.poll.records", POLL_RECORDS)
             .option("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS)
             .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
             .load()

@@ -1,14 +1,13 @@
 """The part of the worker that runs in an executor: Arrow batches of one Kafka partition into the storage.
 
 One task per Kafka partition, records in offset order (Spark's Kafka source makes its tasks so). Memory is bounded by
-two Arrow batches, never by the Spark batch.
+two Arrow batches, one in hand and one that is being read, never by the Spark batch.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,23 +17,17 @@ from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import Chunk, Storage
 from kctl_agent.storage.block import BinaryColumn, Columns
 
-__all__ = ["COLUMNS", "RESULT_SCHEMA", "SELECTED", "BadOrder", "PartitionPlan", "PutJob", "put_partition"]
+__all__ = ["COLUMNS", "RESULT_SCHEMA", "BadOrder", "PartitionPlan", "PutJob", "put_partition"]
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """What a user's transform must keep."""
 
-SELECTED = (
-    "topic",
-    "partition",
-    "offset",
-    "unix_millis(timestamp) as timestamp_ms",
-    "key",
-    "value",
-    "cast(if(headers is null, null, to_json(transform(headers,"
-    " h -> named_struct('k', h.key, 'v', base64(h.value))))) as binary) as headers",
+HEADERS = (
+    "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"
+    " as headers"
 )
-"""What is handed to Python. Headers go as JSON: an array of structs in Arrow made the whole put four times slower, even
-with every one null (Spark 4.2.0, benchmarks/README.md)."""
+"""As JSON: an array of structs in Arrow made the whole put four times slower, even with every one null. Renamed by a
+cast and not by `transform`, with which a batch took an eighth longer, headers or not (benchmarks/README.md)."""
 
 RESULT_SCHEMA = (
     "topic string, partition int, first long, last long, stored long, skipped long, bytes long, last_timestamp_ms long"
@@ -63,9 +56,21 @@ class PutJob:
     storage: Storage
     plans: Mapping[tuple[str, int], PartitionPlan]
 
+    @property
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in self.plans})
+
+    def selected(self) -> list[str]:
+        """What is handed to Python, as SQL expressions. A topic goes as its place in `topics`: with its name in each
+        row Spark took 3 to 8 % longer (benchmarks/README.md)."""
+        # Kafka's names of topics have nothing that SQL would need quoted.
+        places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
+        timestamp = "unix_millis(timestamp) as timestamp_ms"
+        return [f"case topic{places} end as topic", "partition", "offset", timestamp, "key", "value", HEADERS]
+
 
 def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Store one task's Arrow record batches (columns `SELECTED`); yields one row of `RESULT_SCHEMA`, or none.
+    """Store one task's Arrow record batches (columns `PutJob.selected`); yields one row of `RESULT_SCHEMA`, or none.
 
     Raises:
         BadOrder, GapRefused, TopicRecreated: nothing of that portion was written; the Spark batch fails.
@@ -77,10 +82,10 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     begin = first = last = last_timestamp = -1
     stored = skipped = size = 0
     with job.storage.writer() as writer:
-        for batch in _read_ahead(batches):
+        for batch in batches:
             if batch.num_rows == 0:
                 continue
-            here = _coordinates(batch)
+            here = _coordinates(batch, job.topics)
             if where is None:
                 where, begin = here, job.plans[here].start
             elif here != where:
@@ -117,25 +122,17 @@ def _spare_collections() -> None:
         gc.freeze()
 
 
-def _read_ahead(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same; while one is being stored, a thread reads the next, so that Spark's JVM goes on meanwhile."""
-    with ThreadPoolExecutor(1, "read-ahead") as reader:
-        following = reader.submit(next, batches, None)
-        while (batch := following.result()) is not None:
-            following = reader.submit(next, batches, None)
-            yield batch
-
-
-def _coordinates(batch: Any) -> tuple[str, int]:
+def _coordinates(batch: Any, topics: Sequence[str]) -> tuple[str, int]:
     """Topic and partition of an Arrow batch, of which all records must have the same."""
-    import pyarrow.compute as pc
-
-    topics, partitions = batch.column(0), batch.column(1)
-    topic, partition = topics[0].as_py(), partitions[0].as_py()
-    is_one_topic = pc.all(pc.equal(topics, topics[0]), skip_nulls=False).as_py()
-    if not is_one_topic or (partitions.to_numpy() != partition).any():
+    places, partitions = batch.column(0), batch.column(1)
+    if places.null_count:
+        raise BadOrder(
+            f"there are records of other topics than {', '.join(topics)}; the transform must not change topics"
+        )
+    place, partition = places[0].as_py(), partitions[0].as_py()
+    if (places.to_numpy() != place).any() or (partitions.to_numpy() != partition).any():
         raise BadOrder("records of several partitions came in one Arrow batch; the transform must not move records")
-    return topic, partition
+    return topics[place], partition
 
 
 def _columns(batch: Any) -> Columns:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from threading import Event
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from kctl_agent.storage.base import Chunk, Mark, Put, Storage, Writer
+from kctl_agent.storage.base import Mark, Storage, Writer
 from kctl_agent.storage.block import Columns
 from kctl_agent.storage.conformance.given import next_offset, stored
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.put import BadOrder, PartitionPlan, PutJob, put_partition
 
 
-def arrow(offsets: list[int], topics: list[str] | None = None, partitions: list[int] | None = None) -> pa.RecordBatch:
+def arrow(
+    offsets: list[int], topics: list[int | None] | None = None, partitions: list[int] | None = None
+) -> pa.RecordBatch:
     count = len(offsets)
     columns = {
-        "topic": pa.array(topics or ["t"] * count),
+        "topic": pa.array(topics or [0] * count, pa.int32()),
         "partition": pa.array(partitions or [0] * count, pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
         "timestamp_ms": pa.array([offset * 10 for offset in offsets], pa.int64()),
@@ -76,29 +76,6 @@ def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
     assert (row["stored"], row["skipped"]) == (2, 4)
 
 
-def test_the_next_batch_is_read_while_one_is_being_stored(
-    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    second_is_read = Event()
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield arrow([0, 1])
-        second_is_read.set()
-        yield arrow([2, 3])
-
-    writer = type(storage.writer())
-    at_once = writer.put
-
-    def put_and_wait(self: Any, chunk: Chunk) -> Put:
-        assert second_is_read.wait(60)
-        return at_once(self, chunk)
-
-    monkeypatch.setattr(writer, "put", put_and_wait)
-    put_all(storage, batches())
-
-    assert stored(storage) == [0, 1, 2, 3]
-
-
 def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(storage: MemoryStorage) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield arrow([0, 1])
@@ -113,7 +90,8 @@ def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(stora
 @pytest.mark.parametrize(
     ("batches", "complaint"),
     [
-        ([arrow([0, 1], topics=["t", "u"])], "several partitions came in one Arrow batch"),
+        ([arrow([0, 1], topics=[0, 1])], "several partitions came in one Arrow batch"),
+        ([arrow([0, 1], topics=[None, None])], "other topics than t; the transform must not change topics"),
         ([arrow([0, 1], partitions=[0, 1])], "several partitions came in one Arrow batch"),
         ([arrow([0]), arrow([1], partitions=[1])], "came in one task"),
         ([arrow([1, 0])], "out of offset order"),
