@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -111,15 +112,15 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
+@cache
 def _spare_collections() -> None:
     """Take what there is now out of the reach of the garbage collector; once per process.
 
     PySpark's daemon collects after each task (pyspark/daemon.py) and so walks through all that ever was imported: 50 to
     85 ms of a processor that another task needs (benchmarks/README.md).
     """
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _coordinates(batch: Any, topics: Sequence[str]) -> tuple[str, int]:

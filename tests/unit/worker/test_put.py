@@ -12,7 +12,7 @@ from kctl_agent.storage.base import Mark, Storage, Writer
 from kctl_agent.storage.block import Columns
 from kctl_agent.storage.conformance.given import next_offset, stored
 from kctl_agent.storage.memory import MemoryStorage
-from kctl_agent.worker.put import BadOrder, PartitionPlan, PutJob, put_partition
+from kctl_agent.worker.put import BadOrder, PartitionPlan, PutJob, _spare_collections, put_partition
 
 
 def arrow(
@@ -107,6 +107,7 @@ def test_records_that_were_moved_are_refused(
 
 def test_the_collection_after_a_task_finds_nothing_to_walk_through(storage: MemoryStorage) -> None:
     gc.unfreeze()
+    _spare_collections.cache_clear()
     try:
         put(storage, arrow([0, 1]))
         after_the_first = gc.get_freeze_count()
