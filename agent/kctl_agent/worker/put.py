@@ -7,7 +7,7 @@ two Arrow batches, one in hand and one that is being read, never by the Spark ba
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -33,10 +33,12 @@ cast and not by `transform`, with which a batch took an eighth longer, headers o
 RESULT_SCHEMA = (
     "topic string, partition int, first long, last long, stored long, skipped long, bytes long, last_timestamp_ms long"
 )
+KEEP = "the transform must not change topic or partition"
 
 
 class BadOrder(StorageError):
-    """A task whose records are not those of one Kafka partition in offset order: the transform shuffled them."""
+    """A task whose records are not those of one Kafka partition in offset order: the transform changed or moved
+    them."""
 
     code = "bad_order"
 
@@ -86,7 +88,7 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            here = _coordinates(batch, job.topics)
+            here = _coordinates(batch, job)
             if where is None:
                 where, begin = here, job.plans[here].start
             elif here != where:
@@ -123,17 +125,18 @@ def _spare_collections() -> None:
     gc.freeze()
 
 
-def _coordinates(batch: Any, topics: Sequence[str]) -> tuple[str, int]:
+def _coordinates(batch: Any, job: PutJob) -> tuple[str, int]:
     """Topic and partition of an Arrow batch, of which all records must have the same."""
     places, partitions = batch.column(0), batch.column(1)
     if places.null_count:
-        raise BadOrder(
-            f"there are records of other topics than {', '.join(topics)}; the transform must not change topics"
-        )
+        raise BadOrder(f"there are records of other topics than {', '.join(job.topics)}; {KEEP}")
     place, partition = places[0].as_py(), partitions[0].as_py()
     if (places.to_numpy() != place).any() or (partitions.to_numpy() != partition).any():
         raise BadOrder("records of several partitions came in one Arrow batch; the transform must not move records")
-    return topics[place], partition
+    topic = job.topics[place]
+    if (topic, partition) not in job.plans:
+        raise BadOrder(f"there are records of {topic}-{partition}, which is not read here; {KEEP}")
+    return topic, partition
 
 
 def _columns(batch: Any) -> Columns:

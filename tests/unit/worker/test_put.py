@@ -43,7 +43,7 @@ def put(storage: Storage, *batches: pa.RecordBatch) -> list[dict[str, object]]:
 
 
 def put_all(storage: Storage, batches: Iterator[pa.RecordBatch]) -> list[dict[str, object]]:
-    job = PutJob(storage, {("t", 0): PartitionPlan(0, None, None)})
+    job = PutJob(storage, {("t", partition): PartitionPlan(0, None, None) for partition in (0, 1)})
     return [row for told in put_partition(job, batches) for row in told.to_pylist()]
 
 
@@ -91,7 +91,11 @@ def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(stora
     ("batches", "complaint"),
     [
         ([arrow([0, 1], topics=[0, 1])], "several partitions came in one Arrow batch"),
-        ([arrow([0, 1], topics=[None, None])], "other topics than t; the transform must not change topics"),
+        ([arrow([0, 1], topics=[None, None])], "other topics than t; the transform must not change topic or partition"),
+        (
+            [arrow([0, 1], partitions=[7, 7])],
+            "t-7, which is not read here; the transform must not change topic or partition",
+        ),
         ([arrow([0, 1], partitions=[0, 1])], "several partitions came in one Arrow batch"),
         ([arrow([0]), arrow([1], partitions=[1])], "came in one task"),
         ([arrow([1, 0])], "out of offset order"),
