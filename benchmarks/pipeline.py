@@ -5,7 +5,7 @@ settings but for the size of a batch. The batches of one streaming query go to t
 the machine does falls on each:
 
 - `drop`: a `mapInArrow` that drops what it gets, the source's own columns: the limit of any sink in Python;
-- `drop_selected`: the same with the columns that a put takes: what storing takes is all that is between the two;
+- `drop_selected`: the same with the columns that a put takes: a put takes longer by no more than the storing;
 - `file`, `redis`: what a worker does with a batch; Redis is set as docs/storage.md says;
 - `redis_everysec`: the same with `appendfsync everysec`, to which Redis itself is set where nobody says anything;
 - `noop`, after each of these: Spark's own sink that drops rows inside the JVM. What a put leaves to be done, such as
@@ -143,9 +143,10 @@ def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], rounds: 
     runs = {kind: worker._Run(storage, sources, checkpoint, pipeline) for kind, storage in storages.items()}
     turns = Turns(runs, rounds)
     try:
-        source, plain = pipeline._source(sources), _plain_source(settings)
-        queries = [_start(source, turns.ours, checkpoint)]
-        queries.append(_start(plain, turns.plain, Path(tempfile.mkdtemp(dir=settings.scratch_dir))))
+        queries = [
+            _start(pipeline._source(sources), turns.ours, checkpoint),
+            _start(_plain_source(settings), turns.plain, Path(tempfile.mkdtemp(dir=settings.scratch_dir))),
+        ]
         while not turns.ended.wait(1):
             for query in queries:
                 if query.exception() is not None:
