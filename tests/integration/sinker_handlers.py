@@ -123,3 +123,10 @@ def fails_on_poison(messages: list[Message]) -> list[bool]:
     acks = [message.offset != POISON or message.tries >= 2 for message in messages]
     first = acks.index(False) if False in acks else len(acks)
     return [i < first for i in range(len(messages))]
+
+
+def fails_once(messages: list[Message]) -> list[bool]:
+    """Refuses every third offset at its first try; notes what it acknowledges."""
+    acks = [message.offset % 3 != 0 or message.tries > 0 for message in messages]
+    note([message for message, ack in zip(messages, acks, strict=True) if ack])
+    return acks

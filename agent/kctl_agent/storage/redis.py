@@ -77,8 +77,10 @@ class RedisStorage(Storage):
         client = self._client()
         with told(self._place):
             check_server(client, self._place)
-            client.set(self.prefix + "layout", LAYOUT_VERSION, nx=True)
-            layout = client.get(self.prefix + "layout")
+            layout = client.get(self.prefix + "layout")  # a full Redis refuses a SET even where it would change nothing
+            if layout is None:
+                client.set(self.prefix + "layout", LAYOUT_VERSION, nx=True)
+                layout = client.get(self.prefix + "layout")
             if layout in OLDER_LAYOUTS:
                 client.set(self.prefix + "layout", LAYOUT_VERSION)
         if layout not in (*OLDER_LAYOUTS, LAYOUT_VERSION):

@@ -18,6 +18,11 @@
 -- Numbers are compared as Lua's doubles, exact up to 2^53, and stored as the text they came in.
 local P = KEYS[1]
 
+-- A Redis at `maxmemory` refuses a script at its first write if that is a command that may need memory, and no later one
+-- (scriptVerifyOOM in script.c; 6.2 the same). So the first write is one that needs none: what is full can be drained.
+-- Puts are refused all the same, by the SETs of their transaction. The flag `allow-oom` is unknown to Redis 6.2.
+redis.call('DEL', P .. 'nothing')
+
 local function text(number) return string.format('%.0f', number) end
 
 local function machine_time()

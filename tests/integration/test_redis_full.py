@@ -1,0 +1,139 @@
+"""A Redis at `maxmemory` (noeviction) refuses what is put, and can be drained by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kctl_agent.message import Message
+from kctl_agent.storage.base import Chunk, Mark, Settled, StorageUnusable
+from kctl_agent.storage.block import BinaryColumn, Columns
+from kctl_agent.storage.conformance.given import everything, offsets, put, total
+from kctl_agent.storage.redis import RedisStorage
+from tests.integration.sinker_handlers import ledger
+from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
+from tests.redis_server import RedisServer, require_redis
+
+__all__ = ["place", "sinker"]
+
+PER_CHUNK = 100
+VALUE = 1000
+
+
+@pytest.fixture
+def server(short_dir: Any, eventually: Callable[..., Any]) -> Iterator[RedisServer]:
+    require_redis()
+    directory = short_dir / "redis"
+    directory.mkdir()
+    server = RedisServer(directory, eventually, "--maxmemory", "6mb", "--maxmemory-policy", "noeviction")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def storage(server: RedisServer) -> Iterator[RedisStorage]:
+    with closing(RedisStorage(server.url, "readers", block_messages=10)) as storage:
+        storage.prepare()
+        yield storage
+
+
+def large(start: int) -> Chunk:
+    found = np.arange(start, start + PER_CHUNK, dtype=np.int64)
+    values = BinaryColumn(np.full(PER_CHUNK, VALUE, np.int32), bytes(PER_CHUNK * VALUE))
+    return Chunk("t", 0, "A", start, start + PER_CHUNK, start, Columns(found, found, None, values, None))
+
+
+def filled(storage: RedisStorage) -> int:
+    """Puts until one is refused; how many messages the storage has taken."""
+    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    with pytest.raises(StorageUnusable, match="maxmemory"):
+        put(storage, *map(large, range(0, 1_000_000, PER_CHUNK)))
+    stats = storage.stats()
+    assert storage.marks([("t", 0)])[("t", 0)].next == stats.pending > 0
+    return stats.pending
+
+
+def is_empty(storage: RedisStorage) -> bool:
+    stats = storage.stats()
+    return stats.pending == stats.processing == stats.delayed == 0
+
+
+def test_a_full_redis_is_drained_until_it_is_empty_and_takes_messages_again(storage: RedisStorage) -> None:
+    count = filled(storage)
+
+    assert [message.offset for message in everything(storage)] == list(range(count))
+
+    assert total(storage) == (0, 0, 0, 0)
+    assert put(storage, large(count))[0].stored == PER_CHUNK
+    assert len(everything(storage)) == PER_CHUNK
+
+
+def test_messages_that_fail_in_a_full_redis_come_again_or_become_dead_letters(storage: RedisStorage) -> None:
+    count = filled(storage)
+    partly, wholly, dying = storage.claim("a", 30, 60.0)
+
+    assert storage.settle(partly, [False] + [True] * 9, max_tries=5) == Settled(gone=9, again=1)
+    assert storage.settle(wholly, [False] * 10, max_tries=5) == Settled(again=10)
+    assert storage.settle(dying, [False] * 10, reason="x" * 5000, max_tries=1) == Settled(dead=10)
+
+    assert total(storage) == (count - 30, 0, 11, 10)
+    assert sorted(message.offset for message in everything(storage)) == [0, *range(10, 20), *range(30, count)]
+    assert [letter.offset for letter in storage.dead()] == list(range(20, 30))
+
+
+def test_a_full_redis_renews_releases_and_buries(storage: RedisStorage) -> None:
+    filled(storage)
+    (claim,) = storage.claim("a", 10, 60.0)
+
+    assert storage.renew(claim, 60.0)
+    storage.bury([Message("t", 1, 7, None, b"v", 0)], "no")
+    assert storage.release("a", count_try=True) == 10
+
+    (again,) = storage.claim("b", 10, 60.0)
+    assert (offsets([again]), again.tries) == (offsets([claim]), 1)
+    assert [letter.partition for letter in (letter.block for letter in storage.dead())] == [1]
+
+
+def test_a_full_redis_can_be_cleared_and_its_dead_letters_put_back(storage: RedisStorage) -> None:
+    count = filled(storage)
+    (dying,) = storage.claim("a", 10, 60.0)
+    storage.settle(dying, [False] * 10, reason="no", max_tries=1)
+    storage.claim("a", 10, 60.0)
+
+    assert storage.requeue_dead() == 10
+    assert storage.clear("pending") == count - 10
+
+    assert total(storage) == (0, 10, 0, 0)
+
+
+def test_whoever_begins_while_a_redis_is_full_can_drain_it(storage: RedisStorage, server: RedisServer) -> None:
+    count = filled(storage)
+
+    with closing(RedisStorage(server.url, "readers", block_messages=10)) as later:
+        later.prepare()
+        assert len(everything(later)) == count
+
+
+def test_sinkers_drain_a_full_redis_and_puts_go_on(
+    storage: RedisStorage,
+    server: RedisServer,
+    sinker: Callable[..., SinkerProcess],
+    place: Any,
+    eventually: Callable[..., Any],
+) -> None:
+    count = filled(storage)
+    settings = storage_settings(place, mode="redis", url=server.url, namespace="readers")
+
+    sinkers = [sinker("fails_once", name, storage=settings) for name in ("sinker-0", "sinker-1")]
+    eventually(lambda: is_empty(storage), 60)
+
+    assert put(storage, large(count))[0].stored == PER_CHUNK
+    eventually(lambda: is_empty(storage), 60)
+    assert [one.leave() for one in sinkers] == [0, 0]
+    assert {offset for offset, _ in ledger()} == set(range(count + PER_CHUNK))
+    assert total(storage) == (0, 0, 0, 0)
