@@ -20,8 +20,9 @@ from kctl_agent.errors import AgentError, BadParams
 from kctl_agent.orders import Inbox, Scope
 from kctl_agent.paths import prepare_run_dir
 from kctl_agent.server import AgentServer
+from kctl_agent.tracebacks import indented, traceback_of
 
-__all__ = ["EX_CONFIG", "BootError", "Settings", "begin", "fitting"]
+__all__ = ["EX_CONFIG", "BootError", "Settings", "begin", "fitting", "log_trace"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,11 +81,21 @@ def begin(
         with AgentServer(settings.run_dir, settings.name, with_describe(commands(inbox))) as server:
             return serve(settings, server, inbox)
     except (BootError, OSError) as error:
+        log_trace(error, OSError)
         _LOG.error("cannot start: %s", error)
         return EX_CONFIG
     except AgentError as error:
         _LOG.error("%s", error)
         return 1
+
+
+def log_trace(error: BaseException, *expected: type[Exception]) -> None:
+    """Log the traceback behind an ending: of what the user's module raised at its import, and of what nobody expects.
+    An error that is one sentence by design, or an expected one, is traced at DEBUG only."""
+    cause = error.__cause__ if isinstance(error, BootError) else None
+    is_plain = cause is None and isinstance(error, (AgentError, *expected))
+    trace = traceback_of(cause or error, own_frames=cause is None)
+    _LOG.log(logging.DEBUG if is_plain else logging.ERROR, "%s", indented("traceback:", trace))
 
 
 @contextmanager

@@ -13,7 +13,16 @@ import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption, config_option
 from kctl.cli.output import as_json, as_yaml
-from kctl.cli.storage_tables import letter_document, letter_lines, letter_table, status_document, status_lines
+from kctl.cli.storage_tables import (
+    error_groups,
+    group_document,
+    group_table,
+    letter_document,
+    letter_lines,
+    letter_table,
+    status_document,
+    status_lines,
+)
 from kctl.errors import UsageError
 from kctl.fleets import find
 
@@ -27,6 +36,15 @@ class Format(StrEnum):
     """How dead letters are exported."""
 
     JSONL = "jsonl"
+
+
+class ListOutput(StrEnum):
+    """How dead letters are listed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
 
 
 TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Only of this topic.")]
@@ -140,39 +158,56 @@ def _export(
 def _list(
     context: typer.Context,
     config: ConfigOption = None,
-    output: OutputOption = Output.TABLE,
+    output: Annotated[
+        ListOutput, typer.Option("--output", "-o", help="How they are printed; `wide` is a table that cuts no error.")
+    ] = ListOutput.TABLE,
+    by_error: Annotated[
+        bool, typer.Option("--by-error", help="One row for each error, the most frequent first.")
+    ] = False,
     topic: TopicOption = None,
     partition: PartitionOption = None,
     offset_from: FromOption = None,
     offset_to: ToOption = None,
     older_than: OlderOption = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="The most that are listed.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="The most rows that are listed.")] = 50,
 ) -> None:
-    """List dead letters, the oldest first, with the error of their last try."""
+    """List dead letters, the oldest first, with the error of their last try; or count them by error.
+
+    \b
+    kctl storage dead list --topic orders -o wide
+    kctl storage dead list --by-error
+    """
     selection = _selection(topic, partition, offset_from, offset_to, older_than)
+    is_wide = output is ListOutput.WIDE
     with _opened(context, config) as storage:
-        letters = list(storage.dead(selection, limit + 1))
-    shown = letters[:limit]
-    if output is Output.TABLE:
-        typer.echo("\n".join(letter_table(shown)))
-        if len(letters) > limit:
+        if by_error:
+            groups = error_groups(storage.dead(selection))
+            table, rows = group_table(groups[:limit], is_wide=is_wide), [group_document(x) for x in groups[:limit]]
+            more = len(groups) > limit
+        else:
+            letters = list(storage.dead(selection, limit + 1))
+            table, rows = letter_table(letters[:limit], is_wide=is_wide), [letter_document(x) for x in letters[:limit]]
+            more = len(letters) > limit
+    if output in (ListOutput.TABLE, ListOutput.WIDE):
+        typer.echo("\n".join(table))
+        if more:
             sys.stderr.write(f"there are more than {limit}: --limit\n")
         return
-    document = {"rows": [letter_document(letter) for letter in shown], "more": len(letters) > limit}
-    typer.echo(as_json(document) if output is Output.JSON else as_yaml(document))
+    document = {"rows": rows, "more": more}
+    typer.echo(as_json(document) if output is ListOutput.JSON else as_yaml(document))
 
 
 def _show(
     context: typer.Context,
-    id_: Annotated[str, typer.Argument(metavar="ID", help="As `kctl storage dead list` tells it.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="As `kctl storage dead list` prints it.")],
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show one dead letter: coordinates, error, key, value, headers."""
+    """Show one dead letter: coordinates, key, value, headers, error with the handler's traceback."""
     with _opened(context, config) as storage:
         letter = storage.find_dead(id_)
     if letter is None:
-        raise UsageError(f"there is no dead letter {id_}; `kctl storage dead list` tells those there are")
+        raise UsageError(f"there is no dead letter {id_}; `kctl storage dead list` prints those there are")
     if output is Output.TABLE:
         typer.echo("\n".join(letter_lines(letter)))
     else:

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import base64
+import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.cli.table import Column, cell, clean, clip, render
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetter, StorageStats
 
-__all__ = ["letter_document", "letter_lines", "letter_table", "status_document", "status_lines"]
+__all__ = [
+    "ErrorGroup",
+    "error_groups",
+    "group_document",
+    "group_table",
+    "letter_document",
+    "letter_lines",
+    "letter_table",
+    "status_document",
+    "status_lines",
+]
 
 _STATES = ("pending", "processing", "delayed", "dead", "bytes")
 _ERROR_COLUMNS = 80
 _VALUE_COLUMNS = 2000
+_MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
+"""How the sentence of a handler's error ends: `kctl_agent.sinker.handler.told`."""
+_NUMBER = re.compile(r"\d+")
 
 
 def status_document(identity: str, stats: StorageStats) -> dict[str, Any]:
@@ -64,7 +79,8 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
         "offset": letter.offset,
         "tries": letter.tries,
         "died": _time(letter.at),
-        "error": letter.error,
+        "error": _sentence(letter.error),
+        "traceback": _traceback(letter.error),
         "damaged": letter.is_damaged,
     }
     try:
@@ -80,7 +96,8 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
     return document
 
 
-def letter_table(letters: list[DeadLetter]) -> list[str]:
+def letter_table(letters: list[DeadLetter], *, is_wide: bool = False) -> list[str]:
+    """One line for each; only a wide one has the error uncut."""
     columns = (
         Column("id"),
         Column("topic"),
@@ -93,20 +110,63 @@ def letter_table(letters: list[DeadLetter]) -> list[str]:
     return render(
         columns,
         [
-            (x.id, x.block.topic, x.block.partition, x.offset, x.tries, _time(x.at), _first_line(x.error))
+            (x.id, x.block.topic, x.block.partition, x.offset, x.tries, _time(x.at), _shown(x.error, is_wide))
             for x in letters
         ],
     )
 
 
+class ErrorGroup(NamedTuple):
+    """Dead letters that died of the same error; times in Unix seconds."""
+
+    error: str
+    letters: int
+    first_died: float
+    last_died: float
+    example: str
+    """The id of the newest."""
+
+
+def error_groups(letters: Iterable[DeadLetter]) -> list[ErrorGroup]:
+    """By error, the most frequent first. Which message it was, and numbers in the text, make no difference."""
+    found: dict[str, ErrorGroup] = {}
+    for letter in letters:
+        kind, at = _kind(_sentence(letter.error)), letter.at
+        old = found.get(kind)
+        if old is None:
+            found[kind] = ErrorGroup(kind, 1, at, at, letter.id)
+            continue
+        newest = letter.id if at >= old.last_died else old.example
+        times = (min(old.first_died, at), max(old.last_died, at))
+        found[kind] = ErrorGroup(kind, old.letters + 1, *times, newest)
+    return sorted(found.values(), key=lambda group: (-group.letters, group.error))
+
+
+def group_table(groups: list[ErrorGroup], *, is_wide: bool = False) -> list[str]:
+    columns = (
+        Column("count", is_number=True),
+        Column("first-died"),
+        Column("last-died"),
+        Column("example"),
+        Column("error"),
+    )
+    rows = [(x.letters, _time(x.first_died), _time(x.last_died), x.example, _shown(x.error, is_wide)) for x in groups]
+    return render(columns, rows)
+
+
+def group_document(group: ErrorGroup) -> dict[str, Any]:
+    times = {"first_died": _time(group.first_died), "last_died": _time(group.last_died)}
+    return {"error": group.error, "count": group.letters, **times, "example": group.example}
+
+
 def letter_lines(letter: DeadLetter) -> list[str]:
     document = letter_document(letter)
     headers = document.pop("headers", [])
-    error = document.pop("error")
+    del document["error"], document["traceback"]
     wide = max(map(len, document))
     lines = [f"{name:<{wide}}  {clip(cell(value), _VALUE_COLUMNS)}" for name, value in document.items()]
     lines += [f"header {clean(header['key'])}: {cell(list(header.values())[1])}" for header in headers]
-    return [*lines, "", *(clean(line) for line in error.splitlines())]
+    return [*lines, "", *(clean(line) for line in letter.error.splitlines())]
 
 
 def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:
@@ -118,10 +178,26 @@ def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(value).decode()}
 
 
-def _first_line(error: str) -> str:
-    """Of a traceback the last line says what it was."""
+def _sentence(error: str) -> str:
+    """What it was, in one line: the first, or of a bare traceback the last."""
     lines = [line for line in error.splitlines() if line.strip()] or [""]
-    return clip(clean(lines[-1] if lines[0].startswith("Traceback") else lines[0]), _ERROR_COLUMNS)
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+
+
+def _traceback(error: str) -> str | None:
+    """What stands after the sentence, if anything does."""
+    first, _, rest = error.strip().partition("\n")
+    return error if first.startswith("Traceback") else rest or None
+
+
+def _shown(error: str, is_wide: bool) -> str:
+    line = clean(_sentence(error))
+    return line if is_wide else clip(line, _ERROR_COLUMNS)
+
+
+def _kind(sentence: str) -> str:
+    """An error without what differs from message to message: where it was in Kafka, and numbers."""
+    return _NUMBER.sub("N", _MESSAGES.sub("", sentence))
 
 
 def _time(unix_seconds: float) -> str:

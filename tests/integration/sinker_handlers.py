@@ -52,6 +52,14 @@ class Opened:
         note([Message("", 0, -2, None, None, 0)])
 
 
+class CannotOpen:
+    def open(self) -> None:
+        raise OSError("no route")
+
+    def handle(self, messages: list[Message]) -> list[bool]:
+        raise AssertionError
+
+
 def refuses_everything(messages: list[Message]) -> list[bool]:
     note(messages)
     return [False] * len(messages)

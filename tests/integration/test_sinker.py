@@ -75,15 +75,35 @@ def test_a_message_that_makes_the_whole_batch_fail_costs_the_others_one_delivery
 
     (letter,) = storage.dead()
     assert (letter.offset, letter.tries) == (POISON, 3)
-    assert letter.error == (
+    first, *trace = letter.error.splitlines()
+    assert first == (
         "the handler sinker_handlers:chokes raised ValueError: offset 7 cannot be read on t-0 offset 7 (1 message)"
     )
+    assert trace[0] == "Traceback (most recent call last):"
+    assert trace[-2:] == [
+        '    raise ValueError(f"offset {POISON} cannot be read")',
+        "ValueError: offset 7 cannot be read",
+    ]
     deliveries = handled()
     assert deliveries.pop(POISON) == 3
     assert set(deliveries.values()) == {2}
     names = ("handled", "dead", "in_flight")
     eventually(lambda: tuple(map(one.figures.get, names)) == (499, 1, 0), 20, "its figures say so")
-    assert "t-0 offsets 0..499 (500 messages)" in one.log.read_text()
+    logged = one.log.read_text()
+    assert "t-0 offsets 0..499 (500 messages)" in logged
+    assert logged.count("Traceback (most recent call last):") == 1, "the same place, within a minute"
+    assert logged.count("cannot be read on t-0 offset 7 (1 message)") == 2
+
+
+@pytest.mark.parametrize("handler", ["no_such_module:handle", "sinker_handlers:CannotOpen"])
+def test_a_handler_that_cannot_begin_leaves_its_traceback_and_then_the_reason_in_the_log(
+    handler: str, sinker: Start, storage: FileStorage
+) -> None:
+    one = sinker(handler)
+
+    assert one.process.wait(60) == (1 if handler.endswith("CannotOpen") else 78)
+    assert "    Traceback (most recent call last):" in one.log.read_text()
+    assert one.last_line.endswith(("no route", "No module named 'no_such_module'"))
 
 
 def test_a_sinker_counts_what_waits_for_its_next_try_as_pending_as_workers_do(
@@ -131,6 +151,7 @@ def test_a_call_that_does_not_return_is_told_in_the_last_line_of_the_log(sinker:
         "the handler sinker_handlers:hangs did not return within 0.2 s on t-0 offsets 0..9 (10 messages)"
     )
     assert storage.stats().processing == 0
+    assert "    signal.pause()" in one.log.read_text()
 
 
 @pytest.fixture(params=["file", "redis"])

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.message import Message
-from kctl_agent.sinker.handler import Handler, HandlerError, load
+from kctl_agent.sinker.failures import FailureLog, HandlerError
+from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.held import RETURNED_FALSE
 from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.directly import DirectlyStorage
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 GRACE_SECONDS = 1.0
 """After which a call is given up from outside that has a time-out of its own, as `async` ones have."""
 MAX_WAIT_SECONDS = 3600.0
+_failures = FailureLog(log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Calls:
         try:
             answer = self._answers.get(timeout=self._settings.handler_timeout_seconds + GRACE_SECONDS)
         except queue.Empty:
-            error = self._handler.timed_out(messages)
+            error = self._handler.hangs(messages, self._thread.ident)
             self._asked.put(None)  # should it ever return
             self._begin()
             raise error from None
@@ -157,25 +159,27 @@ class _HandlingWriter(Writer):
 
     def _handle(self, messages: list[Message], topic_id: str | None) -> None:
         """Until each is acknowledged or dead."""
-        failed, is_own = self._first_call(messages)
+        failed, own_error = self._first_call(messages)
         if self._settings.ordered:
             for i, message in enumerate(failed):
-                self._retry([message], is_own and i == 0, topic_id)
+                self._retry([message], own_error if i == 0 else None, topic_id)
         elif failed:
-            self._retry(failed, is_own, topic_id)
+            self._retry(failed, own_error, topic_id)
 
-    def _first_call(self, messages: list[Message]) -> tuple[list[Message], bool]:
-        """What is left, and whether each of them failed for itself: what failed together is blamed on nobody."""
+    def _first_call(self, messages: list[Message]) -> tuple[list[Message], str | None]:
+        """What is left, and why each of them failed for itself; None if they failed together: that is blamed on
+        nobody."""
         try:
             acks = self._call(messages)
         except HandlerError as error:
-            log.error("%s", error)
-            return messages, len(messages) == 1
-        return [message for message, ack in zip(messages, acks, strict=True) if not ack], True
+            _failures.error(error)
+            return messages, error.text if len(messages) == 1 else None
+        return [message for message, ack in zip(messages, acks, strict=True) if not ack], RETURNED_FALSE
 
-    def _retry(self, failed: Sequence[Message], is_own: bool, topic_id: str | None) -> None:
+    def _retry(self, failed: Sequence[Message], own_error: str | None, topic_id: str | None) -> None:
         """Message by message, `max_tries` in all; at least once each, if the first call was not their own failure."""
-        errors: dict[int, str] = {}
+        is_own = own_error is not None
+        errors: dict[int, str] = {message.offset: own_error or RETURNED_FALSE for message in failed}
         rounds = self._settings.max_tries - 1 if is_own else max(self._settings.max_tries - 1, 1)
         for tries in range(1, rounds + 1):
             self._pause.wait(min(self._settings.retry_backoff_seconds * 2.0 ** min(tries - 1, 30), MAX_WAIT_SECONDS))
@@ -183,15 +187,14 @@ class _HandlingWriter(Writer):
             if not failed:
                 return
         for message in failed:
-            reason = errors.get(message.offset, RETURNED_FALSE)
-            self._storage.bury([replace(message, tries=rounds + 1)], reason, topic_id)
+            self._storage.bury([replace(message, tries=rounds + 1)], errors[message.offset], topic_id)
 
     def _is_done(self, message: Message, errors: dict[int, str]) -> bool:
         try:
             is_done = self._call([message])[0]
             errors[message.offset] = RETURNED_FALSE
         except HandlerError as error:
-            log.error("%s", error)
-            errors[message.offset] = str(error)
+            _failures.error(error)
+            errors[message.offset] = error.text
             is_done = False
         return is_done

@@ -11,24 +11,19 @@ import importlib
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from kctl_agent.boot import BootError
-from kctl_agent.errors import AgentError
 from kctl_agent.message import Message
+from kctl_agent.sinker.failures import HandlerError
+from kctl_agent.tracebacks import plain, stack_of, traceback_of
 
 __all__ = ["Handler", "HandlerError", "load", "told"]
 
 MAX_TOLD_RUNS = 5
 MAX_TOLD_CHARACTERS = 200
-
-
-class HandlerError(AgentError):
-    """The handler raised, took too long, or returned something else than a bool for each message. All of the call's
-    messages count as not handled."""
-
-    code = "handler_failed"
 
 
 def told(messages: Sequence[Message]) -> str:
@@ -80,15 +75,18 @@ class Handler:
         except HandlerError:
             raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise self.failed(f"raised {_short(text)}", messages) from error
+            raise self.failed(f"raised {_named(error)}", messages, traceback_of(error)) from error
         return self._judged(returned, messages)
 
-    def failed(self, what: str, messages: Sequence[Message]) -> HandlerError:
-        return HandlerError(f"the handler {self.name} {what} on {told(messages)}")
+    def failed(self, what: str, messages: Sequence[Message], trace: str = "") -> HandlerError:
+        return HandlerError(f"the handler {self.name} {what} on {told(messages)}", trace)
 
-    def timed_out(self, messages: Sequence[Message]) -> HandlerError:
-        return self.failed(f"did not return within {self._timeout_seconds:g} s", messages)
+    def timed_out(self, messages: Sequence[Message], trace: str = "") -> HandlerError:
+        return self.failed(f"did not return within {self._timeout_seconds:g} s", messages, trace)
+
+    def hangs(self, messages: Sequence[Message], thread: int | None) -> HandlerError:
+        """`timed_out`, with the place where the thread of that `ident` hangs."""
+        return self.timed_out(messages, stack_of(thread))
 
     async def _within_time(self, returned: Awaitable[Any], messages: list[Message]) -> Any:
         try:
@@ -96,17 +94,17 @@ class Handler:
                 return await returned
         except TimeoutError as error:
             if scope.expired():
-                raise self.timed_out(messages) from error
+                raise self.timed_out(messages, traceback_of(error)) from error
             raise
 
     def _judged(self, returned: Any, messages: list[Message]) -> list[bool]:
         if not isinstance(returned, list | tuple):
-            raise self.failed(f"returned {_short(repr(returned))} instead of a list of bools", messages)
+            raise self.failed(f"returned {_shown(returned)} instead of a list of bools", messages)
         if len(returned) != len(messages):
             raise self.failed(f"returned {len(returned)} values for {len(messages)} messages", messages)
         for ack, message in zip(returned, messages, strict=True):
             if ack is not True and ack is not False:
-                what = f"returned {_short(repr(ack))}, not a bool, for {message.topic}-{message.partition}"
+                what = f"returned {_shown(ack)}, not a bool, for {message.topic}-{message.partition}"
                 raise self.failed(f"{what} offset {message.offset}", messages)
         return list(returned)
 
@@ -134,7 +132,7 @@ def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> H
         if inspect.isclass(target):
             target = target()
     except Exception as error:  # the user's module may raise anything at its import
-        raise BootError(f"sinkers.handler {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise BootError(f"sinkers.handler {name!r} cannot be loaded: {_named(error)}") from error
     if not callable(getattr(target, "handle", target)):
         raise BootError(f"sinkers.handler {name!r} is neither a function nor a class with a method `handle`")
     return Handler(name, target, timeout_seconds)
@@ -144,6 +142,20 @@ async def _finished(awaitable: Awaitable[Any]) -> None:
     await awaitable
 
 
+def _named(error: BaseException) -> str:
+    """Its type and message; a message that cannot be had is left out: the exception is the user's."""
+    with suppress(Exception):
+        if text := str(error):
+            return _short(f"{type(error).__name__}: {text}")
+    return type(error).__name__
+
+
+def _shown(value: object) -> str:
+    with suppress(Exception):
+        return _short(repr(value))
+    return f"a {type(value).__name__}"
+
+
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join(plain(text).split())
     return line if len(line) <= MAX_TOLD_CHARACTERS else f"{line[: MAX_TOLD_CHARACTERS - 1]}…"

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from kctl_agent import lifeline
-from kctl_agent.boot import EX_CONFIG, BootError, begin
+from kctl_agent.boot import EX_CONFIG, BootError, begin, log_trace
 from kctl_agent.commands import COMMANDS, Command, order_commands
 from kctl_agent.orders import Inbox
 from kctl_agent.server import AgentServer
@@ -58,9 +58,10 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
         _run(settings, storage, handler, figures, stop, inbox)
     except BootError as error:
         code, why = EX_CONFIG, f"cannot start: {error}"
-    except Exception as error:  # the boundary of the process: told in one line, with the trace at DEBUG
+        log_trace(error)
+    except Exception as error:  # the boundary of the process: its last line says why in one sentence
         code, why = 1, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
-        log.debug("trace", exc_info=True)
+        log_trace(error)
     if why:
         figures.enter("failed")
         figures.failed(why)

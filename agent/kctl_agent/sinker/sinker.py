@@ -7,15 +7,17 @@ settled comes again, by the lease that runs out or, sooner, by the sinker of thi
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from kctl_agent.errors import StorageError
 from kctl_agent.orders import Inbox, Outcome
+from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.figures import Call, Figures
 from kctl_agent.sinker.guard import Guard
-from kctl_agent.sinker.handler import Handler, HandlerError, told
+from kctl_agent.sinker.handler import Handler, told
 from kctl_agent.sinker.held import Decision, Held, Part, cut, decide
 from kctl_agent.sinker.journal import Journal
 from kctl_agent.sinker.settings import SinkerSettings
@@ -58,6 +60,7 @@ class Sinker:
         self._stop = stop
         self._guard = guard
         self._journal = Journal(settings.scratch_dir / "in-hand")
+        self._failures = FailureLog(log)
         self._hands: list[Held] = []
 
     def run(self) -> None:
@@ -88,16 +91,17 @@ class Sinker:
         """The handler has not returned from `call`: settle all that is in hand, on the guard's thread, while the main
         thread hangs. Returns what has happened."""
         messages = [message for part in call for message in part.held.claim.messages[part.begin : part.end]]
-        error = str(self._handler.timed_out(messages))
+        error = self._handler.hangs(messages, threading.main_thread().ident)
+        self._failures.error(error)
         for part in call:
-            part.failed(error, is_alone=len(messages) == 1)
-        self._figures.called(Call(time.monotonic(), self._settings.handler_timeout_seconds, len(messages)), error)
+            part.failed(error.text, is_alone=len(messages) == 1)
+        self._figures.called(Call(time.monotonic(), self._settings.handler_timeout_seconds, len(messages)), str(error))
         for held in list(self._hands):
             if not held.is_untouched:
                 self._settle(held)
         self._give_back()
         self._journal.clear()
-        return error
+        return str(error)
 
     def _tidy_up(self) -> None:
         """Settle what the sinker of this name before us died over, and release what it held."""
@@ -183,22 +187,24 @@ class Sinker:
 
     def _call(self, call: Sequence[Part]) -> None:
         messages = [message for part in call for message in part.held.claim.messages[part.begin : part.end]]
-        count, started, error = len(messages), time.monotonic(), None
+        count, started = len(messages), time.monotonic()
+        error: HandlerError | None = None
         self._figures.calling()
         with self._guard.calling(call):
             try:
                 acks = self._handler(messages)
             except HandlerError as failure:
-                error = str(failure)
+                error = failure
         if error is None:
             for part in call:
                 part.acknowledged(acks[: part.count])
                 acks = acks[part.count :]
         else:
-            log.error("%s", error)
+            self._failures.error(error)
             for part in call:
-                part.failed(error, is_alone=count == 1)
-        self._figures.called(Call(time.monotonic(), time.monotonic() - started, count), error)
+                part.failed(error.text, is_alone=count == 1)
+        told_error = None if error is None else str(error)
+        self._figures.called(Call(time.monotonic(), time.monotonic() - started, count), told_error)
 
     def _settle(self, held: Held) -> None:
         self._guard.drop(held)

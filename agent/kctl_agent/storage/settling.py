@@ -13,10 +13,10 @@ from kctl_agent.message import Message
 from kctl_agent.storage.block import BadBlock, Block, Columns, decode, encode, pack
 from kctl_agent.storage.claim import Claim, DeadLetter, Settled
 
-__all__ = ["MAX_ERROR_CHARACTERS", "Verdict", "damaged", "dead_letters", "judge", "opened", "revived"]
+__all__ = ["MAX_ERROR_BYTES", "Verdict", "damaged", "dead_letters", "judge", "opened", "revived"]
 
-MAX_ERROR_CHARACTERS = 4000
-"""Of a dead letter's error: a handler's message may quote the payload it choked on, 500 times over."""
+MAX_ERROR_BYTES = 8192
+"""Of a dead letter's error, its sentence and traceback: an exception's message may quote the payload it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,15 @@ def dead_letters(
     messages: Iterable[Message], topic_id: str | None, tries: int, error: str, codec: str, at: float
 ) -> Iterator[DeadLetter]:
     """One for each message: they rest alone, so that each can be found, shown and put back."""
+    kept = _kept(error)
     for message in messages:
         block = _block(message.topic, topic_id, message.partition, pack([message]), codec)
-        yield DeadLetter("", block, tries, error[:MAX_ERROR_CHARACTERS], at)
+        yield DeadLetter("", block, tries, kept, at)
 
 
 def damaged(block: Block, tries: int, error: BadBlock, at: float) -> DeadLetter:
     """A block that cannot be read, with its bytes as they are."""
-    return DeadLetter("", block, tries, str(error)[:MAX_ERROR_CHARACTERS], at, is_damaged=True)
+    return DeadLetter("", block, tries, _kept(str(error)), at, is_damaged=True)
 
 
 def revived(letters: Iterable[DeadLetter], block_messages: int, codec: str) -> tuple[list[Block], list[str]]:
@@ -79,6 +80,11 @@ def revived(letters: Iterable[DeadLetter], block_messages: int, codec: str) -> t
         topic_id = pairs[0][0].topic_id
         blocks += [_block(topic, topic_id, partition, part, codec) for part in columns.split(block_messages)]
     return blocks, ids
+
+
+def _kept(error: str) -> str:
+    """Bounded, and such that every storage can encode it: a lone surrogate would make each settle of it fail."""
+    return error.encode("utf-8", "backslashreplace")[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
 
 
 def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:

@@ -13,8 +13,10 @@ import logging
 import shutil
 from pathlib import Path
 
+from kafka.errors import KafkaError
+
 from kctl_agent import lifeline
-from kctl_agent.boot import EX_CONFIG, BootError, begin
+from kctl_agent.boot import EX_CONFIG, BootError, begin, log_trace
 from kctl_agent.commands import COMMANDS, order_commands
 from kctl_agent.orders import Inbox
 from kctl_agent.server import AgentServer
@@ -61,13 +63,14 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
         figures.enter("failed")
         figures.failed(str(error))
         code, why = EX_CONFIG, f"cannot start: {error}"
-    except Exception as error:  # the boundary of the process: told in one line, with the trace at DEBUG
+        log_trace(error)
+    except Exception as error:  # the boundary of the process: its last line says why in one sentence
         text = lost_jvm(error) or f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         figures.enter("failed")
         figures.failed(text[:500])
         code, why = 1, f"failed: {text}"
         log.error("%s; leaving", why)
-        log.debug("trace", exc_info=True)
+        log_trace(error, KafkaError)
     finally:
         worker.close()
         figures.close()

@@ -27,8 +27,8 @@ def load_transform(name: str) -> Callable[[DataFrame], DataFrame]:
     module, _, function = name.partition(":")
     try:
         transform: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BootError(f"workers.transform {name!r} cannot be loaded: {error}") from error
+    except Exception as error:  # the user's module may raise anything at its import
+        raise BootError(f"workers.transform {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if not callable(transform):
         raise BootError(f"workers.transform {name!r} is not a function")
     return transform

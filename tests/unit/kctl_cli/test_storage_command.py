@@ -93,6 +93,67 @@ def test_dead_letters_are_listed_with_the_line_that_says_what_it_was(kctl: Kctl,
     ]
 
 
+LONG = "the handler shop:handle raised ValueError: " + "no such customer " * 20
+TRACE = """Traceback (most recent call last):
+  File "shop.py", line 3, in handle
+    raise ValueError(order)
+ValueError: order"""
+
+
+def bury(storage: FileStorage, offset: int, sentence: str) -> None:
+    storage.bury([Message("t", 2, offset, None, b"v", 0)], f"{sentence}\n{TRACE}", "A")
+
+
+def test_a_wide_list_cuts_no_error(kctl: Kctl, storage: FileStorage) -> None:
+    bury(storage, 7, f"{LONG}on t-2 offset 7 (1 message)")
+
+    table = kctl("storage", "dead", "list", "--partition", "2").out
+    wide = kctl("storage", "dead", "list", "--partition", "2", "-o", "wide").out
+
+    assert table.splitlines()[1].endswith("…")
+    assert wide.splitlines()[1].endswith(f"{LONG}on t-2 offset 7 (1 message)")
+    assert len(wide.splitlines()) == 2
+
+
+def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, storage: FileStorage) -> None:
+    for offset in range(5):
+        bury(
+            storage,
+            offset,
+            f"the handler shop:handle raised ValueError: order {offset * 91} on t-2 offset 7 (1 message)",
+        )
+    bury(storage, 8, "the handler shop:handle returned None instead of a list of bools on t-2 offset 8 (1 message)")
+
+    rows = json.loads(kctl("storage", "dead", "list", "--by-error", "-o", "json").out)["rows"]
+    table = kctl("storage", "dead", "list", "--by-error").out.splitlines()
+    cut = kctl("storage", "dead", "list", "--by-error", "--limit", "1")
+
+    assert [(row["count"], row["error"]) for row in rows] == [
+        (5, "the handler shop:handle raised ValueError: order N"),
+        (1, "KeyError: N"),
+        (1, "no such customer"),
+        (1, "the handler shop:handle returned None instead of a list of bools"),
+    ]
+    newest = next(x.id for x in storage.dead() if x.block.partition == 2 and x.offset == 4)
+    assert rows[0]["example"] == newest
+    assert table[0].split() == ["count", "first-died", "last-died", "example", "error"]
+    assert table[1].split(maxsplit=4)[0] == "5"
+    assert (len(cut.out.splitlines()), "more than 1" in cut.err) == (2, True)
+
+
+def test_a_traceback_is_shown_with_its_dead_letter_and_stands_apart_in_what_programs_read(
+    kctl: Kctl, storage: FileStorage
+) -> None:
+    bury(storage, 7, "the handler shop:handle raised ValueError: order on t-2 offset 7 (1 message)")
+    (letter,) = storage.dead(Selection(partition=2))
+
+    shown = kctl("storage", "dead", "show", letter.id).out
+    (exported,) = map(json.loads, kctl("storage", "export", "--dead", "--partition", "2").out.splitlines())
+
+    assert shown.endswith(f"on t-2 offset 7 (1 message)\n{TRACE}\n")
+    assert (exported["error"], exported["traceback"]) == (letter.error.splitlines()[0], TRACE)
+
+
 def test_a_list_that_is_cut_says_so(kctl: Kctl, storage: FileStorage) -> None:
     ran = kctl("storage", "dead", "list", "--limit", "1")
 

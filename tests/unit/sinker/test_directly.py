@@ -11,6 +11,7 @@ import pytest
 
 from kctl_agent.sinker import directly
 from kctl_agent.sinker.directly import HandlingStorage
+from kctl_agent.sinker.failures import FailureLog
 from kctl_agent.storage.base import Mark, StorageUnusable
 from kctl_agent.storage.conformance.given import chunk
 
@@ -49,7 +50,8 @@ Make = Callable[..., HandlingStorage]
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The handlers' module, new for each test; it knows its calls."""
+    """The handlers' module, new for each test; it knows its calls. So is the log's memory of what it has logged."""
+    monkeypatch.setattr(directly, "_failures", FailureLog(directly.log))
     (tmp_path / "direct_handlers.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
     import direct_handlers  # type: ignore[import-not-found]
@@ -131,7 +133,31 @@ def test_a_message_that_spoils_its_call_costs_the_others_one_delivery_more(
     assert [deliveries.count(offset) for offset in (0, 1, 3)] == [2, 2, 2]
     (letter,) = storage.dead()
     assert letter.offset == 2
-    assert "raised ValueError: no amount on t-0 offset 2 (1 message)" in letter.error
+    first, *trace = letter.error.splitlines()
+    assert first.endswith("raised ValueError: no amount on t-0 offset 2 (1 message)")
+    assert trace[0] == "Traceback (most recent call last):"
+    assert trace[-2:] == ['    raise ValueError("no amount")', "ValueError: no amount"]
+
+
+def test_a_message_that_came_alone_and_is_not_tried_again_dies_with_its_error_and_not_with_another(
+    make: Make, module: Any
+) -> None:
+    storage = make("chokes", batch_size=1, max_tries=1)
+    with storage.writer() as writer:
+        writer.put(chunk(0, 4))
+
+    (letter,) = storage.dead()
+    assert (letter.offset, letter.tries) == (2, 1)
+    assert "raised ValueError: no amount" in letter.error
+
+
+def test_a_traceback_goes_into_the_log_of_the_executor(
+    make: Make, module: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with make("chokes").writer() as writer:
+        writer.put(chunk(0, 4))
+
+    assert 'raise ValueError("no amount")' in caplog.text
 
 
 def test_a_call_that_hangs_is_left_behind_and_the_batch_goes_on(
@@ -146,6 +172,7 @@ def test_a_call_that_hangs_is_left_behind_and_the_batch_goes_on(
     (letter,) = storage.dead()
     assert (letter.offset, mark(storage)) == (2, 6)
     assert "did not return within 0.1 s on t-0 offset 2 (1 message)" in letter.error
+    assert "released.wait()" in letter.error
 
 
 def test_a_handler_that_cannot_be_opened_fails_the_batch_which_is_tried_again(make: Make, module: Any) -> None:

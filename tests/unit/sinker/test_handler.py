@@ -11,7 +11,8 @@ import pytest
 
 from kctl_agent.boot import BootError
 from kctl_agent.message import Message
-from kctl_agent.sinker.handler import Handler, HandlerError, load, told
+from kctl_agent.sinker.failures import HandlerError
+from kctl_agent.sinker.handler import Handler, load, told
 
 MESSAGES = [Message("t", 0, offset, None, b"", 0) for offset in (5, 6, 8)]
 

@@ -110,7 +110,20 @@ class Letters:
         storage.settle(claim, [False], reason="x" * 1_000_000)
 
         (letter,) = storage.dead()
-        assert 1000 < len(letter.error) < 10_000
+        assert 6000 < len(letter.error) <= 8192
+
+    def test_an_error_keeps_its_traceback_and_letters_that_no_encoding_has(self, storage: Storage) -> None:
+        fill(storage, 1)
+        (claim,) = storage.claim("a", 3, 60.0)
+        traceback = 'Traceback (most recent call last):\n  File "h.py", line 1, in handle\nValueError: käse\n'
+
+        storage.settle(claim, [False], reason=f"the handler failed\n{traceback}")
+        storage.bury([Message("t", 0, 5, None, None, 0)], "no file \udcff.txt")
+
+        assert sorted(letter.error for letter in storage.dead()) == [
+            "no file \\udcff.txt",
+            f"the handler failed\n{traceback}",
+        ]
 
     def test_a_block_that_cannot_be_read_is_set_aside_with_its_bytes_and_the_rest_goes_on(
         self, storage: Storage, damage: Damage

@@ -1,0 +1,69 @@
+"""A handler's failure as an exception, and the log that it does not flood."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from kctl_agent.errors import AgentError
+from kctl_agent.tracebacks import indented
+
+__all__ = ["FailureLog", "HandlerError"]
+
+REPEAT_SECONDS = 60.0
+"""The same failure's traceback is logged no sooner again; its one line is logged each time."""
+MAX_KINDS = 20
+"""So many different tracebacks within `REPEAT_SECONDS` at most, and so many are remembered."""
+
+
+class HandlerError(AgentError):
+    """The handler raised, took too long, or returned something else than a bool for each message. All of the call's
+    messages count as not handled."""
+
+    code = "handler_failed"
+
+    def __init__(self, sentence: str, trace: str = "") -> None:
+        super().__init__(sentence)
+        self.trace = trace
+        """Where it was raised, or where the call hangs; "" if there is nothing to be said."""
+
+    @property
+    def text(self) -> str:
+        """The sentence, then the traceback: what a dead letter keeps."""
+        return f"{self}\n{self.trace}" if self.trace else str(self)
+
+
+class FailureLog:
+    """Logs handler errors: the sentence each time, the traceback once a minute for each place that fails. From any
+    thread."""
+
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._logged_at: OrderedDict[str, float] = OrderedDict()
+        """By kind, the longest ago first."""
+
+    def error(self, error: HandlerError) -> None:
+        trace = error.trace if error.trace and self._is_due(_kind(error.trace)) else ""
+        self._log.error("%s", indented(str(error), trace))
+
+    def _is_due(self, kind: str) -> bool:
+        now = self._clock()
+        with self._lock:
+            while self._logged_at and now - next(iter(self._logged_at.values())) >= REPEAT_SECONDS:
+                self._logged_at.popitem(last=False)
+            if kind in self._logged_at or len(self._logged_at) >= MAX_KINDS:
+                return False
+            self._logged_at[kind] = now
+            return True
+
+
+def _kind(trace: str) -> str:
+    """The places it went through and the type of the exception, without its message, which may differ each time."""
+    lines = trace.splitlines()
+    places = [line for line in lines if line.lstrip(" |+").startswith('File "')]
+    return "\n".join([*places, lines[-1].partition(":")[0]])

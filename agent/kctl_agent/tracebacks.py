@@ -1,0 +1,74 @@
+"""Tracebacks of the user's code as bounded text, for logs and dead letters.
+
+Frames of this package are left out on request; no values of variables are in the text, only lines of code and the
+exceptions' own messages.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+__all__ = ["MAX_CHARACTERS", "indented", "plain", "stack_of", "traceback_of"]
+
+MAX_CHARACTERS = 6000
+"""Of one traceback. What is too long loses its middle: the beginning says where from, the end what."""
+_MAX_LINE_CHARACTERS = 400
+_MAX_FRAMES = 30
+"""Of each exception in a chain, the innermost ones."""
+
+_OWN_FOLDER = os.path.dirname(__file__) + os.sep
+
+
+def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
+    """The traceback of an exception that a handler raised, with what caused it."""
+    try:
+        told = traceback.TracebackException.from_exception(error, limit=-_MAX_FRAMES, compact=True)
+        if not own_frames:
+            _leave_out_own(told)
+        return _bounded("".join(told.format()))
+    except Exception as trouble:  # an exception of the user's may have any attribute, and raise when it is printed
+        return f"(no traceback of {type(error).__name__}: {type(trouble).__name__})"
+
+
+def stack_of(thread: int | None) -> str:
+    """Where a thread stands now, by its `ident`; "" if it has ended."""
+    frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001 - there is no other way
+    if frame is None:
+        return ""
+    frames = [each for each in traceback.extract_stack(frame, _MAX_FRAMES) if not each.filename.startswith(_OWN_FOLDER)]
+    return _bounded("Stack of the call (most recent call last):\n" + "".join(traceback.format_list(frames)))
+
+
+def indented(sentence: str, trace: str) -> str:
+    """For a log: what follows the sentence begins with blanks, so that it is never taken for an entry of its own."""
+    return "\n    ".join([sentence, *trace.splitlines()])
+
+
+def plain(text: str) -> str:
+    """Text that can be encoded as UTF-8: a lone surrogate, as in a file's name, would spoil log, storage and reply."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _leave_out_own(told: traceback.TracebackException) -> None:
+    seen: set[int] = set()
+    waiting: list[traceback.TracebackException | None] = [told]
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.stack[:] = [frame for frame in each.stack if not frame.filename.startswith(_OWN_FOLDER)]
+        waiting += [each.__cause__, each.__context__, *(each.exceptions or ())]
+
+
+def _bounded(text: str) -> str:
+    lines = [
+        line if len(line) <= _MAX_LINE_CHARACTERS else f"{line[:_MAX_LINE_CHARACTERS]}…" for line in text.splitlines()
+    ]
+    whole = plain("\n".join(lines))
+    if len(whole) <= MAX_CHARACTERS:
+        return whole
+    half = MAX_CHARACTERS // 2
+    return f"{whole[:half]}\n  … {len(whole) - 2 * half} characters left out …\n{whole[-half:]}"
