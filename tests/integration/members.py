@@ -16,7 +16,7 @@ from kctl.demo.jvm import kafka_command
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.groups import Group, describe_groups
-from kctl_agent.worker.membership import Membership
+from kctl_agent.worker.membership import Fenced, Membership
 from kctl_agent.worker.settings import KafkaSettings
 
 __all__ = ["ConsumerGroup", "Member", "is_shared"]
@@ -30,6 +30,8 @@ class Member:
 
     def __init__(self, settings: KafkaSettings, name: str) -> None:
         self.revocations = 0
+        self.fenced: Fenced | None = None
+        """What ended it, when another member took its place."""
         self.membership = Membership(settings, name, self._revoked, lambda: None, lambda _offsets: None)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"member-{name}")
@@ -52,8 +54,11 @@ class Member:
         return {}
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            self.membership.poll(0.05)
+        try:
+            while not self._stop.is_set():
+                self.membership.poll(0.05)
+        except Fenced as error:
+            self.fenced = error
         self.membership.close()
 
 

@@ -14,6 +14,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kctl.demo.broker import KafkaBroker
 from kctl_agent.worker.brokers import Brokers
 from kctl_agent.worker.epochs import LogSeen
+from kctl_agent.worker.membership import Fenced, Membership
 from kctl_agent.worker.positions import Found
 from tests.integration.members import ConsumerGroup, Member, is_shared
 
@@ -179,3 +180,47 @@ def test_a_static_member_that_restarts_causes_no_rebalance(group: ConsumerGroup,
     eventually(lambda: again.partitions == share, 60, "it has its partitions again")
     assert stays.membership.figures.generation == generation
     assert stays.revocations == revocations
+
+
+def test_a_static_member_whose_id_another_one_takes_ends_with_the_reason(
+    group: ConsumerGroup, eventually: Eventually
+) -> None:
+    """The heartbeat is refused first; the member had gone on beside the new owner, stable and without heartbeats."""
+    first = group.join("a", instance="one")
+    eventually(lambda: is_shared([first], group.partitions), 60, "it has everything")
+
+    second = group.join("b", instance="one")
+    eventually(lambda: first.fenced, 60, "it is fenced")
+
+    assert "group.instance.id one" in str(first.fenced)
+    eventually(lambda: second.partitions == group.partitions, 60, "the other one has everything")
+    assert second.fenced is None
+
+
+def test_a_commit_of_a_static_member_whose_id_another_one_took_is_fenced(
+    group: ConsumerGroup, eventually: Eventually
+) -> None:
+    first = Membership(group.settings(instance="one"), "a", lambda _: {}, lambda: None, lambda _: None)
+    try:
+        eventually(lambda: polled(first) == group.partitions, 60, "it has everything")
+        second = group.join("b", instance="one")
+        eventually(lambda: second.partitions == group.partitions, 60, "the other one has everything")
+
+        with pytest.raises(Fenced):
+            first.commit(dict.fromkeys(group.partitions, 0))
+    finally:
+        first.close()
+
+
+def polled(membership: Membership) -> frozenset[TopicPartition]:
+    membership.poll(0.05)
+    return membership.partitions
+
+
+def test_no_rebalance_is_taken_for_fencing(group: ConsumerGroup, eventually: Eventually) -> None:
+    members = [group.join("member-0", instance="static-0")]
+    for number in range(1, 4):
+        members.append(group.join(f"member-{number}", instance=f"static-{number}"))
+        eventually(lambda: is_shared(members, group.partitions), 60, "everything is shared")
+
+    assert [member.fenced for member in members] == [None] * len(members)

@@ -3,8 +3,8 @@
 The agent's socket is up before Java and Kafka are touched. When the rest of stdin ends, the master is gone: the worker
 finishes its batch, commits, leaves the group and exits.
 
-Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as configured, with the reason as the last line of the log;
-1 anything else.
+Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as configured, or was fenced by another member with its
+`group.instance.id`, with the reason as the last line of the log; 1 anything else.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kctl_agent.server import AgentServer
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
 from kctl_agent.worker.figures import Figures
+from kctl_agent.worker.membership import Fenced
 from kctl_agent.worker.session import lost_jvm
 from kctl_agent.worker.settings import WorkerSettings, parse
 from kctl_agent.worker.worker import Worker
@@ -64,6 +65,10 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
         figures.failed(str(error))
         code, why = EX_CONFIG, f"cannot start: {error}"
         log_trace(error)
+    except Fenced as error:
+        figures.enter("failed")
+        figures.failed(str(error))
+        code, why = EX_CONFIG, f"fenced: {error}"
     except Exception as error:  # the boundary of the process: its last line says why in one sentence
         text = lost_jvm(error) or f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         figures.enter("failed")

@@ -15,14 +15,14 @@ from typing import Any
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
 from kafka.coordinator.base import MemberState
-from kafka.errors import CommitFailedError, KafkaError
+from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
 from kafka.future import Future
 
 from kctl_agent.snapshot import MemberFigures
 from kctl_agent.worker.assignor import leader_telling
 from kctl_agent.worker.settings import KafkaSettings
 
-__all__ = ["Lost", "Membership", "take_up_forgotten_join"]
+__all__ = ["Fenced", "Lost", "Membership", "take_up_forgotten_join"]
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,11 @@ Offsets = Mapping[TopicPartition, int]
 class Lost(Exception):
     """The group goes on without this member: its session expired. Nothing may be committed; it joins again by
     itself."""
+
+
+class Fenced(Exception):
+    """Another member has joined with this one's `group.instance.id` and owns its partitions. To join again would fence
+    that one in turn, so the worker has to end."""
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
@@ -108,14 +113,22 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return MemberFigures(self._settings.group, self._settings.assignor, member_id, generation, leader)
 
     def poll(self, timeout_seconds: float) -> None:
-        """Take part in the group: rejoin when asked, call the listener. Raises KafkaError."""
+        """Take part in the group: rejoin when asked, call the listener. Raises Fenced, KafkaError."""
         take_up_forgotten_join(self._consumer)
-        self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
+        try:
+            self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
+        except FencedInstanceIdError as error:
+            raise self._fenced() from error
+        if has_given_up_heartbeats(self._consumer):
+            raise self._fenced()
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit these offsets. Raises Lost when this member is no longer one, KafkaError when it may work later."""
+        """Commit these offsets. Raises Lost when this member is no longer one, Fenced when another has its place,
+        KafkaError when it may work later."""
         try:
             self._consumer.commit(self._noted(offsets), timeout_ms=COMMIT_TIMEOUT_MS)
+        except FencedInstanceIdError as error:
+            raise self._fenced() from error
         except CommitFailedError as error:
             self._given_up = self._metadata().generation_id
             raise Lost(str(error)) from error
@@ -161,6 +174,13 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     def _noted(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         return {tp: OffsetAndMetadata(offset, self.note(tp), -1) for tp, offset in offsets.items()}
 
+    def _fenced(self) -> Fenced:
+        return Fenced(
+            f"another member of the group {self._settings.group} has joined with the group.instance.id "
+            f"{self._settings.group_instance_id}; each member needs its own: give fleets of one group different "
+            "fleet.name, and start this worker again"
+        )
+
     def _told(self, generation: int, leader: str | None) -> None:
         self._leader = (generation, leader)
 
@@ -191,3 +211,12 @@ def take_up_forgotten_join(consumer: Any) -> None:
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     if consumer.group_metadata().state == MemberState.REBALANCING and not coordinator.need_rejoin():
         coordinator.request_rejoin()
+
+
+def has_given_up_heartbeats(consumer: Any) -> bool:
+    """Whether the member counts as stable, while kafka-python 3.0.12 sends no heartbeat for it and will not join again:
+    that is all it does about a heartbeat that is answered by FENCED_INSTANCE_ID."""
+    coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
+    with coordinator._lock:  # noqa: SLF001
+        is_silent = coordinator.state is MemberState.STABLE and not coordinator._heartbeat_enabled  # noqa: SLF001
+        return is_silent and not coordinator.need_rejoin() and not coordinator.rejoining

@@ -24,7 +24,7 @@ from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.commits import Commits
 from kctl_agent.worker.epochs import Epochs
 from kctl_agent.worker.figures import Figures, Sources
-from kctl_agent.worker.membership import Lost, Membership
+from kctl_agent.worker.membership import Fenced, Lost, Membership
 from kctl_agent.worker.pipeline import Batch, Pipeline, Source
 from kctl_agent.worker.positions import Found, decide
 from kctl_agent.worker.seek import Plan, plan
@@ -80,7 +80,7 @@ class Worker:
         self._stop_asked = True
 
     def run(self) -> None:
-        """Until `stop`. Raises BootError, or what cannot be healed from inside."""
+        """Until `stop`. Raises BootError, Fenced, or what cannot be healed from inside."""
         self._storage.prepare()
         self._pipeline.open()
         kafka = self._settings.kafka
@@ -101,8 +101,13 @@ class Worker:
             )
         )
         self._watcher.start()
-        while not self._stop_asked:
-            self._turn(self._membership)
+        try:
+            while not self._stop_asked:
+                self._turn(self._membership)
+        except Fenced as error:
+            self._figures.happened("fenced", str(error))
+            self._stop_query(0.0)  # at once: another member reads these partitions now
+            raise
 
     def close(self) -> None:
         """Leave in order: the batch ends, its offsets are committed, the group is left, the JVM ends."""

@@ -1,0 +1,42 @@
+"""Two fleets of one group whose workers have the same `group.instance.id`: the one that came first ends, for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+
+def test_a_fenced_worker_ends_with_the_reason_and_is_not_started_again(
+    make_fleet: Callable[..., Fleet], short_dir: Path, eventually: Eventually
+) -> None:
+    more = {"storage": f'path = "{short_dir / "shared.sqlite"}"', "kafka": "static_membership = true"}
+    first = make_fleet(partitions=2, **more)
+    second = make_fleet(partitions=2, beside=first, **more)
+    first.start()
+    eventually(lambda: first.is_running("worker-0"), START_SECONDS, "the first runs")
+    load = first.load(rate=500)
+
+    second.start()
+    status = eventually(lambda: given_up(first), START_SECONDS, "the first is given up")
+
+    assert f"another member of the group {first.group} has joined with the group.instance.id" in status["last_error"]
+    assert status["restarts"] == 0
+    first.finish(load)
+    second.sent = first.sent
+    eventually(second.is_caught_up, SETTLE_SECONDS, "the second reads everything")
+    found = second.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, first.sent.total())
+    assert given_up(first), "it is still not started again"
+
+
+def given_up(fleet: Fleet) -> dict[str, object] | None:
+    fleet.check()
+    rows = fleet.workers()
+    status = rows.get("worker-0", {}).get("supervisor", {})
+    return status if status.get("state") == "fatal" else None
