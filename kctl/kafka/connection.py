@@ -31,6 +31,7 @@ _CLIENT_ID = "kctl"
 _FRAME_BYTES = 512 * 1024 * 1024
 """The metadata of a hundred thousand partitions is tens of megabytes."""
 _PAUSE_SECONDS = 0.1
+_RESERVE = 0.2
 _NOT_NOW = {
     errors.CoordinatorNotAvailableError.errno,
     errors.CoordinatorLoadInProgressError.errno,
@@ -125,8 +126,9 @@ class Connection:
 
     @property
     def may_wait(self) -> bool:
-        """Whether what is only just starting is worth to be waited for: for as long as there is time."""
-        return self._patience > 0 and self.left_seconds > _PAUSE_SECONDS
+        """Whether what is only just starting is worth to be waited for: until a fifth of the time is left. One group
+        that never stops loading must leave time for the questions that come after it."""
+        return self._patience > 0 and self.left_seconds > max(self._timeout_seconds * _RESERVE, _PAUSE_SECONDS)
 
     def renew(self) -> None:
         """From now on there is the whole time again."""

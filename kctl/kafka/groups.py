@@ -80,40 +80,50 @@ def list_groups(connection: Connection) -> tuple[list[ListedGroup], list[KctlErr
 
 
 def describe_groups(connection: Connection, names: Iterable[str]) -> list[Group]:
-    """Each group in the order of the names; what cannot be told about one is in its `error`, and spoils no other."""
+    """One for each name, in their order; what is not known of a group is in its `error`, and spoils no other.
+
+    A group whose coordinator still loads it, or is gone, is asked for again while the connection may wait. What still
+    fails then is the group's `error`.
+    """
     order = list(dict.fromkeys(names))
     described: dict[str, Group] = {}
     open_names = order
     while open_names:
-        coordinators = connection.coordinators(open_names)
-        again = []
-        for group in _described(connection, coordinators):
-            if isinstance(group, str):
-                again.append(group)
-            else:
-                described[group.group] = group
-        open_names = again if connection.may_wait else []
+        answered = _Answered({}, [])
+        _describe(connection, connection.coordinators(open_names), answered)
+        described |= answered.groups
+        open_names = answered.again if connection.may_wait else []
         if open_names:
             connection.pause()
-    return [described[name] for name in order if name in described]
+    return [described[name] for name in order]
 
 
-def _described(connection: Connection, coordinators: dict[str, int | KctlError]) -> list[Group | str]:
-    """Described groups; a name instead means: ask again."""
-    done: list[Group | str] = []
+class _Answered(NamedTuple):
+    """A group for each name that was asked for; those in `again` have an error that another try may heal."""
+
+    groups: dict[str, Group]
+    again: list[str]
+
+    def failed(self, name: str, node: int | None, error: KctlError, *, is_passing: bool = False) -> None:
+        self.groups[name] = Group(name, node, members=None, error=error)
+        if is_passing:
+            self.again.append(name)
+
+
+def _describe(connection: Connection, coordinators: dict[str, int | KctlError], answered: _Answered) -> None:
     unknown: dict[str, int] = {}
     for name, node in coordinators.items():
         if isinstance(node, KctlError):
-            done.append(Group(name, None, members=None, error=node))
+            answered.failed(name, None, node)
         else:
             unknown[name] = node
     for kind in _KINDS:
         if unknown:
-            unknown = _ask_as(connection, unknown, kind, done)
-    return done + _listed_only(connection, unknown)
+            unknown = _ask_as(connection, unknown, kind, answered)
+    _listed_only(connection, unknown, answered)
 
 
-def _ask_as(connection: Connection, groups: dict[str, int], kind: _Kind, done: list[Group | str]) -> dict[str, int]:
+def _ask_as(connection: Connection, groups: dict[str, int], kind: _Kind, answered: _Answered) -> dict[str, int]:
     """Describe these groups as of one kind; returns those that are not of it."""
     by_node: dict[int, list[str]] = defaultdict(list)
     for name, node in groups.items():
@@ -122,45 +132,47 @@ def _ask_as(connection: Connection, groups: dict[str, int], kind: _Kind, done: l
     left: dict[str, int] = {}
     for (node, names), answer in zip(by_node.items(), answers, strict=True):
         if isinstance(answer, KctlError):
-            if isinstance(answer, BrokerUnreachable) and connection.is_patient:
-                done += names  # there will be another coordinator as soon as the cluster has noticed
-            elif kind.is_optional and answer.code == "broker_refused":
+            if kind.is_optional and answer.code == "broker_refused":
                 left |= dict.fromkeys(names, node)  # the broker does not know this kind
-            else:
-                done += [Group(name, node, members=None, error=answer) for name in names]
+                continue
+            # There will be another coordinator as soon as the cluster has noticed that this one is gone.
+            is_passing = isinstance(answer, BrokerUnreachable) and connection.is_patient
+            for name in names:
+                answered.failed(name, node, answer, is_passing=is_passing)
             continue
         for each in answer.groups:
             if each.error_code == _NOT_FOUND or (each.group_state == "Dead" and not each.members):
                 left[each.group_id] = node
-            elif each.error_code in _RETRY:
-                done.append(each.group_id)
             elif each.error_code:
                 problem = code_failure(each.error_code, f"group {each.group_id}", each.error_message)
-                done.append(Group(each.group_id, node, members=None, error=problem))
+                answered.failed(each.group_id, node, problem, is_passing=each.error_code in _RETRY)
             else:
-                done.append(kind.read(each, node))
+                answered.groups[each.group_id] = kind.read(each, node)
     return left
 
 
-def _listed_only(connection: Connection, groups: dict[str, int]) -> list[Group | str]:
+def _listed_only(connection: Connection, groups: dict[str, int], answered: _Answered) -> None:
     """What remains is a group of a kind that we cannot describe, such as `streams`, or none at all."""
     if not groups:
-        return []
+        return
     nodes = sorted(set(groups.values()))
-    listed: dict[str, Any] = {}
-    for answer in _list(connection, nodes):
-        if not isinstance(answer, KctlError):
-            listed |= {each.group_id: each for each in answer}
-    done: list[Group | str] = []
+    lists: dict[int, dict[str, Any] | KctlError] = {
+        node: answer if isinstance(answer, KctlError) else {each.group_id: each for each in answer}
+        for node, answer in zip(nodes, _list(connection, nodes), strict=True)
+    }
     for name, node in groups.items():
-        if name in listed:
-            each = listed[name]
-            kind = (each.group_type or "").lower() or None
-            done.append(Group(name, node, each.group_state or None, kind, each.protocol_type or None, members=None))
-        else:
+        listed = lists[node]
+        if isinstance(listed, KctlError):
+            answered.failed(name, node, listed)  # whether the group exists is not known
+            continue
+        each = listed.get(name)
+        if each is None:
             missing = GroupMissing(f"there is no group {name} (GROUP_ID_NOT_FOUND); `kctl kafka groups` lists them")
-            done.append(Group(name, node, members=None, error=missing))
-    return done
+            answered.failed(name, node, missing)
+            continue
+        kind = (each.group_type or "").lower() or None
+        state, protocol = each.group_state or None, each.protocol_type or None
+        answered.groups[name] = Group(name, node, state, kind, protocol, members=None)
 
 
 def _list(connection: Connection, nodes: list[int]) -> list[Any]:

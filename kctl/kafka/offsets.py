@@ -145,7 +145,7 @@ def commit(connection: Connection, group: str, offsets: Mapping[Partition, int])
             for each in answer.topics
             for partition in each.partitions
         }
-        if not _RETRY & set(codes.values()) or not connection.left_seconds:
+        if not _RETRY & set(codes.values()) or not connection.may_wait:
             return {key: name_of_code(code) for key, code in codes.items()}
         connection.pause()
 

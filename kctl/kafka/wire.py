@@ -17,7 +17,17 @@ from typing import Any
 
 from kctl.errors import UsageError
 
-__all__ = ["Field", "Frame", "bytes_of_text", "frames", "message_class", "request_frame", "requests", "response_frame"]
+__all__ = [
+    "Field",
+    "Frame",
+    "bytes_of_text",
+    "frames",
+    "message_class",
+    "request_frame",
+    "requests",
+    "response_class",
+    "response_frame",
+]
 
 _MODULES = (
     "kafka.protocol.admin",
@@ -72,7 +82,7 @@ def message_class(api_key: int, *, is_request: bool) -> tuple[str, Any] | None:
     """The class for a number of the protocol; None where this client does not know it."""
     for name, kind in requests().items():
         if api_key == kind.API_KEY:
-            return name, kind if is_request else _response_class(kind)
+            return name, kind if is_request else response_class(kind)
     return None
 
 
@@ -96,7 +106,7 @@ def request_frame(data: bytes) -> Frame:
 
 def response_frame(data: bytes, name: str, version: int) -> Frame:
     """A frame that begins with its length, as the response to a request of that name and version."""
-    kind = _response_class(requests()[name])
+    kind = response_class(requests()[name])
     reader = _Reader(data, kind.flexible_version_q(version))
     reader.size()
     correlation_id = reader.response_header(kind, version)
@@ -263,7 +273,7 @@ def _varies(kind: str) -> bool:
     return kind in ("string", "bytes", "records") or kind.startswith("[]")
 
 
-def _response_class(request: Any) -> Any:
+def response_class(request: Any) -> Any:
     name = f"{request.__name__.removesuffix('Request')}Response"
     for module in map(import_module, _MODULES):
         if hasattr(module, name):

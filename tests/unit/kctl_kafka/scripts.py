@@ -1,0 +1,124 @@
+"""Answers of a scripted broker about groups and offsets, and a connection to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.layout import Partition
+from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
+
+LOADING = 14
+NOT_COORDINATOR = 16
+SOON = 0.6
+"""Seconds that a connection has in tests of what goes on until the deadline."""
+
+
+@contextmanager
+def connection_to(
+    script: Script, *, seconds: float = 10.0, topics: Mapping[str, int] | None = None, is_patient: bool = True
+) -> Iterator[tuple[ScriptedBroker, Connection]]:
+    """A broker with this script and an open connection to it."""
+    with (
+        ScriptedBroker(script, topics=topics) as broker,
+        Connection(plain(broker.address), seconds, is_patient=is_patient) as connection,
+    ):
+        connection.open(list(topics or ()))
+        yield broker, connection
+
+
+def described(*groups: Mapping[str, Any]) -> Answers:
+    """Of the groups described here those that are asked for; others are dead, as a broker says it."""
+    known = {group["group_id"]: group for group in groups}
+    dead = {"group_state": "Dead"}
+    return Answers(lambda request: {"groups": [known.get(g, {"group_id": g, **dead}) for g in _names(request)]})
+
+
+def group(name: str, *, state: str = "Stable", code: int = 0, members: Sequence[Mapping[str, Any]] = ()) -> Any:
+    """A classic group of consumers."""
+    return {
+        "group_id": name,
+        "error_code": code,
+        "group_state": state,
+        "protocol_type": "consumer",
+        "protocol_data": "range",
+        "members": members,
+    }
+
+
+def member(name: str, **assigned: Sequence[int]) -> Any:
+    """A member of a classic group that holds these partitions of these topics."""
+    from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
+    topics = [
+        ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=list(partitions))
+        for topic, partitions in assigned.items()
+    ]
+    assignment = ConsumerProtocolAssignment(assigned_partitions=topics, user_data=None, version=1)
+    return {
+        "member_id": f"{name}-1",
+        "client_id": name,
+        "client_host": "/127.0.0.1",
+        "member_metadata": b"",
+        "member_assignment": bytes(assignment.encode()),
+    }
+
+
+def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> Answers:
+    """What each group has committed, or its error code; -1 for partitions that are asked for by name beside those."""
+
+    def one(asked: Any) -> dict[str, Any]:
+        known = groups.get(asked.group_id, {})
+        if isinstance(known, int):
+            return {"group_id": asked.group_id, "error_code": known, "topics": []}
+        wanted = [(topic.name, number) for topic in asked.topics or () for number in topic.partition_indexes]
+        offsets = known if asked.topics is None else {key: known.get(key, -1) for key in wanted}
+        return {"group_id": asked.group_id, "topics": _by_topic(offsets, "committed_offset", metadata="")}
+
+    return Answers(lambda request: {"groups": [one(each) for each in request.groups]})
+
+
+def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, int] | None = None) -> Answers:
+    """The offsets that are asked for; `codes` are errors of single partitions."""
+
+    def fields(request: Any) -> dict[str, Any]:
+        wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+        topics = _by_topic({key: offsets.get(key, -1) for key in wanted}, "offset", timestamp=-1)
+        for topic in topics:
+            for each in topic["partitions"]:
+                each["error_code"] = (codes or {}).get((topic["name"], each["partition_index"]), 0)
+        return {"topics": topics}
+
+    return Answers(fields)
+
+
+def committed_codes(code: int) -> Answers:
+    """An OffsetCommit of which every partition has this error code."""
+
+    def fields(request: Any) -> dict[str, Any]:
+        keys = {(topic.name, each.partition_index): code for topic in request.topics for each in topic.partitions}
+        return {"topics": _by_topic(keys, "error_code")}
+
+    return Answers(fields)
+
+
+def _by_topic(values: Mapping[Partition, int], name: str, **more: Any) -> list[dict[str, Any]]:
+    topics = sorted({topic for topic, _ in values})
+    return [
+        {
+            "name": topic,
+            "partitions": [
+                {"partition_index": number, name: value, **more}
+                for (of, number), value in sorted(values.items())
+                if of == topic
+            ],
+        }
+        for topic in topics
+    ]
+
+
+def _names(request: Any) -> list[str]:
+    return list(getattr(request, "group_ids", None) or request.groups)

@@ -1,0 +1,135 @@
+"""Groups of a broker at its worst moments: while it loads, moves, hangs up, or does not know the question."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kctl.errors import BrokerUnreachable, GroupMissing, NotAuthorised
+from kctl.kafka.groups import describe_groups, list_groups
+from kctl.testing.scripted_broker import Answers, BreaksFrame, HangsUp, Script, Stalls, Step
+from tests.unit.kctl_kafka.scripts import LOADING, NOT_COORDINATOR, SOON, connection_to, described, group, member
+
+BILLING = group("billing", members=[member("b", orders=[1, 0])])
+NO_GROUPS = Answers({"groups": []})
+LOADS = described(group("billing", code=LOADING, state=""))
+
+
+def test_a_group_that_still_loads_at_the_deadline_is_described_with_that_error() -> None:
+    both = described(group("billing", code=LOADING, state=""), group("audit", state="Empty"))
+    with connection_to({"DescribeGroups": both}, seconds=SOON) as (broker, connection):
+        groups = describe_groups(connection, ["billing", "audit"])
+
+    assert [(each.group, each.state, each.coordinator) for each in groups] == [
+        ("billing", None, 1),
+        ("audit", "Empty", 1),
+    ]
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in str(groups[0].error)
+    assert groups[0].members is None
+    assert broker.asked.count("DescribeGroups") > 1
+
+
+def test_a_group_that_still_loads_is_not_waited_for_by_who_asks_again_anyway() -> None:
+    with connection_to({"DescribeGroups": LOADS}, is_patient=False) as (broker, connection):
+        [found] = describe_groups(connection, ["billing"])
+
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in str(found.error)
+    assert broker.asked.count("DescribeGroups") == 1
+
+
+@pytest.mark.parametrize("code", [LOADING, 15, NOT_COORDINATOR])
+def test_a_coordinator_that_is_not_ready_is_asked_again(code: int) -> None:
+    steps: list[Step] = [described(group("billing", code=code, state="")), described(BILLING)]
+    with connection_to({"DescribeGroups": steps}) as (broker, connection):
+        [found] = describe_groups(connection, ["billing"])
+
+    assert (found.state, found.error) == ("Stable", None)
+    assert [each.assigned for each in found.members or ()] == [{"orders": (0, 1)}]
+    assert "FindCoordinator" in broker.asked
+
+
+@pytest.mark.parametrize("step", [HangsUp(), BreaksFrame()])
+def test_a_broken_connection_is_tried_again_and_named_when_it_stays_broken(step: Step) -> None:
+    with connection_to({"DescribeGroups": [step, described(BILLING)]}) as (_, connection):
+        [found] = describe_groups(connection, ["billing"])
+        assert found.state == "Stable"
+    with connection_to({"DescribeGroups": step}, seconds=SOON) as (_, connection):
+        [broken] = describe_groups(connection, ["billing"])
+        assert isinstance(broken.error, BrokerUnreachable)
+
+
+def test_a_coordinator_that_does_not_answer_in_time_is_an_error_of_the_group() -> None:
+    with connection_to({"DescribeGroups": Stalls()}, seconds=SOON) as (_, connection):
+        [found] = describe_groups(connection, ["billing"])
+
+    assert isinstance(found.error, BrokerUnreachable)
+
+
+def test_a_group_that_may_not_be_seen_spoils_no_other() -> None:
+    script = {"DescribeGroups": described(group("secret", code=30, state=""), BILLING)}
+    with connection_to(script) as (_, connection):
+        secret, billing = describe_groups(connection, ["secret", "billing"])
+
+    assert isinstance(secret.error, NotAuthorised)
+    assert billing.state == "Stable"
+
+
+def test_a_group_that_no_broker_lists_is_missing() -> None:
+    with connection_to({"DescribeGroups": described(), "ListGroups": NO_GROUPS}) as (_, connection):
+        [found] = describe_groups(connection, ["nobody"])
+
+    assert isinstance(found.error, GroupMissing)
+
+
+def test_a_group_of_the_new_protocol_is_asked_for_by_its_own_request() -> None:
+    assignment = {"topic_partitions": [{"topic_id": UUID(int=1), "topic_name": "orders", "partitions": [2, 0]}]}
+    modern = {
+        "group_id": "billing",
+        "group_state": "Stable",
+        "assignor_name": "uniform",
+        "members": [{"member_id": "m", "client_id": "c", "client_host": "/h", "assignment": assignment}],
+    }
+    script = {
+        "DescribeGroups": described(group("billing", code=69, state="")),
+        "ConsumerGroupDescribe": Answers({"groups": [modern]}),
+    }
+    with connection_to(script) as (_, connection):
+        [found] = describe_groups(connection, ["billing"])
+
+    assert (found.type, found.assignor) == ("consumer", "uniform")
+    assert [each.assigned for each in found.members or ()] == [{"orders": (0, 2)}]
+
+
+def test_a_group_of_a_kind_that_cannot_be_described_is_what_the_list_says_of_it() -> None:
+    listed = Answers({"groups": [{"group_id": "topology", "group_state": "Stable", "group_type": "Streams"}]})
+    with connection_to({"DescribeGroups": described(), "ListGroups": listed}) as (broker, connection):
+        [found] = describe_groups(connection, ["topology"])
+
+    assert (found.type, found.state, found.members, found.error) == ("streams", "Stable", None, None)
+    assert "ConsumerGroupDescribe" not in broker.asked  # this broker does not announce it
+
+
+def test_bytes_that_are_no_assignment_are_not_known_and_no_failure() -> None:
+    odd = member("b") | {"member_assignment": b"\x00\x01\xff\xff\xff"}
+    with connection_to({"DescribeGroups": described(group("billing", members=[odd]))}) as (_, connection):
+        [found] = describe_groups(connection, ["billing"])
+
+    assert [each.assigned for each in found.members or ()] == [None]
+
+
+def test_a_list_of_groups_tells_which_broker_refused_it() -> None:
+    with connection_to({"ListGroups": Answers({"error_code": LOADING})}) as (_, connection):
+        groups, problems = list_groups(connection)
+
+    assert groups == []
+    assert ["COORDINATOR_LOAD_IN_PROGRESS" in str(each) for each in problems] == [True]
+
+
+def test_a_group_is_not_missing_when_the_list_of_groups_could_not_be_had() -> None:
+    script: Script = {"DescribeGroups": described(), "ListGroups": Answers({"error_code": LOADING})}
+    with connection_to(script) as (_, connection):
+        [found] = describe_groups(connection, ["billing"])
+
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in str(found.error)
+    assert not isinstance(found.error, GroupMissing)

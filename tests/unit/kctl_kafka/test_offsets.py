@@ -1,0 +1,159 @@
+"""Offsets of a scripted broker: errors stay in their rows, what moves is asked for again, what stays wrong is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.errors import BrokerUnreachable, KctlError, NotAuthorised
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.layout import topics_of
+from kctl.kafka.offsets import EARLIEST, MAX_TIMESTAMP, commit, committed, log_offsets
+from kctl.testing.broker_frames import metadata_fields
+from kctl.testing.scripted_broker import Answers, HangsUp, ScriptedBroker, Step
+from tests.unit.kctl_kafka.scripts import (
+    LOADING,
+    NOT_COORDINATOR,
+    SOON,
+    committed_codes,
+    connection_to,
+    fetched,
+    listed_offsets,
+)
+
+FIRST, SECOND = ("orders", 0), ("orders", 1)
+NOT_LEADER = 6
+ENDS = listed_offsets({FIRST: 10, SECOND: 20})
+
+
+def test_an_error_of_one_partition_stays_in_its_row() -> None:
+    script = {"ListOffsets": listed_offsets({FIRST: 10, SECOND: -1}, {SECOND: 56})}
+    with connection_to(script, topics={"orders": 2}) as (broker, connection):
+        found = log_offsets(connection, topics_of(connection.metadata(["orders"])), [FIRST, SECOND])
+
+    assert (found[FIRST].offset, found[FIRST].error) == (10, None)
+    assert (found[SECOND].offset, found[SECOND].error) == (None, "KAFKA_STORAGE_ERROR")
+    assert broker.asked.count("ListOffsets") == 1
+
+
+def test_a_leader_that_has_moved_is_looked_for() -> None:
+    steps: list[Step] = [listed_offsets({FIRST: 10}, {SECOND: NOT_LEADER}), ENDS]
+    with connection_to({"ListOffsets": steps}, topics={"orders": 2}) as (broker, connection):
+        found = log_offsets(connection, topics_of(connection.metadata(["orders"])), [FIRST, SECOND])
+
+    assert [found[key].offset for key in (FIRST, SECOND)] == [10, 20]
+    assert [
+        [each.partition_index for topic in request.topics for each in topic.partitions]
+        for request in broker.requests
+        if request.name == "ListOffsetsRequest"
+    ] == [[0, 1], [1]]
+
+
+def test_a_leader_that_is_never_found_is_an_error_before_the_time_is_over() -> None:
+    script = {"ListOffsets": listed_offsets({}, {FIRST: NOT_LEADER})}
+    with connection_to(script, topics={"orders": 1}, seconds=SOON) as (_, connection):
+        found = log_offsets(connection, topics_of(connection.metadata(["orders"])), [FIRST])
+        left = connection.left_seconds
+
+    assert (found[FIRST].offset, found[FIRST].error) == (None, "NOT_LEADER_OR_FOLLOWER")
+    assert left > 0
+
+
+def test_a_partition_without_leader_and_a_topic_that_is_not_there_have_their_errors() -> None:
+    leaders = {"orders": [1, -1]}
+    brokers: dict[int, str] = {}
+    script = {"ListOffsets": ENDS, "Metadata": Answers(lambda _: metadata_fields(brokers, leaders, ["orders", "gone"]))}
+    with ScriptedBroker(script) as broker, Connection(plain(broker.address), SOON, is_patient=False) as connection:
+        brokers[1] = broker.address
+        topics = topics_of(connection.open(["orders", "gone"]))
+        found = log_offsets(connection, topics, [FIRST, SECOND, ("gone", 0), ("orders", 9)])
+
+    assert {key: each.error for key, each in found.items()} == {
+        FIRST: None,
+        SECOND: "LEADER_NOT_AVAILABLE",
+        ("gone", 0): "UNKNOWN_TOPIC_OR_PARTITION",
+        ("orders", 9): "UNKNOWN_TOPIC_OR_PARTITION",
+    }
+
+
+def test_a_dead_leader_costs_only_the_partitions_that_it_leads() -> None:
+    brokers: dict[int, str] = {}
+    script = {"ListOffsets": ENDS, "Metadata": Answers(lambda _: metadata_fields(brokers, {"orders": [1, 2]}))}
+    with ScriptedBroker(node_id=2) as dead, ScriptedBroker(script) as broker:
+        brokers |= {1: broker.address, 2: dead.address}
+        dead.vanish()
+        with Connection(plain(broker.address), SOON) as connection:
+            found = log_offsets(connection, topics_of(connection.open(["orders"])), [FIRST, SECOND])
+
+    assert (found[FIRST].offset, found[FIRST].error) == (10, None)
+    assert found[SECOND].offset is None
+    assert f"broker 2 at {dead.address}" in str(found[SECOND].error)
+
+
+def test_each_kind_of_place_is_asked_for_in_a_version_that_knows_it() -> None:
+    topics = {"orders": 1}
+    with connection_to({"ListOffsets": ENDS}, topics=topics) as (broker, connection):
+        known = topics_of(connection.metadata(["orders"]))
+        for at in (EARLIEST, MAX_TIMESTAMP):
+            log_offsets(connection, known, [FIRST], at, is_read_committed=True)
+
+    asked = [request for request in broker.requests if request.name == "ListOffsetsRequest"]
+    assert [each.topics[0].partitions[0].timestamp for each in asked] == [EARLIEST, MAX_TIMESTAMP]
+    assert [each.isolation_level for each in asked] == [1, 1]
+
+
+def test_what_a_group_has_not_committed_is_none() -> None:
+    with connection_to({"OffsetFetch": fetched({"billing": {FIRST: 7, SECOND: -1}})}) as (_, connection):
+        found = committed(connection, {"billing": None})["billing"]
+
+    assert not isinstance(found, KctlError)
+    assert {key: each.offset for key, each in found.items()} == {FIRST: 7, SECOND: None}
+
+
+@pytest.mark.parametrize("step", [fetched({"billing": LOADING}), fetched({"billing": NOT_COORDINATOR}), HangsUp()])
+def test_a_coordinator_that_is_not_ready_is_asked_again(step: Step) -> None:
+    with connection_to({"OffsetFetch": [step, fetched({"billing": {FIRST: 7}})]}) as (_, connection):
+        found = committed(connection, {"billing": [FIRST]})["billing"]
+
+    assert not isinstance(found, KctlError)
+    assert found[FIRST].offset == 7
+
+
+def test_a_group_that_loads_until_the_deadline_is_an_error_beside_the_others() -> None:
+    with connection_to({"OffsetFetch": fetched({"billing": LOADING, "audit": {FIRST: 1}})}, seconds=SOON) as (_, ours):
+        found = committed(ours, {"billing": [FIRST], "audit": [FIRST]})
+
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in str(found["billing"])
+    assert not isinstance(found["audit"], KctlError)
+
+
+def test_a_group_that_may_not_be_read_spoils_no_other() -> None:
+    with connection_to({"OffsetFetch": fetched({"secret": 30, "audit": {FIRST: 1}})}) as (_, connection):
+        found = committed(connection, {"secret": None, "audit": None})
+
+    assert isinstance(found["secret"], NotAuthorised)
+    assert not isinstance(found["audit"], KctlError)
+
+
+def test_a_commit_to_a_coordinator_that_loads_is_tried_again() -> None:
+    script = {"OffsetCommit": [committed_codes(LOADING), committed_codes(0)]}
+    with connection_to(script) as (broker, connection):
+        errors = commit(connection, "billing", {FIRST: 5})
+
+    assert errors == {FIRST: None}
+    assert broker.asked.count("OffsetCommit") == 2
+
+
+def test_a_commit_that_is_refused_until_the_deadline_tells_the_coordinators_reason() -> None:
+    with connection_to({"OffsetCommit": committed_codes(LOADING)}, seconds=SOON) as (_, connection):
+        errors = commit(connection, "billing", {FIRST: 5, SECOND: 6})
+
+    assert errors == {FIRST: "COORDINATOR_LOAD_IN_PROGRESS", SECOND: "COORDINATOR_LOAD_IN_PROGRESS"}
+
+
+def test_a_commit_whose_answer_is_lost_is_an_error() -> None:
+    with (
+        connection_to({"OffsetCommit": HangsUp()}, seconds=SOON) as (_, connection),
+        pytest.raises(BrokerUnreachable),
+    ):
+        commit(connection, "billing", {FIRST: 5})
