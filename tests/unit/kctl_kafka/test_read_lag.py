@@ -127,7 +127,7 @@ def test_no_command_takes_a_group_that_loads_for_a_defect(words: list[str], caps
 
     assert code == 1
     assert "group billing: COORDINATOR_LOAD_IN_PROGRESS" in error
-    assert "defect" not in error
+    assert "a defect in kctl" not in error
 
 
 def test_a_share_group_is_as_far_behind_as_its_coordinator_says(capsys: pytest.CaptureFixture[str]) -> None:
