@@ -27,12 +27,17 @@ from kctl_agent.storage.base import Mark, Storage, StorageUnusable, TopicPartiti
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.clock import MachineClock
-from kctl_agent.storage.file_log import Log, doubting
+from kctl_agent.storage.file_checkpoint import begin_copy
+from kctl_agent.storage.file_doubts import doubting
+from kctl_agent.storage.file_log import Log
 from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, transaction
 from kctl_agent.storage.file_writer import FileWriter
 from kctl_agent.storage.settling import dead_letters, judge, opened
 
 __all__ = ["SCHEMA_VERSION", "FileStorage"]
+
+LONG_SECONDS = 1.0
+"""A log that stays long, since somebody reads an old snapshot, is tried to be copied so often."""
 
 _INHERITED: list[sqlite3.Connection] = []
 """Connections of a parent process: not even to be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
@@ -209,6 +214,8 @@ class FileStorage(Storage):
             yield self._db
             if is_durable:
                 self._log.sync()
+            if self._log.is_long:
+                begin_copy(self.path, LONG_SECONDS)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import uuid
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["Log", "doubting"]
+from kctl_agent.storage.file_checkpoint import copy_all
+from kctl_agent.storage.file_doubts import doubt, doubts
+from kctl_agent.storage.file_schema import LOG_BYTES
+
+__all__ = ["Log"]
 
 
 class Log:
@@ -33,6 +34,11 @@ class Log:
         self._descriptor = os.open(f"{path}-wal", os.O_RDONLY)
         self._thread: ThreadPoolExecutor | None = None
         self._begun: Future[None] | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """It should be copied into the database file (`file_checkpoint.begin_copy`)."""
+        return os.fstat(self._descriptor).st_size > LOG_BYTES
 
     def begin_sync(self) -> None:
         """Let a thread make durable what is committed by now, unless it is still at it, so that `sync` will find little
@@ -54,12 +60,12 @@ class Log:
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()
-        doubts = _doubts(self._path)
-        if doubts:
-            self._copy()
+        found = doubts(self._path)
+        if found:
+            copy_all(self._db, self._path)
         self._write()
-        for doubt in doubts:
-            doubt.unlink(missing_ok=True)
+        for each in found:
+            each.unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._thread is not None:
@@ -70,42 +76,5 @@ class Log:
         try:
             os.fdatasync(self._descriptor)
         except OSError:
-            _doubt(self._path)
+            doubt(self._path)
             raise
-
-    def _copy(self) -> None:
-        """All of it into the database file, which SQLite syncs; waits for writers and readers of an old picture."""
-        is_busy, pages, copied = self._db.execute("pragma wal_checkpoint(full)").fetchone()
-        if is_busy or copied < pages:
-            raise sqlite3.OperationalError("after an error of the disk the log must be copied, and it is being read")
-
-
-@contextmanager
-def doubting(path: Path) -> Iterator[None]:
-    """An error of the disk that SQLite meets in here leaves a doubt: it syncs the log too, and then it was told."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code: int | None = getattr(error, "sqlite_errorcode", None)
-        if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR:
-            _doubt(path)
-        raise
-
-
-def _folder(path: Path) -> Path:
-    return path.with_name(f"{path.name}-doubts")
-
-
-def _doubt(path: Path) -> None:
-    # It need not survive a power cut: after that the log ends where it is whole, and what it lacks counts nowhere.
-    with suppress(OSError):
-        _folder(path).mkdir(exist_ok=True)
-        (_folder(path) / uuid.uuid4().hex).touch()
-
-
-def _doubts(path: Path) -> list[Path]:
-    """Each has a name of its own, so that only those are removed that were there before the copy began."""
-    try:
-        return [Path(each.path) for each in os.scandir(_folder(path))]
-    except FileNotFoundError:
-        return []

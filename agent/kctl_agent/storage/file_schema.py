@@ -15,7 +15,7 @@ from pathlib import Path
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.clock import MachineClock
 
-__all__ = ["SCHEMA_VERSION", "connect", "create", "note_boot", "transaction"]
+__all__ = ["LOG_BYTES", "SCHEMA_VERSION", "connect", "create", "note_boot", "transaction"]
 
 SCHEMA_VERSION = 2
 OLDEST_SQLITE = (3, 35, 0)
@@ -23,8 +23,9 @@ OLDEST_SQLITE = (3, 35, 0)
 BUSY_SECONDS = 30.0
 PAGE_BYTES = 16384
 """A block of 500 small messages is about 100 KB: large pages halve the cost of writing it (benchmarks/pipeline.py)."""
-CHECKPOINT_PAGES = 16384
-"""256 MB of write-ahead log before a commit has to copy it into the file; as a rule `file_writer` was there before."""
+LOG_BYTES = 256 << 20
+"""A write-ahead log that is longer is copied by whoever notices; as a rule `file_writer` was there before. It is cut to
+this length when it begins anew."""
 
 VERSION_1 = """
 create table mark(
@@ -84,7 +85,8 @@ def connect(path: Path) -> sqlite3.Connection:
     """A connection for any thread, one at a time. Raises sqlite3.Error."""
     db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
     try:
-        db.execute(f"pragma wal_autocheckpoint={CHECKPOINT_PAGES}")
+        db.execute("pragma wal_autocheckpoint=0")  # file_checkpoint says why
+        db.execute(f"pragma journal_size_limit={LOG_BYTES}")
         db.execute("pragma synchronous=normal")
     except BaseException:
         db.close()

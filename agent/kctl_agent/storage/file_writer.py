@@ -3,26 +3,27 @@
 Several tasks write at once. SQLite lets one of them in and makes the others sleep, for up to 100 ms each time they
 look; so they wait for a lock of the kernel (on the folder), which wakes the next as soon as the last is done.
 
-What was written goes to the write-ahead log and from there into the file. A thread copies it after the task: within a
-commit, as SQLite does it by itself, the put would wait for it (benchmarks/README.md has the figures).
+What was written goes to the write-ahead log and from there into the file. A thread copies it after the task
+(`file_checkpoint`): within a commit, as SQLite does it by itself, the put would wait for it (benchmarks/README.md has
+the figures).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.clock import MachineClock
+from kctl_agent.storage.file_checkpoint import begin_copy, in_turn
+from kctl_agent.storage.file_doubts import doubting
 from kctl_agent.storage.file_letters import insert
-from kctl_agent.storage.file_log import Log, doubting
+from kctl_agent.storage.file_log import Log
 from kctl_agent.storage.file_schema import connect, transaction
 from kctl_agent.storage.putting import cut, skipped
 
@@ -33,9 +34,6 @@ COPY_BYTES = 16 << 20
 
 SYNC_BYTES = 8 << 20
 """After so much the disk begins to write what a task has put, while the task goes on."""
-
-RESTART_MS = 1000
-"""How long writers may be held up for readers of the old log to leave it; then it grows on until the next copy."""
 
 _uncopied: Counter[Path] = Counter()
 """Bytes that this process has written since it began to copy last. A task has a writer of its own, its process goes
@@ -66,7 +64,7 @@ class FileWriter(Writer):
         if self._codec != "none":
             blocks = list(blocks)
         try:
-            with doubting(self._path), self._turn(), transaction(self._db):
+            with doubting(self._path), in_turn(self._folder), transaction(self._db):
                 mark = self._db.execute("select next, topic_id from mark where topic=? and partition=?", tp).fetchone()
                 skip = skipped(chunk, mark)
                 written = insert(self._db, self._cut(chunk, skip) if skip else blocks, self._clock.wall())
@@ -91,32 +89,8 @@ class FileWriter(Writer):
             raise StorageUnusable(f"what was put into {self._path} could not be synced: {error}") from error
         finally:
             self._held.close()
-        if _uncopied[self._path] >= COPY_BYTES:
+        if _uncopied[self._path] >= COPY_BYTES and begin_copy(self._path):
             _uncopied[self._path] = 0
-            threading.Thread(target=_copy, args=(self._path,), name="storage-copy", daemon=True).start()
 
     def _cut(self, chunk: Chunk, skip: int) -> Iterator[Block]:
         return cut(chunk, skip, self._block_messages, self._codec)
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        fcntl.flock(self._folder, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._folder, fcntl.LOCK_UN)
-
-
-def _copy(path: Path) -> None:
-    """Beside whoever reads and writes. What fails here, a later commit does or tells.
-
-    The first pass lets everybody go on; but as long as somebody writes, it never reaches the end, and the log grows.
-    The second makes writers wait for the little that is left, so that the log begins anew.
-    """
-    try:
-        with doubting(path), closing(connect(path)) as db:
-            db.execute("pragma wal_checkpoint(passive)")
-            db.execute(f"pragma busy_timeout={RESTART_MS}")
-            db.execute("pragma wal_checkpoint(restart)")
-    except sqlite3.Error:
-        return

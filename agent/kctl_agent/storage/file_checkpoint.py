@@ -1,0 +1,149 @@
+"""Copies the write-ahead log of a file storage into the database file, without SQLite's WAL-reset bug.
+
+The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, but not 3.44.6 and 3.50.7; Debian 12 has
+3.40.1): all of the log was copied, a second checkpoint starts, and in that moment another connection commits and so
+begins the log anew. The checkpoint does not notice and records frames of the new log as copied. A later checkpoint
+leaves them out, and when the log begins anew once more they are gone: commits are lost, the file is damaged.
+
+It needs a commit that begins the log anew while a checkpoint runs. Here SQLite's own locks exclude that, whoever the
+others are:
+
+- `reading`: a read transaction that is older than the checkpoint. The log begins anew only when nobody reads from it
+  (`walRestartLog` in wal.c locks all readers out); and if all was copied before, so that this transaction reads from
+  the file alone, then the checkpoint can neither copy nor record anything. Commits go on.
+- `writing`: the write lock. Nobody commits.
+
+Checkpoints that SQLite makes by itself have neither. The one at a commit is turned off (`file_schema.connect`). The
+one when the last connection closes is no danger: SQLite makes it only while it has the whole file to itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from kctl_agent.storage.file_doubts import doubting
+from kctl_agent.storage.file_schema import connect
+
+__all__ = ["begin_copy", "copy", "copy_all", "in_turn", "reading", "writing"]
+
+WRITE_LOCK_MS = 1000
+"""How long a copy waits for commits other than puts to end; then the log grows on until the next copy."""
+
+ALL_SECONDS = 30.0
+"""How long `copy_all` waits for readers of an older snapshot."""
+
+PAUSE_SECONDS = 0.01
+
+_lock = threading.Lock()
+_begun: dict[Path, float] = {}
+"""When this process began to copy last, by `time.monotonic()`."""
+_copying: set[Path] = set()
+
+
+def _forget_threads() -> None:
+    """A forked child has none of the threads."""
+    global _lock
+    _lock = threading.Lock()
+    _begun.clear()
+    _copying.clear()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+
+def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:
+    """Copy in a thread; False when this process is at it, or has begun to less than so long ago."""
+    with _lock:
+        now = time.monotonic()
+        if path in _copying or now - _begun.get(path, float("-inf")) < at_most_every_seconds:
+            return False
+        _copying.add(path)
+        _begun[path] = now
+    threading.Thread(target=_copy_beside, args=(path,), name="storage-copy", daemon=True).start()
+    return True
+
+
+def _copy_beside(path: Path) -> None:
+    try:
+        with suppress(sqlite3.Error, OSError):  # what fails here, the next copy does or reports
+            copy(path)
+    finally:
+        with _lock:
+            _copying.discard(path)
+
+
+def copy(path: Path) -> None:
+    """Copy the log while others read and write, then the rest while nobody writes, so that it can begin anew.
+
+    As long as somebody writes, the first pass never reaches the end of the log. The second takes the turn of the puts,
+    or it would hardly ever get the write lock between them.
+    """
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with doubting(path), closing(connect(path)) as db, closing(connect(path)) as guard:
+            with reading(guard):
+                _checkpoint(db)
+            guard.execute(f"pragma busy_timeout={WRITE_LOCK_MS}")
+            with in_turn(folder), writing(guard):
+                _checkpoint(db)
+    finally:
+        os.close(folder)
+
+
+def copy_all(db: sqlite3.Connection, path: Path) -> None:
+    """Copy the whole log, which SQLite syncs before and the database file after; commits wait meanwhile.
+
+    Raises:
+        sqlite3.Error: it could not be copied, or is still being read.
+    """
+    deadline, pause = time.monotonic() + ALL_SECONDS, threading.Event()
+    with closing(connect(path)) as guard, writing(guard):
+        while not _checkpoint(db):
+            if time.monotonic() > deadline:
+                raise sqlite3.OperationalError("the log must be copied (a disk error), and it is being read")
+            pause.wait(PAUSE_SECONDS)
+
+
+@contextmanager
+def in_turn(folder: int) -> Iterator[None]:
+    """Hold the kernel's lock on the storage's folder, given as a descriptor of one's own: it wakes the next who waits
+    at once, where SQLite makes everybody sleep and try again."""
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(folder, fcntl.LOCK_UN)
+
+
+@contextmanager
+def reading(guard: sqlite3.Connection) -> Iterator[None]:
+    """A read transaction: nobody can begin the log anew beneath a checkpoint in here."""
+    guard.execute("begin")
+    try:
+        guard.execute("select 1 from sqlite_master").fetchone()
+        yield
+    finally:
+        guard.execute("rollback")
+
+
+@contextmanager
+def writing(guard: sqlite3.Connection) -> Iterator[None]:
+    """The write lock: nobody can commit beneath a checkpoint in here."""
+    guard.execute("begin immediate")
+    try:
+        yield
+    finally:
+        guard.execute("rollback")
+
+
+def _checkpoint(db: sqlite3.Connection) -> bool:
+    """Copy as much as no reader keeps back; whether that was all. Never without `reading` or `writing`."""
+    is_busy, pages, copied = db.execute("pragma wal_checkpoint(passive)").fetchone()
+    return not is_busy and copied >= pages

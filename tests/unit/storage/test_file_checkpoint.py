@@ -1,0 +1,176 @@
+"""The log is copied into the file while no commit can begin it anew: SQLite's WAL-reset bug has no moment to strike."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.storage import file, file_checkpoint, file_log, file_schema
+from kctl_agent.storage.base import Mark
+from kctl_agent.storage.conformance.given import chunk, everything, fill, put, stored
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.file_checkpoint import begin_copy, copy, reading, writing
+from kctl_agent.storage.file_schema import connect
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s.sqlite"
+
+
+@pytest.fixture
+def storage(path: Path) -> Iterator[FileStorage]:
+    with closing(FileStorage(path, block_messages=3)) as storage:
+        storage.prepare()
+        fill(storage, 300)
+        yield storage
+
+
+def generation(path: Path) -> bytes:
+    """The salts in the log's header, which change when it begins anew (https://sqlite.org/walformat.html)."""
+    with Path(f"{path}-wal").open("rb") as log:
+        return log.read(32)[16:24]
+
+
+def checkpoint(db: sqlite3.Connection) -> bool:
+    is_busy, pages, copied = db.execute("pragma wal_checkpoint(passive)").fetchone()
+    return not is_busy and pages == copied
+
+
+def commit(storage: FileStorage) -> None:
+    storage.advance_marks({("t", 0): storage.marks([("t", 0)])[("t", 0)].next + 1})
+
+
+def test_after_a_whole_copy_the_next_commit_begins_the_log_anew(path: Path, storage: FileStorage) -> None:
+    before = generation(path)
+
+    copy(path)
+
+    assert generation(path) == before
+    commit(storage)
+    assert generation(path) != before
+
+
+def test_while_a_copy_reads_commits_go_on_and_none_begins_the_log_anew(path: Path, storage: FileStorage) -> None:
+    before = generation(path)
+    with closing(connect(path)) as db, closing(connect(path)) as guard:
+        with reading(guard):
+            assert checkpoint(db), "all of it is copied, as the bug needs it"
+            commit(storage)
+            commit(storage)
+            assert generation(path) == before
+
+        assert checkpoint(db)
+    commit(storage)
+    assert generation(path) != before
+
+
+def test_where_all_was_copied_before_a_copy_that_reads_copies_nothing(path: Path, storage: FileStorage) -> None:
+    copy(path)
+    with closing(connect(path)) as db, closing(connect(path)) as guard, reading(guard):
+        commit(storage)  # begins the log anew, for the guard reads from the file
+
+        _, pages, copied = db.execute("pragma wal_checkpoint(passive)").fetchone()
+
+        assert (pages > 0, copied) == (True, 0)
+
+
+def test_while_the_rest_is_copied_nobody_commits(path: Path, storage: FileStorage) -> None:
+    with closing(connect(path)) as db, closing(connect(path)) as guard, writing(guard):
+        db.execute("pragma busy_timeout=0")
+
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            db.execute("begin immediate")
+
+        assert checkpoint(db)
+    commit(storage)
+
+
+def test_sqlite_copies_nothing_by_itself_at_a_commit(path: Path, storage: FileStorage) -> None:
+    asked = [storage._db]
+    with storage.writer() as writer, closing(connect(path)) as another:
+        asked += [writer._db, another]  # type: ignore[attr-defined]
+
+        assert [db.execute("pragma wal_autocheckpoint").fetchone() for db in asked if db is not None] == [(0,)] * 3
+
+
+def test_whoever_notices_a_long_log_copies_it_and_it_is_cut(
+    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (file_schema, file_log):
+        monkeypatch.setattr(module, "LOG_BYTES", 200_000)
+    monkeypatch.setattr(file, "LONG_SECONDS", 0.0)
+    storage.close()
+    storage.stats()
+    put(storage, chunk(300, 3000))
+    assert Path(f"{path}-wal").stat().st_size > 200_000
+
+    storage.stats()  # whoever it is, a sinker or a worker
+    join_copies()
+    commit(storage)
+
+    assert Path(f"{path}-wal").stat().st_size <= 200_000
+    assert stored(storage) == list(range(3000))
+
+
+def join_copies() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "storage-copy":
+            thread.join()
+
+
+def test_one_process_copies_once_at_a_time_and_not_more_often_than_it_should(
+    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.stats()
+    may_go_on, copies = threading.Event(), []
+
+    def slowly(path: Path) -> None:
+        copies.append(path)
+        may_go_on.wait(30)
+
+    monkeypatch.setattr(file_checkpoint, "copy", slowly)
+    begun = [begin_copy(path), begin_copy(path)]
+    may_go_on.set()
+    join_copies()
+    begun += [begin_copy(path, 3600.0), begin_copy(path)]
+    join_copies()
+
+    assert begun == [True, False, False, True]
+    assert copies == [path, path]
+
+
+def test_copies_all_the_time_beside_puts_claims_and_settles_lose_nothing(path: Path, storage: FileStorage) -> None:
+    everything(storage)
+    storage.place_marks([Mark("t", 1, "A", 0, None)])
+    done, copied = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def copies() -> None:
+        while not done.is_set():
+            copy(path)
+            copied.set()
+
+    def takes() -> None:
+        with closing(FileStorage(path)) as own:
+            while not (done.is_set() and own.stats().pending == 0):
+                seen.extend(message.offset for message in everything(own))
+
+    threads = [threading.Thread(target=target) for target in (copies, copies, takes)]
+    for thread in threads:
+        thread.start()
+    for start in range(0, 30_000, 100):
+        put(storage, chunk(start, start + 100, partition=1))
+    done.set()
+    for thread in threads:
+        thread.join()
+
+    assert copied.is_set()
+    assert sorted(seen) == list(range(30_000))
+    with closing(connect(path)) as db:
+        assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
