@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,16 @@ class RedisServer:
                 return True
             except redis.RedisError:
                 return False
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Connections are accepted, by the kernel, and nothing is answered."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL. With `appendfsync always` what it has acknowledged is in its append-only file."""

@@ -7,6 +7,7 @@ socket thread never touches a consumer, a Spark session or a storage, and an ord
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -88,6 +89,9 @@ class Inbox:
         self._waiting: deque[Order] = deque()
         self._outcomes: dict[str, Outcome] = {}
         self._paused = tuple(paused)
+        self.taken_at: float | None = None
+        """`time.monotonic()` at which the owning thread last came for orders; None before its first turn. One that
+        hangs comes no more, while the agent goes on answering."""
 
     @property
     def paused(self) -> tuple[Scope, ...]:
@@ -110,6 +114,7 @@ class Inbox:
 
     def take(self) -> list[Order]:
         """What was accepted since the last time, oldest first."""
+        self.taken_at = time.monotonic()
         if not self._waiting:
             return []
         with self._lock:

@@ -60,6 +60,7 @@ _OF_WORKERS_ALONE = frozenset(
         "kafka.assignor",
         "kafka.session_timeout_seconds",
         "kafka.heartbeat_interval_seconds",
+        "kafka.max_poll_interval_seconds",
         "kafka.static_membership",
     }
 )

@@ -134,6 +134,12 @@ def check_together(config: Config) -> None:
             f"{config.path}: kafka.heartbeat_interval_seconds ({kafka.heartbeat_interval_seconds:g}) must be less than "
             f"kafka.session_timeout_seconds ({kafka.session_timeout_seconds:g})"
         )
+    if workers.revoke_timeout_seconds >= kafka.max_poll_interval_seconds:
+        raise ConfigError(
+            f"{config.path}: workers.revoke_timeout_seconds ({workers.revoke_timeout_seconds:g}) must be less than "
+            f"kafka.max_poll_interval_seconds ({kafka.max_poll_interval_seconds:g}): the worker would be taken for one "
+            "that hangs while its batch ends"
+        )
     if workers.backoff_min_seconds > workers.backoff_max_seconds:
         raise ConfigError(
             f"{config.path}: workers.backoff_min_seconds ({workers.backoff_min_seconds:g}) must not be more than "

@@ -148,6 +148,15 @@ class _Group:
         minimum=0.1,
         maximum=600.0,
     )
+    max_poll_interval_seconds: float = setting(
+        60.0,
+        "A worker whose main thread does not poll the group for so long hangs, though its agent answers: it leaves the "
+        "group, its stacks are written to its log, it is killed and started again. In a rebalance the others wait for "
+        "a member at most so long. More than `workers.revoke_timeout_seconds`.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=86_400.0,
+    )
     isolation_level: str = setting(
         "read_uncommitted",
         "Whether records of open and aborted transactions are read; with `read_committed` the end of a partition is "
@@ -244,9 +253,10 @@ class Workers:
         2.0, "How often memory is measured.", unit="seconds", minimum=0.1, maximum=3600.0
     )
     stalled_seconds: float = setting(
-        0.0,
-        "A worker that has messages to read and finishes no batch for so long is started again; 0: never. Must be "
-        "longer than the longest batch.",
+        600.0,
+        "A worker that has messages to read, and for so long neither finishes a batch nor stores anything of the one "
+        "that runs, is started again; 0: never. Longer than the longest call of a handler with `storage.mode = "
+        '"directly"`.',
         unit="seconds",
         minimum=0.0,
     )

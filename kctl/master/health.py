@@ -31,6 +31,8 @@ class Rules:
     memory_breaches: int = 3
     """So many measurements in a row above the soft limit."""
     stalled_seconds: float | None = None
+    main_thread_seconds: float | None = None
+    """So long a worker's main thread may take for one turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,10 @@ class Heartbeat:
     batches_total: int | None = None
     lag: int | None = None
     """Messages; None while the brokers' figures are too old to rely on."""
+    progress: int | None = None
+    """Changes with each batch and while a long one stores messages."""
+    main_thread_age_seconds: float | None = None
+    """Since the last turn of its main thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,10 @@ class Health:
     """When it last finished a batch, or was not expected to."""
     state: str | None = None
     batches_total: int | None = None
+    progress: int | None = None
+    main_thread_age_seconds: float | None = None
+    hung_seconds: float = 0.0
+    """The smaller of the last two ages of its main thread: a freeze of the whole machine is no hang."""
     boot_bytes: int | None = None
     """Its size when it had started."""
     resident_bytes: int | None = None
@@ -70,7 +80,11 @@ class Illness:
 
 def heard(health: Health, beat: Heartbeat, now: float) -> Health:
     """It has answered."""
-    is_moving = beat.batches_total is None or beat.batches_total != health.batches_total
+    is_moving = (
+        beat.batches_total is None
+        or beat.batches_total != health.batches_total
+        or (beat.progress is not None and beat.progress != health.progress)
+    )
     is_excused = not beat.lag or beat.state in _AT_REST
     return replace(
         health,
@@ -78,6 +92,9 @@ def heard(health: Health, beat: Heartbeat, now: float) -> Health:
         progress_at=now if is_moving or is_excused else health.progress_at,
         state=beat.state,
         batches_total=beat.batches_total,
+        progress=beat.progress,
+        main_thread_age_seconds=beat.main_thread_age_seconds,
+        hung_seconds=min(health.main_thread_age_seconds or 0.0, beat.main_thread_age_seconds or 0.0),
     )
 
 
@@ -97,6 +114,9 @@ def judge(rules: Rules, health: Health, now: float) -> Illness | None:
     silence = now - health.heard_at
     if silence >= rules.ping_timeout_seconds:
         return Illness(Cause.UNRESPONSIVE, True, f"its agent has not answered for {silence:.1f} s")
+    if rules.main_thread_seconds is not None and health.hung_seconds >= rules.main_thread_seconds:
+        why = f"its agent answers, but its main thread has hung for {health.hung_seconds:.1f} s"
+        return Illness(Cause.UNRESPONSIVE, True, why)
     hard, size = _applied(rules.memory_hard_bytes, health), health.resident_bytes or 0
     if hard is not None and size > hard:
         return Illness(Cause.MEMORY, True, f"its memory, {_mebibytes(size)}, is above memory_hard, {_mebibytes(hard)}")
@@ -108,7 +128,7 @@ def judge(rules: Rules, health: Health, now: float) -> Illness | None:
         )
     idle = now - health.progress_at
     if rules.stalled_seconds is not None and idle >= rules.stalled_seconds:
-        return Illness(Cause.STALLED, False, f"it has messages to read and has finished no batch for {idle:.1f} s")
+        return Illness(Cause.STALLED, False, f"it has messages to read and has made no progress for {idle:.1f} s")
     return None
 
 

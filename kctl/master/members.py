@@ -101,10 +101,17 @@ def heartbeat(result: JsonObject) -> Heartbeat | None:
         value = result.get(key)
         return value if type(value) is int else None
 
-    pid, state = whole("pid"), result.get("state")
+    pid, state, age = whole("pid"), result.get("state"), result.get("main_thread_age_seconds")
     if pid is None:
         return None
-    return Heartbeat(pid, state if isinstance(state, str) else None, whole("batches_total"), whole("lag"))
+    return Heartbeat(
+        pid,
+        state if isinstance(state, str) else None,
+        whole("batches_total"),
+        whole("lag"),
+        whole("progress"),
+        float(age) if isinstance(age, int | float) else None,
+    )
 
 
 def _explained(failure: Failed, status: WorkerStatus) -> Failed:

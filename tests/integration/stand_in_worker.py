@@ -5,8 +5,8 @@ a process group of its own, as a Spark driver has. `KCTL_TEST_WORKER` in Spark's
 that `KCTL_TEST_ILL` names only while that file is there, so that a later incarnation is well:
 
 `boot_failure` ends with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stops answering, in C, with the
-interpreter held · `grows` takes 200 MB more after a second · `stalls` finishes no batch · `slow` needs a second for the
-batch that an order has to wait for
+interpreter held · `blocks` lets its main thread wait for ever while its agent answers · `grows` takes 200 MB more after
+a second · `stalls` finishes no batch · `slow` needs a second for the batch that an order has to wait for
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent import lifeline
-from kctl_agent.commands import COMMANDS, order_commands, with_describe
+from kctl_agent.commands import COMMANDS, order_commands, ping_of, with_describe
 from kctl_agent.orders import Inbox, Order, Outcome, Scope, is_paused
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.stop import Stop
@@ -126,7 +126,7 @@ def main() -> int:
     )
     scopes = [Scope.parse(each) for each in settings.get("paused", ())]
     worker = StandIn(settings["name"], settings["kafka"]["topics"][0], behaviour, scopes)
-    commands = with_describe({**COMMANDS, **order_commands(worker.inbox, can_seek=True)})
+    commands = with_describe({**COMMANDS, "ping": ping_of(worker.inbox), **order_commands(worker.inbox, can_seek=True)})
     server = AgentServer(Path(settings["run_dir"]), settings["name"], commands)
     server.publish(worker.snapshot())
     server.start()
@@ -137,6 +137,8 @@ def main() -> int:
         age = time.monotonic() - worker.started_at
         if behaviour == "grows" and age > 1.0 and not held:
             held = bytes(bytearray(b"x") * (200 << 20))
+        if behaviour == "blocks" and age > 0.5:
+            signal.pause()
         if behaviour == "hangs" and age > 0.5:
             hang()
     server.close()

@@ -33,11 +33,13 @@ QUICK: dict[str, object] = {
 def ill(master: Callable[..., Master], short_dir: Path, eventually: Eventually) -> Callable[..., tuple[Master, Path]]:
     """A fleet of one worker that misbehaves for as long as a file is there."""
 
-    def start(behaviour: str, until: str = "running", **workers: object) -> tuple[Master, Path]:
+    def start(
+        behaviour: str, until: str = "running", kafka: dict[str, object] | None = None, **workers: object
+    ) -> tuple[Master, Path]:
         illness = short_dir / "ill"
         illness.touch()
         conf = {"KCTL_TEST_WORKER": behaviour, "KCTL_TEST_ILL": str(illness)}
-        return master(until=until, workers={**QUICK, **workers}, spark={"conf": conf}), illness
+        return master(until=until, kafka=kafka or {}, workers={**QUICK, **workers}, spark={"conf": conf}), illness
 
     return start
 
@@ -158,6 +160,16 @@ def test_a_worker_that_grows_is_restarted_because_of_its_memory(
     assert left == (limit == "memory_soft"), "above the soft limit it leaves in order, above the hard one it is killed"
 
 
+def test_a_worker_whose_main_thread_hangs_is_restarted_though_its_agent_answers(
+    ill: Callable[..., Any], eventually: Eventually
+) -> None:
+    fleet, illness = ill("blocks", kafka={"max_poll_interval_seconds": 1.0}, revoke_timeout_seconds=0.5)
+
+    after = healed(fleet, illness, eventually, "unresponsive")
+
+    assert re.match(r"its agent answers, but its main thread has hung for [1-9]\.\d s", after["last_error"])
+
+
 def test_a_memory_limit_that_it_is_born_above_is_refused_and_told(
     ill: Callable[..., Any], eventually: Eventually
 ) -> None:
@@ -176,7 +188,7 @@ def test_a_worker_that_makes_no_progress_is_restarted_as_stalled(
 
     after = healed(fleet, illness, eventually, "stalled")
 
-    assert re.match(r"it has messages to read and has finished no batch for [1-4]\.\d s", after["last_error"])
+    assert re.match(r"it has messages to read and has made no progress for [1-4]\.\d s", after["last_error"])
 
 
 def test_a_paused_worker_is_not_stalled(ill: Callable[..., Any], eventually: Eventually) -> None:

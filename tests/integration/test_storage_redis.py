@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import re
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -104,6 +106,21 @@ def test_leases_survive_a_restart_of_redis(server: RedisServer, storage: RedisSt
     assert offsets(storage.claim("b", 100, 600.0)) == [3, 4, 5]
     assert storage.settle(claim, [True] * 3).gone == 3
     assert total(storage) == (0, 3, 0, 0)
+
+
+def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_tries(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_client, "GIVE_UP_SECONDS", 0.5)
+    with closing(opened(server.url, reply_seconds=1.0)) as storage:
+        fill(storage, 3)
+        with server.frozen():
+            began = time.monotonic()
+            with pytest.raises(StorageUnusable, match="Timeout"):
+                storage.marks([("t", 0)])
+            assert time.monotonic() - began < 5, "one time-out of a second, not seven"
+        assert storage.marks([("t", 0)])[("t", 0)].next == 3
+        assert pickle.loads(pickle.dumps(storage)).reply_seconds == redis_client.REPLY_SECONDS, "an executor's"
 
 
 def test_a_redis_that_stays_away_is_unusable_and_then_used_again(

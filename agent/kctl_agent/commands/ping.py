@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from kctl_agent import __version__
 from kctl_agent.commands.base import Command
+from kctl_agent.orders import Inbox
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 
-__all__ = ["PING", "answer"]
+__all__ = ["PING", "answer", "ping_of"]
 
 
 _OLD_SECONDS = 15.0
 """Figures of the brokers older than this tell nothing about the lag of now."""
 
 
-def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
-    """Who answers, and what a supervisor judges it by: `lag` over all partitions that it may read, null while it is not
-    known."""
+def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
+    """Who answers, and what a supervisor judges it by.
+
+    `lag` over all partitions that it may read, null while it is not known; `progress`, which rises with each batch and,
+    while one runs for long, with what it has stored; `main_thread_age_seconds`, since the last turn of the main thread,
+    null where nobody measures it.
+    """
     return {
         "name": snapshot.name,
         "pid": os.getpid(),
@@ -26,6 +32,8 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         "state": snapshot.state,
         "batches_total": snapshot.work.batches_total,
         "lag": _lag(snapshot, now),
+        "progress": snapshot.work.progress,
+        "main_thread_age_seconds": None if taken_at is None else max(now - taken_at, 0.0),
     }
 
 
@@ -43,3 +51,13 @@ def _lag(snapshot: Snapshot, now: float) -> int | None:
 PING = Command(
     "ping", answer, "who answers: name, pid, version, state, progress", deadline_ms=1000, needs_snapshot=False
 )
+
+
+def ping_of(inbox: Inbox) -> Command:
+    """A ping that also says how long ago the thread which owns the work came for its orders. Not from the snapshot,
+    which another thread publishes: that one may wait for a storage while the main thread does its turns."""
+
+    def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
+        return answer(snapshot, params, now, inbox.taken_at)
+
+    return replace(PING, answer=measured)

@@ -11,16 +11,18 @@ from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
+from kctl_agent.storage.redis_client import REPLY_SECONDS
 
 __all__ = ["MODES", "open_storage"]
 
 MODES = ("file", "redis", "directly", "memory")
 
 
-def open_storage(settings: Mapping[str, Any]) -> Storage:
+def open_storage(settings: Mapping[str, Any], *, reply_seconds: float = REPLY_SECONDS) -> Storage:
     """The storage that the `[storage]` settings of a worker name. It opens no file and no connection yet.
 
-    The result can be pickled: executors get it with their task.
+    A server's reply is waited for `reply_seconds`. The result can be pickled: executors get it with their task, and
+    wait as long as is usual.
 
     Raises:
         StorageError: the mode is not known.
@@ -37,7 +39,9 @@ def open_storage(settings: Mapping[str, Any]) -> Storage:
         return DirectlyStorage(Path(settings["path"]), **common)
     if mode == "redis":
         password_file = Path(settings["password_file"]) if settings.get("password_file") else None
-        return RedisStorage(settings["url"], settings["namespace"], password_file=password_file, **common)
+        return RedisStorage(
+            settings["url"], settings["namespace"], password_file=password_file, reply_seconds=reply_seconds, **common
+        )
     if mode == "memory":
         return MemoryStorage(**common)
     raise StorageError(f"storage.mode is {mode!r}; known are: {', '.join(MODES)}")

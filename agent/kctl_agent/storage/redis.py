@@ -24,7 +24,7 @@ from kctl_agent.storage.base import Chunk, Mark, Put, Storage, StorageUnusable, 
 from kctl_agent.storage.block import Block, Columns
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.putting import cut, skipped
-from kctl_agent.storage.redis_client import check_server, connect, script, told, transact, where
+from kctl_agent.storage.redis_client import REPLY_SECONDS, check_server, connect, script, told, transact, where
 from kctl_agent.storage.redis_words import block_of, letter_of, name_of, parted, partitions_of
 from kctl_agent.storage.settling import Verdict, dead_letters, judge, opened, revived
 
@@ -54,6 +54,7 @@ class RedisStorage(Storage):
         block_messages: int = 500,
         codec: str = "none",
         limit: int | None = None,
+        reply_seconds: float = REPLY_SECONDS,
     ) -> None:
         self._place = where(url)
         self._url = url
@@ -63,11 +64,13 @@ class RedisStorage(Storage):
         self.codec = codec
         self.limit = limit
         self.prefix = f"{{kctl:{namespace}}}:"
+        self.reply_seconds = reply_seconds
+        """How long a reply is waited for. An executor, which gets a copy with its task, waits as long as is usual."""
         self._redis: Any = None
         self._scripts: dict[str, Callable[..., Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_redis": None, "_scripts": {}}
+        return {**self.__dict__, "reply_seconds": REPLY_SECONDS, "_redis": None, "_scripts": {}}
 
     @property
     def identity(self) -> str:
@@ -287,7 +290,7 @@ class RedisStorage(Storage):
 
     def _client(self) -> Any:
         if self._redis is None:
-            self._redis = connect(self._url, self._password_file)
+            self._redis = connect(self._url, self._password_file, self.reply_seconds)
         return self._redis
 
     def _run(self, name: str, *args: object) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 
 from kctl_agent.storage.base import StorageUnusable
 
-__all__ = ["Script", "check_server", "connect", "script", "told", "transact", "where"]
+__all__ = ["REPLY_SECONDS", "Script", "check_server", "connect", "script", "told", "transact", "where"]
 
 Script = Callable[..., Any]
 log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 OLDEST_SERVER = (6, 2)
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 30.0
+GIVE_UP_SECONDS = 10.0
+"""No further try after so long: each would wait for a reply of a server that hangs, up to 7 x 30 s in all."""
 RETRIES = 6
 RETRY_SECONDS = (0.05, 2.0)
 """A call is tried again for about four seconds: the time a Redis takes to be started again with a small AOF. Longer
@@ -53,7 +56,7 @@ def where(url: str) -> str:
     return f"{parts.scheme}://{host}:{port}/{parts.path.strip('/') or database or 0}"
 
 
-def connect(url: str, password_file: Path | None) -> Any:
+def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
     """A client that connects when it is used, from any thread, and again after errors.
 
     Raises:
@@ -62,13 +65,12 @@ def connect(url: str, password_file: Path | None) -> Any:
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
-        from redis.retry import Retry
     except ImportError as error:
         raise StorageUnusable("a Redis storage needs redis-py: pip install 'kctl-agent[redis]'") from error
     options: dict[str, Any] = {
-        "retry": Retry(ExponentialWithJitterBackoff(cap=RETRY_SECONDS[1], base=RETRY_SECONDS[0]), RETRIES),
+        "retry": _retry_class()(ExponentialWithJitterBackoff(cap=RETRY_SECONDS[1], base=RETRY_SECONDS[0]), RETRIES),
         "retry_on_error": [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError],
-        "socket_timeout": REPLY_SECONDS,
+        "socket_timeout": reply_seconds,
         "client_name": f"kctl-{os.getpid()}",
     }
     if urlsplit(url).scheme != "unix":
@@ -82,6 +84,25 @@ def connect(url: str, password_file: Path | None) -> Any:
         return redis.Redis.from_url(url, **options)
     except ValueError as error:
         raise StorageUnusable(f"storage.url cannot be used: {error}") from None
+
+
+@cache
+def _retry_class() -> Any:
+    """redis-py's `Retry`, bounded in time too."""
+    from redis.retry import Retry
+
+    class BoundedRetry(Retry):  # type: ignore[misc,unused-ignore]
+        def call_with_retry(self, do: Any, fail: Callable[..., Any], *args: Any, **options: Any) -> Any:
+            give_up_at = time.monotonic() + GIVE_UP_SECONDS
+
+            def failed(error: Exception, *count: Any) -> None:
+                fail(error, *count)
+                if time.monotonic() >= give_up_at:
+                    raise error
+
+            return super().call_with_retry(do, failed, *args, **options)
+
+    return BoundedRetry
 
 
 @cache

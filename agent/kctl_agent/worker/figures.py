@@ -18,6 +18,9 @@ from kctl_agent.worker.pipeline import Batch
 
 __all__ = ["Figures", "Sources"]
 
+LONG_BATCH_SECONDS = 15.0
+"""A batch that runs for longer is asked every so often whether it still stores something."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sources:
@@ -40,6 +43,8 @@ class Figures(OwnFigures):
         self._sources: Sources | None = None
         self._stored: StorageFigures | None = None
         self._storage_failed = False
+        self._long_batch_seen_at = 0.0
+        self._stored_offsets: dict[tuple[str, int], int] = {}
 
     @property
     def held(self) -> int | None:
@@ -79,6 +84,7 @@ class Figures(OwnFigures):
                 last_batch_rows=batch.rows,
                 rows_total=self._work.rows_total + batch.rows,
                 batches_total=self._work.batches_total + 1,
+                progress=self._work.progress + 1,
                 last_error=None,
             )
         self._wake.set()
@@ -86,6 +92,9 @@ class Figures(OwnFigures):
     def _snapshot(self) -> Snapshot:
         sources = self._sources
         self._stored = self._count_storage()
+        if sources is not None and self._has_long_batch_stored(sources):
+            with self._lock:
+                self._work = replace(self._work, progress=self._work.progress + 1)
         with self._lock:
             common = self._common("worker", self._stored)
             if sources is None:
@@ -116,6 +125,20 @@ class Figures(OwnFigures):
             )
             for tp, position in sorted(sources.positions().items())
         )
+
+    def _has_long_batch_stored(self, sources: Sources) -> bool:
+        """Whether a batch that runs for long has moved stored offsets since they were last looked at: what it does
+        comes to the driver only at its end."""
+        now, started = time.monotonic(), sources.batch_started_at()
+        if started is None or now - max(started, self._long_batch_seen_at) < LONG_BATCH_SECONDS:
+            return False
+        self._long_batch_seen_at = now
+        try:
+            marks = self._storage.marks([tuple(tp) for tp in sources.positions()])
+        except StorageError:
+            return False  # told where the storage is counted
+        before, self._stored_offsets = self._stored_offsets, {tp: mark.next for tp, mark in marks.items()}
+        return before != self._stored_offsets
 
     def _count_storage(self) -> StorageFigures:
         try:

@@ -17,7 +17,7 @@ from kafka.errors import KafkaError
 
 from kctl_agent import lifeline
 from kctl_agent.boot import EX_CONFIG, BootError, begin, log_trace
-from kctl_agent.commands import COMMANDS, order_commands
+from kctl_agent.commands import COMMANDS, Command, order_commands, ping_of
 from kctl_agent.orders import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.storage import open_storage
@@ -32,10 +32,17 @@ __all__ = ["main"]
 
 log = logging.getLogger("kctl_agent.worker")
 
+STORAGE_REPLY_SECONDS = 5.0
+"""The main thread asks little of a storage, and the group must not wait for it while a server hangs."""
+
 
 def main() -> int:
     """The process: settings from stdin, agent socket first, exit code as above."""
-    return begin("worker", parse, lambda inbox: {**COMMANDS, **order_commands(inbox, can_seek=True)}, _serve)
+    return begin("worker", parse, _commands, _serve)
+
+
+def _commands(inbox: Inbox) -> dict[str, Command]:
+    return {**COMMANDS, "ping": ping_of(inbox), **order_commands(inbox, can_seek=True)}
 
 
 def _sweep(scratch_dir: Path) -> None:
@@ -89,7 +96,7 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
 def _storage(settings: WorkerSettings) -> Storage:
     """Raises BootError when the mode is `directly` and its handler cannot be had."""
     if settings.storage["mode"] != "directly":
-        return open_storage(settings.storage)
+        return open_storage(settings.storage, reply_seconds=STORAGE_REPLY_SECONDS)
     from kctl_agent.sinker.directly import HandlingStorage
 
     storage = HandlingStorage(settings.storage)

@@ -82,6 +82,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             isolation_level=settings.isolation_level,
             partition_assignment_strategy=[assignor],
             session_timeout_ms=session_ms,
+            max_poll_interval_ms=int(settings.max_poll_interval_seconds * 1000),
             heartbeat_interval_ms=int(settings.heartbeat_interval_seconds * 1000),
             metadata_max_age_ms=METADATA_MAX_AGE_MS,
             reconnect_backoff_max_ms=2000,

@@ -80,6 +80,7 @@ class _Run:
         """Set: no further batch may begin. (A callback that waited here would dead-lock with StreamingQuery.stop.)"""
         self.busy = threading.Lock()
         self.query: Any = None
+        self.query_id: str | None = None
         self.batch_started_at: float | None = None
         self.error: str | None = None
         """Why the last batch failed, in one line; Spark's own report of it is a stack trace of a hundred lines."""
@@ -176,7 +177,7 @@ class Pipeline:
 
     @property
     def query_id(self) -> str | None:
-        return str(self._run.query.id) if self._run and self._run.query else None
+        return self._run.query_id if self._run else None
 
     @property
     def batch_started_at(self) -> float | None:
@@ -197,6 +198,7 @@ class Pipeline:
                 .trigger(processingTime=f"{int(seconds * 1000)} milliseconds")
                 .start()
             )
+            run.query_id = str(run.query.id)
         except BaseException:
             shutil.rmtree(checkpoint, ignore_errors=True)
             raise

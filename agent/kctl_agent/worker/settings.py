@@ -31,6 +31,8 @@ class KafkaSettings:
     isolation_level: str
     group_instance_id: str | None
     security: Security | None = None
+    max_poll_interval_seconds: float = 60.0
+    """The main thread leaves the group when it has not polled for so long, and others wait no longer for it."""
 
 
 @dataclass(frozen=True, slots=True)

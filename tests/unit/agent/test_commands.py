@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import replace
 
 import pytest
 
 from kctl_agent import __version__
-from kctl_agent.commands import COMMANDS, Command, Param, with_describe
+from kctl_agent.commands import COMMANDS, Command, Param, ping_of, with_describe
 from kctl_agent.commands.base import check_params
 from kctl_agent.errors import BadParams, NotReady
+from kctl_agent.orders import Inbox
 from kctl_agent.snapshot import MemberFigures, Snapshot, StorageFigures
 from kctl_agent.wire import JsonObject, encode
 
@@ -183,6 +185,18 @@ def test_ping_tells_who_answers_and_what_a_supervisor_judges_it_by(snapshot: Sna
         "state": snapshot.state,
         "batches_total": snapshot.work.batches_total,
     }
+
+
+def test_ping_tells_how_long_ago_the_main_thread_came_for_its_orders_once_it_has_come(snapshot: Snapshot) -> None:
+    inbox = Inbox()
+    ping = ping_of(inbox)
+    assert ping.answer(snapshot, {}, time.monotonic())["main_thread_age_seconds"] is None
+
+    inbox.take()
+
+    assert inbox.taken_at is not None
+    assert ping.answer(snapshot, {}, inbox.taken_at + 70)["main_thread_age_seconds"] == pytest.approx(70)
+    assert answer("ping", snapshot)["main_thread_age_seconds"] is None, "of an attached application"
 
 
 def test_the_lag_of_a_ping_is_not_known_while_the_brokers_are_silent(snapshot: Snapshot) -> None:

@@ -171,6 +171,11 @@ def test_variables_that_are_no_settings_are_left_alone(written: Written) -> None
             '{path}: workers.transform is "no colon", but it takes text: `module:function`',
         ),
         (
+            SMALLEST + "[workers]\nrevoke_timeout_seconds = 60",
+            "{path}: workers.revoke_timeout_seconds (60) must be less than kafka.max_poll_interval_seconds (60): the "
+            "worker would be taken for one that hangs while its batch ends",
+        ),
+        (
             SMALLEST + "heartbeat_interval_seconds = 10",
             "{path}: kafka.heartbeat_interval_seconds (10) must be less than kafka.session_timeout_seconds (10)",
         ),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.master.health import Health, Heartbeat, Rules, heard, judge, measured, refusals
+from kctl.master.health import Health, Heartbeat, Illness, Rules, heard, judge, measured, refusals
 from kctl.master.restart import Cause
 
 MB = 1 << 20
@@ -18,6 +18,7 @@ RULES = Rules(
     memory_hard_bytes=1000 * MB,
     memory_breaches=3,
     stalled_seconds=60,
+    main_thread_seconds=60,
 )
 WELL = Health(heard_at=100.0, progress_at=100.0, state="running", batches_total=5, boot_bytes=500 * MB)
 
@@ -38,6 +39,8 @@ def beat(state: str | None = "running", batches: int | None = 5, lag: int | None
         (replace(WELL, resident_bytes=1001 * MB, boot_bytes=950 * MB), 101, None, None),
         (replace(WELL, heard_at=170.0), 159.9, None, None),
         (replace(WELL, heard_at=170.0), 160.0, Cause.STALLED, False),
+        (replace(WELL, hung_seconds=59.9), 101, None, None),
+        (replace(WELL, hung_seconds=60.0), 101, Cause.UNRESPONSIVE, True),
     ],
 )
 def test_the_gravest_illness_is_named(health: Health, now: float, cause: Cause | None, at_once: bool | None) -> None:
@@ -64,6 +67,32 @@ def test_no_batch_is_a_stall_only_where_one_was_to_be_expected(told: Heartbeat, 
 
     assert health.heard_at == 150.0
     assert health.progress_at == (150.0 if is_progress else 100.0)
+
+
+def test_a_long_batch_that_stores_something_is_progress() -> None:
+    health = heard(WELL, replace(beat(), progress=7), 150.0)
+    assert heard(health, replace(beat(), progress=7), 160.0).progress_at == 150.0
+    assert heard(health, replace(beat(), progress=8), 160.0).progress_at == 160.0
+
+
+def test_a_main_thread_hangs_only_if_two_answers_in_a_row_say_so() -> None:
+    """After a freeze of the whole machine the agent may answer before the main thread has had its turn."""
+    first = heard(WELL, replace(beat(), main_thread_age_seconds=70.0), 101.0)
+    assert judge(RULES, first, 101) is None
+
+    again = heard(first, replace(beat(), main_thread_age_seconds=71.0), 102.0)
+    assert (judge(RULES, again, 102) or again) == Illness(
+        Cause.UNRESPONSIVE, True, "its agent answers, but its main thread has hung for 70.0 s"
+    )
+
+    recovered = heard(first, replace(beat(), main_thread_age_seconds=0.1), 102.0)
+    assert judge(RULES, recovered, 102) is None
+
+
+def test_an_agent_that_tells_nothing_of_its_main_thread_is_judged_without() -> None:
+    health = heard(heard(WELL, beat(), 150.0), beat(), 159.0)
+
+    assert judge(RULES, health, 159.5) is None
 
 
 def test_the_boot_size_is_measured_when_the_jvm_is_there_and_not_before() -> None:

@@ -341,7 +341,7 @@ async def test_a_worker_that_makes_no_progress_is_replaced_and_counted(tmp_path:
     async with kept.running():
         await until(lambda: kept.supervisor.status()[0].restarts[Cause.STALLED] >= 1)
 
-        assert "has finished no batch for " in (kept.supervisor.status()[0].last_error or "")
+        assert "has made no progress for " in (kept.supervisor.status()[0].last_error or "")
 
 
 async def test_who_waits_for_a_given_up_worker_is_told_its_name(tmp_path: Path) -> None:

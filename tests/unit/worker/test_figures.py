@@ -1,0 +1,53 @@
+"""What a worker says of a batch that runs for long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import TopicPartition
+
+from kctl_agent.orders import Inbox
+from kctl_agent.server import AgentServer
+from kctl_agent.storage.base import Mark
+from kctl_agent.storage.memory import MemoryStorage
+from kctl_agent.worker import figures as module
+from kctl_agent.worker.brokers import BrokerView
+from kctl_agent.worker.figures import Figures, Sources
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def server(short_dir: Path) -> Iterator[AgentServer]:
+    with AgentServer(short_dir, "worker-0") as running:
+        yield running
+
+
+def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_something(
+    server: AgentServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, started = MemoryStorage(), time.monotonic()
+    storage.place_marks([Mark("t", 0, "A", 5, None)])
+    figures = Figures("worker-0", server, storage, Inbox())
+    figures.draw_from(
+        Sources(lambda: None, BrokerView, lambda: {TP: 5}, dict, lambda: None, lambda: started if runs else None)
+    )
+
+    def progress() -> int:
+        return figures._snapshot().work.progress
+
+    runs = True
+    before = progress()
+    assert progress() == before, "it does not run for long yet"
+
+    monkeypatch.setattr(module, "LONG_BATCH_SECONDS", 0.0)
+    first = progress()
+    assert progress() == first, "it stores nothing"
+    storage.advance_marks({tuple(TP): 9})
+    assert progress() == first + 1
+    runs = False
+    storage.advance_marks({tuple(TP): 12})
+    assert progress() == first + 1, "what no batch stores is not looked at"
