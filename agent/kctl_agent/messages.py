@@ -164,6 +164,8 @@ class Reply:
     asked: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     failed: tuple[Failure, ...] = ()
+    stopped: tuple[str, ...] = ()
+    """Who was stopped by request, and is therefore not missing."""
 
     @classmethod
     def parse(cls, frame: JsonObject) -> Reply:
@@ -199,6 +201,7 @@ class Reply:
             asked=_names(frame, "asked"),
             answered=_names(frame, "answered"),
             failed=tuple(Failure.parse(item) for item in _list(frame, "failed")),
+            stopped=_names(frame, "stopped") if "stopped" in frame else (),
         )
 
 

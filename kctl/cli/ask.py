@@ -12,7 +12,7 @@ from kctl.rpc.client import call
 from kctl_agent.messages import Reply, Request, Role
 from kctl_agent.paths import MASTER_NAME, socket_path
 
-__all__ = ["ask", "incomplete"]
+__all__ = ["ask", "incomplete", "lacks"]
 
 
 def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_seconds: float) -> Reply:
@@ -41,8 +41,16 @@ def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_
 
 
 def incomplete(reply: Reply) -> IncompleteAnswer | None:
-    """Who did not answer, as an error to raise once the answer has been printed; None when all did."""
+    """Who did not answer and what is not known, as an error to raise once the answer has been printed; None: all is
+    there."""
     if reply.complete:
         return None
-    who = ", ".join(f"{clean(str(each.sender))} ({each.code}: {clean(each.message)})" for each in reply.failed)
-    return IncompleteAnswer(f"{len(reply.failed)} of {len(reply.asked)} did not answer: {who}")
+    return IncompleteAnswer("; ".join(lacks(reply)))
+
+
+def lacks(reply: Reply) -> list[str]:
+    """The same as sentences: of the agents in one, of everything else, as the brokers' figures, in one each."""
+    silent = [each for each in reply.failed if each.sender in reply.asked]
+    who = ", ".join(f"{clean(str(each.sender))} ({each.code}: {clean(each.message)})" for each in silent)
+    others = [clean(each.message) for each in reply.failed if each.sender not in reply.asked]
+    return [*([f"{len(silent)} of {len(reply.asked)} did not answer: {who}"] if silent else []), *others]

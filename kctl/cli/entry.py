@@ -1,7 +1,7 @@
 """From the words of a command line to an exit code: picks the parser, says errors in one sentence.
 
-`kctl rpc` and `kctl kafka` are parsed by argparse: Typer, and pydantic with which it converts values, take 150 ms to
-import, far more than a whole `kctl rpc` (benchmarks/cli_start.py). Everything else is Typer's.
+`kctl rpc`, `kctl status` and `kctl kafka` are parsed by argparse: Typer, and pydantic with which it converts values,
+take 150 ms to import, far more than a whole `kctl rpc` (benchmarks/cli_start.py). Everything else is Typer's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kctl.errors import KctlError
+from kctl.terminal import guarded
 from kctl_agent.errors import AgentError
 
 __all__ = ["BROKEN_PIPE", "INTERRUPTED", "before_command", "run", "run_process"]
@@ -21,7 +22,7 @@ INTERRUPTED = 130
 _GARBAGE_THRESHOLD = 100_000
 """Python looks for cyclic garbage after each 700 new objects, and thousands of rows, which are none, would be looked at
 again and again: a twentieth of `kctl kafka lag`."""
-QUICK = (["rpc"], ["kafka"])
+QUICK = (["rpc"], ["kafka"], ["status"])
 """Parsed and run without Typer."""
 BROKEN_PIPE = 141
 """As of a process that SIGPIPE (13) has ended: whoever read has seen enough."""
@@ -40,6 +41,11 @@ def run_process() -> int:
 
 def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
     """Run a command line, this process's by default; returns the exit code."""
+    with guarded():
+        return _run_guarded(arguments, env)
+
+
+def _run_guarded(arguments: Sequence[str] | None, env: Mapping[str, str]) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     options, rest = before_command(words)
     debug = "--debug" in options or env.get("KCTL_DEBUG") == "1"
@@ -95,6 +101,10 @@ def _run(words: list[str], options: dict[str, str], rest: list[str], env: Mappin
             from kctl.cli import rpc
 
             return rpc.run(rest[1:], config, env)
+        if rest[0] == "status":
+            from kctl.cli import status
+
+            return status.run(rest[1:], config, env)
         from kctl.cli import kafka
 
         return kafka.run(rest[1:], config, env)

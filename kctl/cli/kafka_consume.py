@@ -14,6 +14,7 @@ from kctl.cli.output import as_json
 from kctl.cli.table import cell
 from kctl.errors import BrokerRefused, UsageError
 from kctl.kafka.target import Target, target
+from kctl.terminal import bytes_writer
 
 if TYPE_CHECKING:
     from kctl.kafka.connection import Connection
@@ -34,8 +35,7 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         return 0
     from kctl.kafka.consume import records
 
-    out = sys.stdout.buffer
-    count = 0
+    write, count = bytes_writer(), 0
     found = records(
         reached,
         options.topic,
@@ -46,10 +46,10 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     )
     try:
         for record in found:
-            out.write(written(record))
+            write(written(record))
             count += 1
             if options.follow:
-                out.flush()
+                sys.stdout.flush()
             if count == options.count:
                 break
     except KeyboardInterrupt:
@@ -57,7 +57,7 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             raise
     finally:
         found.close()  # type: ignore[attr-defined]  # a generator: the consumer closes with it
-    out.flush()
+    sys.stdout.flush()
     return 0
 
 

@@ -14,6 +14,7 @@ from kctl.cli.kafka_cluster import connected
 from kctl.cli.kafka_options import CODECS
 from kctl.cli.kafka_output import show
 from kctl.errors import UsageError
+from kctl.terminal import plain
 
 if TYPE_CHECKING:
     from kctl.kafka.produce import Production
@@ -174,12 +175,12 @@ class _Progress:
             part = min(self.bytes / self._total, 1.0)
             bar = "#" * int(part * _BAR_COLUMNS)
             line = f"[{bar:<{_BAR_COLUMNS}}] {part:4.0%}  {speed:.1f} MB/s"
-        sys.stderr.write(f"\r{line}\x1b[K")
+        plain(sys.stderr).write(f"\r{line}\x1b[K")
         sys.stderr.flush()
 
     def done(self) -> None:
         if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
+            plain(sys.stderr).write("\r\x1b[K")
 
 
 def _check(options: argparse.Namespace, is_file: bool) -> None:

@@ -21,6 +21,7 @@ def whole(reply: Reply) -> dict[str, Any]:
         "asked": list(reply.asked),
         "answered": list(reply.answered),
         "failed": [failure.to_json() for failure in reply.failed],
+        "stopped": list(reply.stopped),
         "age_seconds": reply.age_seconds,
     }
 

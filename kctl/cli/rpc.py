@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 from kctl import fleets
 from kctl.cli.ask import ask, incomplete
 from kctl.cli.output import OUTPUTS, as_json, as_yaml, whole
+from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import clean
 from kctl.cli.tables import OLD_SECONDS, TABLES, duration
 from kctl.cli.threshold import THRESHOLDS, check
@@ -37,15 +36,10 @@ exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a worker did not answer or a figure
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see `kctl rpc --help`")
-
-
 def parser() -> argparse.ArgumentParser:
     """The options of `kctl rpc`; shell completion reads them too."""
     commands = "\n".join(f"  {name:<18}{table.question}" for name, table in TABLES.items())
-    rpc = _Parser(
+    rpc = Parser(
         prog="kctl rpc",
         usage="kctl rpc COMMAND [options]",
         description=f"{_SUMMARY}\n\ncommands:\n{commands}",
@@ -58,8 +52,8 @@ def parser() -> argparse.ArgumentParser:
     option = rpc.add_argument
     option("command", nargs="?", metavar="COMMAND", help="one of the above")
     option("-o", "--output", choices=OUTPUTS, default="table", help="how the result is printed (default: table)")
-    option("--watch", nargs="?", type=_seconds, const=_WATCH_SECONDS, metavar="SECONDS", help="again every 2 seconds")
-    option("--timeout", type=_seconds, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="in all (default: 5)")
+    option("--watch", nargs="?", type=seconds, const=_WATCH_SECONDS, metavar="SECONDS", help="again every 2 seconds")
+    option("--timeout", type=seconds, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="in all (default: 5)")
     option("--worker", metavar="NAME", help="ask only this one")
     option("--fail-above", type=int, metavar="N", help=f"exit 4 if a figure is higher; for {', '.join(THRESHOLDS)}")
     option("-c", "--config", type=Path, metavar="FILE", help="the fleet's kctl.toml; see `kctl --help`")
@@ -133,18 +127,10 @@ def _text(reply: Reply, options: argparse.Namespace) -> str:
     lines = TABLES[options.command].lines(reply.result)
     if reply.age_seconds is not None and reply.age_seconds > OLD_SECONDS:
         lines.append(f"age: {duration(reply.age_seconds)}")
+    if reply.stopped:
+        lines.append(f"stopped by request: {clean(', '.join(reply.stopped))}")
     return "\n".join(lines)
 
 
 def _with_remark(text: str, problem: KctlError | None) -> tuple[str, str | None]:
     return text, None if problem is None else f"kctl: {problem}"
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a number of seconds above 0")
-    return seconds

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from kctl.terminal import shown
+
 __all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "render", "width"]
 
 UNKNOWN = "-"
@@ -45,10 +47,8 @@ def _cells(values: Iterable[object]) -> list[str]:
 
 
 def clean(text: str) -> str:
-    """Without control characters: what a worker reports must not be able to steer the operator's terminal."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    """For a place in a line: nothing in it can steer the operator's terminal, or begin another line."""
+    return shown(text, kept="")
 
 
 def width(text: str) -> int:

@@ -23,7 +23,7 @@ __all__ = [
 
 Result = dict[str, Any]
 
-OLD_SECONDS = 3.0
+OLD_SECONDS = 2.0
 """Figures older than this are shown with their age: the collector takes new ones every second."""
 
 PROCESS_COLUMNS = (

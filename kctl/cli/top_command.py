@@ -12,27 +12,51 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import repeat
 from threading import Event
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kctl.cli.ask import ask
+from kctl.cli.ask import ask, lacks
 from kctl.cli.options import ConfigOption, config_option
-from kctl.cli.table import UNKNOWN, cell, clean
+from kctl.cli.table import UNKNOWN, Column, clean, clip, render
 from kctl.cli.tables import causes, duration, mebibytes
 from kctl.errors import KctlError
 from kctl.fleets import Fleet, find
+from kctl.terminal import plain
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import reducer_method
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from kctl_agent.messages import Reply
 
 __all__ = ["Glance", "Order", "register", "summary"]
 
 Row = dict[str, Any]
 
 _TIMEOUT_SECONDS = 2.0
-_FRAME_LINES = 9
-"""Of the screen, what is neither a worker nor a partition."""
+_FRAME_LINES = 6
+"""Of the screen, what is neither a process nor a partition."""
+_WORKER_COLUMNS = (
+    Column("worker"),
+    Column("state"),
+    Column("doing"),
+    Column("since", is_number=True),
+    Column("restarts"),
+    Column("rss", is_number=True),
+    Column("rows/s", is_number=True),
+    Column("last error"),
+)
+_PARTITION_COLUMNS = (
+    Column("partition"),
+    Column("committed", is_number=True),
+    Column("end", is_number=True),
+    Column("lag", is_number=True),
+    Column("worker"),
+)
 
 
 class Order(StrEnum):
@@ -55,10 +79,17 @@ _SORTED: dict[Order, Callable[[Row], Any]] = {
 class Glance:
     """What was answered; a part that was not is empty, and `problem` says why."""
 
-    workers: list[Row] = field(default_factory=list)
+    processes: list[Row] = field(default_factory=list)
+    """Workers and sinkers."""
     partitions: list[Row] = field(default_factory=list)
     storage: Row = field(default_factory=dict)
     problem: str | None = None
+    missing: tuple[str, ...] = ()
+    """Who did not answer, and what is stale or unknown."""
+
+    @property
+    def workers(self) -> list[Row]:
+        return [row for row in self.processes if not _is_sinker(row)]
 
     @property
     def lag(self) -> int | None:
@@ -93,59 +124,78 @@ def _top(
         else:
             pause = Event()
             while True:
-                typer.echo(f"{time.strftime('%H:%M:%S')}  {summary(_look(fleet))}")
+                glance = _look(fleet)
+                typer.echo("  ".join((time.strftime("%H:%M:%S"), "; ".join((summary(glance), *glance.missing)))))
                 pause.wait(every)
     except KeyboardInterrupt:
         return
 
 
 def _look(fleet: Fleet) -> Glance:
-    def answer(rpc: str) -> Row:
-        result: Row = ask(fleet, rpc, reducer_method(rpc), {}, _TIMEOUT_SECONDS).result
-        return result
+    def answer(rpc: str) -> Reply:
+        return ask(fleet, rpc, reducer_method(rpc), {}, _TIMEOUT_SECONDS)
 
     try:
-        return Glance(answer("workers")["rows"], answer("offset_checker")["rows"], answer("block_size"))
+        workers, offsets, storage = map(answer, ("workers", "offset_checker", "block_size"))
     except (KctlError, AgentError) as error:
         if not error.retriable:
             raise
         return Glance(problem=str(error))
+    missing = tuple(dict.fromkeys([*lacks(workers), *lacks(offsets)]))
+    return Glance(workers.result["rows"], offsets.result["rows"], storage.result, missing=missing)
 
 
 def summary(glance: Glance) -> str:
-    """One line: `3 of 4 workers run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`"""
+    """One line: `3 of 4 workers run · 2 of 2 sinkers run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`"""
     if glance.problem is not None:
         return clean(glance.problem)
-    up = sum(_state(row) == "running" for row in glance.workers)
-    rate, waiting = glance.rows_per_second, glance.storage.get("pending")
-    return (
-        f"{up} of {len(glance.workers)} workers run · lag {_whole(glance.lag)} · {_whole(rate)} rows/s · "
-        f"{_whole(waiting)} wait in the storage"
-    )
+    sinkers = [row for row in glance.processes if _is_sinker(row)]
+    stopped = sum(map(_is_stopped, glance.processes))
+    parts = [
+        _running("worker", glance.workers),
+        *([_running("sinker", sinkers)] if sinkers else []),
+        *([f"{stopped} stopped by request"] if stopped else []),
+        f"lag {_whole(glance.lag)}",
+        f"{_whole(glance.rows_per_second)} rows/s",
+        f"{_whole(glance.storage.get('pending'))} wait in the storage",
+    ]
+    return " · ".join(parts)
+
+
+def _running(kind: str, rows: list[Row]) -> str:
+    wanted = [row for row in rows if not _is_stopped(row)]
+    up = sum(_state(row) == "running" for row in wanted)
+    return f"{up} of {len(wanted)} {kind}s run"
 
 
 def _on_screen(fleet: Fleet, sort: Order, every: float) -> None:
     from rich.console import Console, Group
     from rich.live import Live
-    from rich.text import Text
 
-    console = Console()
+    console = Console(file=plain(sys.stdout))
     with Live(console=console, screen=True, auto_refresh=False) as live, _keys() as key:
         while True:
             glance = _look(fleet)
             deadline = time.monotonic() + every
             while True:
-                head = Text(f"fleet {clean(fleet.name)}  {time.strftime('%H:%M:%S')}  {summary(glance)}", style="bold")
-                room = max(console.height - _FRAME_LINES - len(glance.workers), 3)
-                foot = Text(f"l p w: sort by lag, partition, worker (now: {sort}) · q: end", style="dim")
-                parts = [head, _workers(glance.workers), _partitions(glance.partitions, sort, room), foot]
-                live.update(Group(*parts), refresh=True)
+                live.update(Group(*_screen(fleet, glance, sort, console.width, console.height)), refresh=True)
                 pressed = key(deadline - time.monotonic())
                 if pressed == "q":
                     return
                 if pressed is None:
                     break
                 sort = next((order for order in Order if order.value[0] == pressed), sort)
+
+
+def _screen(fleet: Fleet, glance: Glance, sort: Order, columns: int, lines: int) -> list[Text]:
+    room = max(lines - _FRAME_LINES - len(glance.processes) - len(glance.missing), 3)
+    return [
+        _line(f"fleet {clean(fleet.name)}  {time.strftime('%H:%M:%S')}  {summary(glance)}", columns, "bold"),
+        *(_line(text, columns, "yellow") for text in glance.missing),
+        *_workers(glance.processes, columns),
+        *_partitions(glance.partitions, sort, room, columns),
+        _line(f"l p w: sort by lag, partition, worker (now: {sort}) · q: end", columns, "dim"),
+    ]
 
 
 @contextmanager
@@ -166,50 +216,68 @@ def _keys() -> Iterator[Callable[[float], str | None]]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def _workers(rows: list[Row]) -> Any:
-    table = _table("worker", "state", "doing", ">since", "restarts", ">rss", ">rows/s", "last error")
-    for row in rows:
-        supervisor = row.get("supervisor") or {}
-        state = _state(row)
-        table.add_row(
-            cell(row["name"]),
-            cell(supervisor.get("state")),
-            cell("paused" if supervisor.get("paused") and row.get("state") == "running" else row.get("state")),
-            cell(duration(supervisor.get("since_seconds"))),
-            cell(causes(supervisor)),
-            cell(mebibytes(supervisor.get("resident_bytes") or row.get("rss_bytes"))),
-            _whole(row.get("rows_per_second")),
-            cell(row.get("last_error") or supervisor.get("last_error")),
-            style=None if state == "running" else "yellow" if state != "fatal" else "red",
-        )
-    return table
+def _workers(rows: list[Row], columns: int) -> list[Text]:
+    """A line each. The error comes last and is what does not fit: a name and a state are always to be seen."""
+    lines = render(_WORKER_COLUMNS, [_worker_cells(row) for row in rows])
+    return [
+        _line(lines[0], columns, "bold"),
+        *(_line(*each) for each in zip(lines[1:], repeat(columns), map(_style, rows))),
+    ]
 
 
-def _partitions(rows: list[Row], sort: Order, room: int) -> Any:
-    table = _table("partition", ">committed", ">end", ">lag", "worker")
+def _worker_cells(row: Row) -> tuple[object, ...]:
+    supervisor = row.get("supervisor") or {}
+    return (
+        row["name"],
+        supervisor.get("state"),
+        "paused" if supervisor.get("paused") and row.get("state") == "running" else row.get("state"),
+        duration(supervisor.get("since_seconds")),
+        causes(supervisor),
+        mebibytes(supervisor.get("resident_bytes") or row.get("rss_bytes")),
+        _whole(row.get("rows_per_second")),
+        row.get("last_error") or supervisor.get("last_error"),
+    )
+
+
+def _style(row: Row) -> str:
+    state = _state(row)
+    if state == "running" or _is_stopped(row):
+        return ""
+    return "red" if state == "fatal" else "yellow"
+
+
+def _partitions(rows: list[Row], sort: Order, room: int, columns: int) -> list[Text]:
     ordered = sorted(rows, key=_SORTED[sort])
-    for row in ordered[:room]:
-        table.add_row(
-            clean(f"{row['topic']}-{row['partition']}"),
+    cells = [
+        (
+            f"{row['topic']}-{row['partition']}",
             _whole(row["current_offset"]),
             _whole(row["kafka_max_offset"]),
             _whole(row["remaining_count"]),
-            cell(row["worker"]),
+            row["worker"],
         )
+        for row in ordered[:room]
+    ]
+    heading, *lines = render(_PARTITION_COLUMNS, cells)
     if len(ordered) > room:
-        table.caption = f"{len(ordered) - room} more partitions"
-    return table
+        lines.append(f"{len(ordered) - room} more partitions")
+    return [_line(heading, columns, "bold"), *(_line(line, columns) for line in lines)]
 
 
-def _table(*headings: str) -> Any:
-    """A heading that begins with `>` is that of numbers."""
-    from rich.table import Table
+def _line(text: str, columns: int, style: str = "") -> Text:
+    """Not a str: rich would read `[link=…]` in it as markup."""
+    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, expand=True, header_style="bold underline")
-    for heading in headings:
-        is_number = heading.startswith(">")
-        table.add_column(heading.lstrip(">"), justify="right" if is_number else "left", no_wrap=True)
-    return table
+    return Text(clip(text, columns), style, no_wrap=True)
+
+
+def _is_sinker(row: Row) -> bool:
+    return row.get("kind") == "sinker"
+
+
+def _is_stopped(row: Row) -> bool:
+    """By request."""
+    return (row.get("supervisor") or {}).get("desired") == "stopped"
 
 
 def _state(row: Row) -> str | None:

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from threading import Event
 
-from kctl.cli.table import clip
+from kctl.cli.table import clean, clip
 from kctl.errors import KctlError
+from kctl.terminal import plain
 from kctl_agent.errors import AgentError
 
 __all__ = ["View", "watch"]
@@ -57,6 +58,7 @@ def _redraw(lines: list[str]) -> None:
     columns, rows = shutil.get_terminal_size()
     if len(lines) >= rows:
         lines = [*lines[: rows - 2], f"… {len(lines) - rows + 2} more lines"]
-    body = "".join(f"{clip(line, columns)}{_TO_END_OF_LINE}\n" for line in lines)
-    sys.stdout.write(_HOME + body + _TO_END_OF_SCREEN)
-    sys.stdout.flush()
+    body = "".join(f"{clip(clean(line), columns)}{_TO_END_OF_LINE}\n" for line in lines)
+    screen = plain(sys.stdout)
+    screen.write(_HOME + body + _TO_END_OF_SCREEN)
+    screen.flush()

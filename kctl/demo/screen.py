@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from types import TracebackType
 from typing import Any
@@ -10,6 +11,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from kctl.terminal import plain, shown
 
 __all__ = ["Screen"]
 
@@ -20,7 +23,7 @@ class Screen:
     """`say` prints a line that stays; `show` brings the figures up to date. To stderr with `-o json`."""
 
     def __init__(self, *, to_stderr: bool) -> None:
-        self._console = Console(stderr=to_stderr, highlight=False)
+        self._console = Console(file=plain(sys.stderr if to_stderr else sys.stdout), highlight=False)
         self._live = (
             Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
         )
@@ -38,15 +41,15 @@ class Screen:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)  # a command must stay one line to be copied
+        self._console.print(shown(text), markup=False, soft_wrap=True)  # a command must stay one line to be copied
 
     def show(self, head: str, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
         """`offsets` are the rows of `offset_checker`, `workers` those of `workers`."""
         if self._live:
-            self._live.update(Group(Text(head), _offsets(offsets), _workers(workers)), refresh=True)
+            self._live.update(Group(Text(shown(head)), _offsets(offsets), _workers(workers)), refresh=True)
         elif time.monotonic() - self._line_at >= LINE_EVERY_SECONDS:
             self._line_at = time.monotonic()
-            self._console.print(f"{head} · {_in_words(workers)}", markup=False, soft_wrap=True)
+            self._console.print(shown(f"{head} · {_in_words(workers)}"), markup=False, soft_wrap=True)
 
 
 def _offsets(rows: list[dict[str, Any]]) -> Table:
@@ -55,7 +58,7 @@ def _offsets(rows: list[dict[str, Any]]) -> Table:
         table.add_column(column, justify="left" if column in {"topic", "worker"} else "right")
     for row in rows:
         numbers = (row["partition"], row["current_offset"], row["kafka_max_offset"], row["remaining_count"])
-        table.add_row(row["topic"], *(_text(number) for number in numbers), _text(row["worker"]))
+        table.add_row(*(Text(_text(each)) for each in (row["topic"], *numbers, row["worker"])))
     return table
 
 
@@ -64,7 +67,8 @@ def _workers(rows: list[dict[str, Any]]) -> Table:
     for column in ("worker", "state", "rows/s", "last-batch-seconds"):
         table.add_column(column, justify="left" if column in {"worker", "state"} else "right")
     for row in rows:
-        table.add_row(row["name"], row["state"], _text(row["rows_per_second"], 0), _text(row["last_batch_seconds"], 2))
+        figures = (_text(row["rows_per_second"], 0), _text(row["last_batch_seconds"], 2))
+        table.add_row(*map(Text, (_text(row["name"]), _text(row["state"]), *figures)))
     return table
 
 
@@ -76,4 +80,4 @@ def _text(value: Any, digits: int | None = None) -> str:
     """A figure for people; what is not known is `-`."""
     if value is None:
         return "-"
-    return str(value) if digits is None else f"{value:.{digits}f}"
+    return shown(str(value), kept="") if digits is None else f"{value:.{digits}f}"

@@ -87,6 +87,7 @@ def status_of(snapshot: FleetSnapshot, reasons: Sequence[str], last_event: int) 
         "lag": None if lag is None else lag.result["total"],
         "partitions": {status.value: counts[status.value] for status in Status},
         "group_state": None if group is None else group.state,
+        "brokers": None if snapshot.brokers is None else snapshot.brokers.to_json(),
         "group_members": None if group is None else group.members,
         "generation": None if leader is None else leader.result["generation"],
         "storage": None if storage is None else storage.result,

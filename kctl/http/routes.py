@@ -230,7 +230,7 @@ def _cache_headers(life: str, snapshot: FleetSnapshot) -> dict[str, str]:
 
 def _head(reply: JsonObject) -> JsonObject:
     return {
-        **{name: reply.get(name) for name in ("complete", "asked", "answered", "failed", "age_seconds")},
+        **{name: reply.get(name) for name in ("complete", "asked", "answered", "failed", "stopped", "age_seconds")},
         "live": True,
     }
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from kctl.jars.fetcher import Fetched
+from kctl.terminal import plain
 
 __all__ = ["shown_on"]
 
@@ -23,7 +24,7 @@ def shown_on(stream: TextIO) -> Iterator[Callable[[Fetched], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(file=stream))
+    bar = Progress(*columns, console=Console(file=plain(stream)))
     task = bar.add_task("jars", total=None)
 
     def show(fetched: Fetched) -> None:

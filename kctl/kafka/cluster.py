@@ -20,7 +20,7 @@ from kctl.errors import KctlError, TopicMissing
 from kctl.kafka.access import Access
 from kctl.kafka.group_reader import GroupReader, Reading
 from kctl.kafka.layout import Partition
-from kctl.reduce.base import ClusterFigures, ClusterPartition, GroupFigures
+from kctl.reduce.base import ClusterFigures, ClusterPartition, Freshness, GroupFigures
 
 __all__ = ["Cluster", "Known", "merge"]
 
@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 _BACKOFF_MIN_SECONDS = 0.5
 _BACKOFF_MAX_SECONDS = 10.0
+_STALE_INTERVALS = 2
+_SHORTEST_INTERVAL_SECONDS = 1.0
+"""Below that a busy machine alone makes figures "older than two intervals"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,18 @@ class Reader(Protocol):
 class Cluster:
     """Owned by one event loop, which never works through all partitions itself. Call `close()` at the end."""
 
-    def __init__(self, reader: Reader, servers: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        servers: str,
+        clock: Callable[[], float] = time.monotonic,
+        interval_seconds: float = _SHORTEST_INTERVAL_SECONDS,
+    ) -> None:
+        """`interval_seconds`: how often `refresh` is meant to be called."""
+        self._interval_seconds = max(interval_seconds, _SHORTEST_INTERVAL_SECONDS)
+        self._kept_interval_seconds = 0.0
+        self._answered_at: float | None = None
+        self._complete_at: float | None = None
         self._reader = reader
         self._servers = servers
         self._clock = clock
@@ -87,10 +101,16 @@ class Cluster:
         """Why the last look failed, in whole or in part."""
 
     @classmethod
-    def of(cls, kafka: Kafka, access: Access, timeout_seconds: float) -> Cluster:
+    def of(
+        cls,
+        kafka: Kafka,
+        access: Access,
+        timeout_seconds: float,
+        interval_seconds: float = _SHORTEST_INTERVAL_SECONDS,
+    ) -> Cluster:
         """The cluster that the configuration names; a request may take `timeout_seconds`."""
         reader = GroupReader(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
-        return cls(reader, kafka.bootstrap_servers)
+        return cls(reader, kafka.bootstrap_servers, interval_seconds=interval_seconds)
 
     async def check(self) -> None:
         """Looks once, before anything is started.
@@ -133,6 +153,16 @@ class Cluster:
             self._group,
         )
 
+    def freshness(self) -> Freshness:
+        """May be asked on any thread."""
+        now, answered_at, complete_at = self._clock(), self._answered_at, self._complete_at
+        return Freshness(
+            None if answered_at is None else now - answered_at,
+            None if complete_at is None else now - complete_at,
+            _STALE_INTERVALS * max(self._interval_seconds, self._kept_interval_seconds),
+            self.error,
+        )
+
     async def close(self) -> None:
         """Waits for a look that is under way (a few request timeouts at most) and ends the thread."""
         if self._running is not None:
@@ -155,6 +185,7 @@ class Cluster:
         thread = asyncio.get_running_loop().run_in_executor(self._thread, merge, self._known or {}, reading, now)
         self._known = await thread
         self._group = reading.group
+        self._answered(now)
         for part in ("committed", "offsets", "group"):
             if part not in reading.errors:
                 self.last_success[part] = unix
@@ -166,6 +197,14 @@ class Cluster:
         if self.error is not None:
             log.info("action=brokers_back servers=%s after_failures=%d", self._servers, self._failures)
         self.error, self._failures, self._not_before = None, 0, 0.0
+        self._complete_at = now
+
+    def _answered(self, at: float) -> None:
+        """The interval between two polls without a failure is the one that is kept to. Bounded: a broker that hung
+        and went on has failed nothing, and its pause is no interval."""
+        if self._answered_at is not None and self._failures == 0:
+            self._kept_interval_seconds = min(at - self._answered_at, _BACKOFF_MAX_SECONDS)
+        self._answered_at = at
 
     def _failed(self, action: str, why: str) -> None:
         if self.error is None:

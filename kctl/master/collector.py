@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
@@ -22,11 +23,11 @@ from kctl.master.events import EventFeed
 from kctl.master.health import Heartbeat
 from kctl.master.members import Members, heartbeat
 from kctl.master.owners import owners
-from kctl.master.reduction import completed, reduced, usable
+from kctl.master.reduction import of_partitions, reduced, usable, with_gaps
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcFigures, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.master.supervisor import Supervisor
-from kctl.reduce import ClusterFigures, PartitionRow, kafka_lag, offset_checker, partition_rows
+from kctl.reduce import ClusterFigures, Freshness, PartitionRow, partition_rows
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessment, Assessor, Rules, of_group
 
@@ -49,6 +50,8 @@ answered and nothing shows that it may be another by now."""
 
 _FEW_PARTITIONS = 100
 """The work on a picture of so many takes about 3 ms."""
+_ANY_AGE = Freshness(0.0, 0.0, inf, None)
+"""Of what is kept for some collections: how fresh it is, is judged at each."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -141,15 +144,16 @@ class Collector:
         if not by_rpc["ping"].failed:
             self._agents_success = time.time()
         figures = await self._aside(self._cluster.figures)
+        freshness = self._cluster.freshness()
         taken_at, taken_at_unix, statuses = time.monotonic(), time.time(), self._supervisor.status()
-        digested = await self._aside(self._digest, readable, figures, statuses, taken_at, taken_at_unix)
+        digested = await self._aside(self._digest, readable, figures, freshness, statuses, taken_at, taken_at_unix)
         self._sequence += 1
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
             group=self._config.kafka.group,
             taken_at=taken_at,
             collect_seconds=asyncio.get_running_loop().time() - started,
-            commands={**digested.commands, **seldom},
+            commands={**digested.commands, **{rpc: with_gaps(rpc, each, freshness) for rpc, each in seldom.items()}},
             partitions=digested.partitions,
             workers=statuses,
             resident_bytes=await self._supervisor.resident_bytes(),
@@ -159,6 +163,7 @@ class Collector:
             },
             assessments=digested.assessments,
             group_assessment=digested.group_assessment,
+            brokers=freshness,
             broker_group=None if figures is None else figures.group,
             rpc=self._rpc(),
             orders_total=self._orders(),
@@ -187,7 +192,10 @@ class Collector:
                 *(self._members.ask(of, rpc, {}, deadline) for rpc, of in zip(old, concerned, strict=True))
             )
             told = await self._aside(
-                lambda: [reduced(rpc, usable(rpc, outcome), None) for rpc, outcome in zip(old, outcomes, strict=True)]
+                lambda: [
+                    reduced(rpc, usable(rpc, outcome), None, _ANY_AGE)
+                    for rpc, outcome in zip(old, outcomes, strict=True)
+                ]
             )
             self._kept |= {rpc: _Kept(each, shown[rpc], now) for rpc, each in zip(old, told, strict=True)}
         return {rpc: self._kept[rpc].told_at(now) for rpc in shown}
@@ -196,15 +204,16 @@ class Collector:
         self,
         readable: Mapping[str, FanOut],
         figures: ClusterFigures | None,
+        freshness: Freshness,
         statuses: Sequence[WorkerStatus],
         now: float,
         now_unix: float,
     ) -> _Digested:
         of_offsets = readable["offset_checker"]
         partitions = tuple(partition_rows(of_offsets.answers, figures))
-        commands = {rpc: reduced(rpc, readable[rpc], figures) for rpc in readable if rpc != "offset_checker"}
-        commands["offset_checker"] = completed(offset_checker.of_rows(partitions), of_offsets)
-        commands["kafka_lag"] = completed(kafka_lag.of_rows(partitions), of_offsets)
+        commands = {rpc: reduced(rpc, readable[rpc], figures, freshness) for rpc in readable if rpc != "offset_checker"}
+        for rpc in ("offset_checker", "kafka_lag"):
+            commands[rpc] = of_partitions(rpc, partitions, of_offsets, freshness)
         commands["workers"] = with_supervisor(commands["workers"], statuses)
         owner_of = owners(commands["workers"].result["rows"], statuses, self._config.workers.trigger_seconds)
         assessments = self._assessor.assess(partitions, owner_of, now, now_unix)

@@ -78,7 +78,9 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
     supervised = names(config)
     with _Signals() as signals, own_run_dir(config.fleet.run_dir, supervised):
         jars = await find_jars(config)
-        cluster = Cluster.of(config.kafka, of_fleet(config), config.collect.timeout_seconds)
+        cluster = Cluster.of(
+            config.kafka, of_fleet(config), config.collect.timeout_seconds, config.collect.interval_seconds
+        )
         try:
             await cluster.check()
             access = access_of(config.http, config.path.parent)

@@ -67,12 +67,14 @@ class Members:
         if not outcome.failed:
             return outcome
         supervised = {status.name: status for status in self._statuses()}
+        stopped = [each.sender for each in outcome.failed if _is_stopped(supervised.get(each.sender))]
         failed = [
             _explained(failure, supervised[failure.sender]) if failure.sender in supervised else failure
             for failure in outcome.failed
+            if failure.sender not in stopped
             if failure.sender in supervised or failure.sender in self._attached
         ]
-        return FanOut(outcome.answers, failed)
+        return FanOut(outcome.answers, failed, tuple(stopped))
 
     async def ping(self, name: str, timeout_seconds: float) -> Heartbeat | None:
         """What one agent answers to a ping, None if it does not answer in time."""
@@ -112,6 +114,11 @@ def heartbeat(result: JsonObject) -> Heartbeat | None:
         whole("progress"),
         float(age) if isinstance(age, int | float) else None,
     )
+
+
+def _is_stopped(status: WorkerStatus | None) -> bool:
+    """By request: it does not answer because somebody wants it so, and is not missed."""
+    return status is not None and status.desired == "stopped"
 
 
 def _explained(failure: Failed, status: WorkerStatus) -> Failed:

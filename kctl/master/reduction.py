@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from types import NoneType
 
+from kctl.master.freshness import gaps
 from kctl.master.snapshot import Reduced
-from kctl.reduce import REDUCERS, Answer, ClusterFigures
+from kctl.reduce import (
+    REDUCERS,
+    Answer,
+    ClusterFigures,
+    Freshness,
+    PartitionRow,
+    kafka_lag,
+    offset_checker,
+    partition_rows,
+)
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.wire import JsonObject
 
-__all__ = ["completed", "reduced", "usable"]
+__all__ = ["of_partitions", "reduced", "usable", "with_gaps"]
 
 _NUMBER = (int, NoneType)
 _COMPARED: dict[str, tuple[type, ...]] = {
@@ -25,7 +37,7 @@ _COMPARED: dict[str, tuple[type, ...]] = {
 """What is compared, sorted or summed over several answers: one alone may be readable and still not fit the others."""
 
 
-_OF_PARTITIONS = frozenset({"kafka_lag", "offset_checker"})
+_OF_ROWS = {"kafka_lag": kafka_lag.of_rows, "offset_checker": offset_checker.of_rows}
 """What these answer comes by the thousand: it is looked at once and not reduced on trial."""
 _MOST = 2**62
 """Offsets are 64 bits wide, and so is what is kept of them and of their differences."""
@@ -37,7 +49,7 @@ def usable(rpc: str, outcome: FanOut) -> FanOut:
     Pure and safe in any thread. Their senders are moved to the failed ones, with the code `bad_result`.
     """
     readable = [answer for answer in outcome.answers if _is_well_formed(rpc, answer)]
-    if rpc not in _OF_PARTITIONS and not _can_be_reduced(rpc, readable):
+    if rpc not in _OF_ROWS and not _can_be_reduced(rpc, readable):
         readable = [answer for answer in readable if _can_be_reduced(rpc, [answer])]
     if len(readable) == len(outcome.answers):
         return outcome
@@ -47,16 +59,29 @@ def usable(rpc: str, outcome: FanOut) -> FanOut:
         for answer in outcome.answers
         if answer.sender not in senders
     ]
-    return FanOut(readable, sorted([*outcome.failed, *failed], key=lambda failure: failure.sender))
+    return FanOut(readable, sorted([*outcome.failed, *failed], key=lambda each: each.sender), outcome.stopped)
 
 
-def reduced(rpc: str, outcome: FanOut, figures: ClusterFigures | None) -> Reduced:
+def reduced(rpc: str, outcome: FanOut, figures: ClusterFigures | None, brokers: Freshness) -> Reduced:
     """The reduced result with its completeness. Pure, safe in any thread."""
-    return completed(REDUCERS[rpc](outcome.answers, figures), outcome)
+    if rpc in _OF_ROWS:
+        return of_partitions(rpc, partition_rows(outcome.answers, figures), outcome, brokers)
+    return with_gaps(rpc, _completed(REDUCERS[rpc](outcome.answers, figures), outcome), brokers)
 
 
-def completed(result: JsonObject, outcome: FanOut) -> Reduced:
-    """A result that was reduced from `outcome`, with its completeness."""
+def of_partitions(rpc: str, rows: Sequence[PartitionRow], outcome: FanOut, brokers: Freshness) -> Reduced:
+    """The same of rows that are merged already; as old as the oldest of them."""
+    told = with_gaps(rpc, _completed(_OF_ROWS[rpc](rows), outcome), brokers, rows)
+    ages = [row.age_seconds for row in rows]
+    return replace(told, age_seconds=max([*ages, told.age_seconds or 0.0])) if ages else told
+
+
+def with_gaps(rpc: str, whole: Reduced, brokers: Freshness, rows: Sequence[PartitionRow] = ()) -> Reduced:
+    """With what is stale or unknown of the brokers' figures among the failed."""
+    return replace(whole, failed=(*whole.failed, *gaps(rpc, brokers, rows)))
+
+
+def _completed(result: JsonObject, outcome: FanOut) -> Reduced:
     answered = tuple(answer.sender for answer in outcome.answers)
     return Reduced(
         result=result,
@@ -64,11 +89,12 @@ def completed(result: JsonObject, outcome: FanOut) -> Reduced:
         answered=answered,
         failed=tuple(outcome.failed),
         age_seconds=max((answer.age_seconds for answer in outcome.answers), default=None),
+        stopped=outcome.stopped,
     )
 
 
 def _is_well_formed(rpc: str, answer: Answer) -> bool:
-    if rpc in _OF_PARTITIONS:
+    if rpc in _OF_ROWS:
         rows = answer.result.get("rows")
         return not rows or (isinstance(rows, list) and all(map(_is_partition, rows)))
     return all(_has_fitting_types(row) for row in (answer.result, *_rows(answer.result)))

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from kctl import __version__
 from kctl.kafka.cluster import Cluster
+from kctl.master.freshness import stale
 from kctl.master.members import Members
 from kctl.master.reduction import reduced, usable
 from kctl.master.snapshot import Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.reduce import REDUCERS
-from kctl.rpc.fan_out import FanOut
+from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.messages import Request, printable_name, reducer_method, reply_ok, wire_method
 from kctl_agent.wire import JsonObject
@@ -75,14 +76,20 @@ class Service:
             return await self._ask_fleet(request)
         if request.params:
             raise BadParams(f"{request.rpc} takes no parameters")
+        if request.rpc == "status":
+            return self._status(request)
         return reply_ok(request.id, self._own(request.rpc), _NAME, 0.0)
 
     def _own(self, rpc: str) -> JsonObject:
         if rpc == "ping":
             return {"name": _NAME, "pid": os.getpid(), "version": __version__}
-        if rpc == "status":
-            return {"rows": [status.to_json() for status in self._statuses()]}
         return {"methods": [_described(name, method) for name, method in sorted(_METHODS.items())]}
+
+    def _status(self, request: Request) -> JsonObject:
+        brokers = self._cluster.freshness()
+        result = {"rows": [status.to_json() for status in self._statuses()], "brokers": brokers.to_json()}
+        about = Reduced(result, (), (), stale(brokers, brokers.complete_age_seconds), 0.0)
+        return reply_ok(request.id, about.result, _NAME, about.age_seconds, **about.completeness())
 
     async def _ask_fleet(self, request: Request) -> JsonObject:
         wanted = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
@@ -97,6 +104,8 @@ class Service:
         else:
             sockets = self._members.concerned(sockets, request.rpc)
         outcome = await self._members.ask(sockets, request.rpc, {}, deadline)
+        if only is not None:
+            outcome = _missed_if_stopped(outcome)
         result = await asyncio.to_thread(self._reduce, request.rpc, outcome, only is None)
         if request.rpc == "workers":
             result = with_supervisor(result, [each for each in self._statuses() if only in (None, each.name)])
@@ -105,7 +114,16 @@ class Service:
     def _reduce(self, rpc: str, outcome: FanOut, is_of_all: bool) -> Reduced:
         """Safe in any thread; of thousands of partitions it takes a while."""
         # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
-        return reduced(rpc, usable(rpc, outcome), self._cluster.figures() if is_of_all else None)
+        figures = self._cluster.figures() if is_of_all else None
+        return reduced(rpc, usable(rpc, outcome), figures, self._cluster.freshness())
+
+
+def _missed_if_stopped(outcome: FanOut) -> FanOut:
+    """Who asks one that is stopped by name has no answer; whose fault it is not is said."""
+    failed = [
+        Failed(name, "stopped", f"it was stopped by request: `kctl start {name}` starts it") for name in outcome.stopped
+    ]
+    return FanOut(outcome.answers, [*outcome.failed, *failed])
 
 
 def _only_worker(request: Request) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kctl.reduce import GroupFigures, PartitionRow
+from kctl.reduce import Freshness, GroupFigures, PartitionRow
 from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
 from kctl_agent.wire import JsonObject
@@ -69,8 +69,11 @@ class Reduced:
     asked: tuple[str, ...]
     answered: tuple[str, ...]
     failed: tuple[Failed, ...]
+    """Agents that did not answer; and `brokers`, where their figures are stale or unknown."""
     age_seconds: float | None
-    """Of the oldest answer, when the snapshot was taken; None when nobody answered."""
+    """Of the oldest answer and of the oldest figures in it, when the snapshot was taken; None when nobody answered."""
+    stopped: tuple[str, ...] = ()
+    """Who was stopped by request: not asked for, and not missing."""
 
     @property
     def complete(self) -> bool:
@@ -83,6 +86,7 @@ class Reduced:
             "asked": list(self.asked),
             "answered": list(self.answered),
             "failed": [failed.to_json() for failed in self.failed],
+            "stopped": list(self.stopped),
         }
 
 
@@ -117,6 +121,8 @@ class FleetSnapshot:
     assessments: tuple[Assessment, ...] = ()
     """One for each of `partitions`, in the same order."""
     group_assessment: Assessment = UNKNOWN
+    brokers: Freshness | None = None
+    """How fresh the brokers' figures are."""
     broker_group: GroupFigures | None = None
     """The group as its coordinator sees it; None when it could not tell this time."""
     rpc: Mapping[str, RpcFigures] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from kctl.reduce import (
     ping,
     workers,
 )
-from kctl.reduce.base import Answer, ClusterFigures, ClusterPartition, GroupFigures, Reducer
+from kctl.reduce.base import Answer, ClusterFigures, ClusterPartition, Freshness, GroupFigures, Reducer
 from kctl.reduce.partition_rows import PartitionRow, partition_rows
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Answer",
     "ClusterFigures",
     "ClusterPartition",
+    "Freshness",
     "GroupFigures",
     "PartitionRow",
     "Reducer",

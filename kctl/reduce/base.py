@@ -9,7 +9,16 @@ from typing import TypeAlias, TypeVar
 
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Answer", "ClusterFigures", "ClusterPartition", "GroupFigures", "Reducer", "per_sender", "youngest_rows"]
+__all__ = [
+    "Answer",
+    "ClusterFigures",
+    "ClusterPartition",
+    "Freshness",
+    "GroupFigures",
+    "Reducer",
+    "per_sender",
+    "youngest_rows",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,27 @@ class ClusterFigures:
     partitions: tuple[ClusterPartition, ...]
     group: GroupFigures | None = None
     """None when the coordinator could not tell in the last look: old news of members would be no news."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How long ago the brokers answered the master, and from what age on their figures are stale."""
+
+    age_seconds: float | None
+    """Since at least one broker answered; None: never."""
+    complete_age_seconds: float | None
+    """Since everything that was asked was answered; None: never."""
+    stale_after_seconds: float
+    """Two collect intervals; of the interval that is kept to, where collections take longer than the configured one."""
+    error: str | None
+    """Why the last poll failed, in whole or in part."""
+
+    def to_json(self) -> JsonObject:
+        return {
+            "age_seconds": self.complete_age_seconds,
+            "stale_after_seconds": self.stale_after_seconds,
+            "error": self.error,
+        }
 
 
 Reducer: TypeAlias = Callable[[Sequence[Answer], ClusterFigures | None], JsonObject]

@@ -63,6 +63,17 @@ def _strength(row: JsonObject) -> tuple[int, float]:
     return (-1 if generation is None else generation), (-inf if age is None else -age)
 
 
+def _either(first: int | None, second: int | None) -> int | None:
+    return second if first is None else first
+
+
+def _age_of(is_of_one: bool, age: float | None, brokers_age: float) -> float:
+    """Of the younger source, unless the older one had to fill in something."""
+    if age is None:
+        return brokers_age
+    return min(age, brokers_age) if is_of_one else max(age, brokers_age)
+
+
 def _merged(key: tuple[str, int], claim: _Claim | None, brokers: ClusterPartition | None) -> PartitionRow:
     """Committed and end come from one source, the younger one, so that their difference was true at one moment; the
     other source fills in only what that one does not know."""
@@ -74,17 +85,12 @@ def _merged(key: tuple[str, int], claim: _Claim | None, brokers: ClusterPartitio
     told = row.get
     start, committed, end, age = told("start"), told("committed"), told("end"), told("age_seconds")
     if brokers is not None:
-        if age is None or brokers.age_seconds < age:
-            age = brokers.age_seconds
-            start, committed, end = (
-                start if brokers.start is None else brokers.start,
-                committed if brokers.committed is None else brokers.committed,
-                end if brokers.end is None else brokers.end,
-            )
-        else:
-            start = brokers.start if start is None else start
-            committed = brokers.committed if committed is None else committed
-            end = brokers.end if end is None else end
+        own, theirs = (committed, end), (brokers.committed, brokers.end)
+        is_younger = age is None or brokers.age_seconds < age
+        first, second = (theirs, own) if is_younger else (own, theirs)
+        start = _either(brokers.start, start) if is_younger else _either(start, brokers.start)
+        committed, end = map(_either, first, second)
+        age = _age_of((committed, end) == first, age, brokers.age_seconds)
     if age is None:
         # A worker that has asked no broker yet has figures of no age; that it knows nothing is as old as its answer.
         age = answer.age_seconds

@@ -31,10 +31,12 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """Every agent that was asked is in exactly one of the two, each sorted by name."""
+    """Every agent that was asked is in exactly one of the three, each sorted by name."""
 
     answers: list[Answer]
     failed: list[Failed]
+    stopped: tuple[str, ...] = ()
+    """Who did not answer because somebody asked for its stop; only `kctl.master.members` knows."""
 
 
 class AgentPool:

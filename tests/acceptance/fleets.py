@@ -130,7 +130,7 @@ class Fleet(DemoFleet):
         return done
 
     def rpc(self, command: str) -> Any:
-        return json.loads(self.kctl("rpc", command, "-o", "json").stdout)
+        return json.loads(self.kctl("rpc", command, "-o", "json", exit_code=None).stdout)
 
     def workers(self) -> dict[str, dict[str, Any]]:
         answer = self.ask("workers")

@@ -90,7 +90,7 @@ def test_whoever_is_refused_costs_nobody_else_an_answer_and_nothing_tells_the_to
 
     assert others.wrong == []
     assert [row["pid"] for row in guarded.status().values()] == pids
-    assert guarded.ask("kafka_lag").complete
+    assert guarded.ask("ping").complete
     rows = httpx.get(f"{url}/api/v1/orders", timeout=CALL_SECONDS).json()["rows"]
     assert rows == [], "nothing that was refused was done"
     paths = ("/", "/docs", "/openapi.json", "/metrics", "/api/v1/status", "/api/v1/orders")
@@ -129,7 +129,7 @@ def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any) -> Non
     assert others.turns > 0
     assert all(requests > 0 for requests, _ in told)
     assert [each for _, each in told] == ["", "", ""], "socket errors, or answers that are no success"
-    assert guarded.ask("kafka_lag").complete
+    assert guarded.ask("ping").complete
     assert all(row["state"] == "running" and row["restarts"] == 0 for row in guarded.status().values())
     assert "Traceback" not in guarded.log.read_text()
 

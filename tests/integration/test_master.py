@@ -56,7 +56,7 @@ def test_the_same_figures_come_over_rpc_http_and_metrics(master: Callable[..., A
         # The one is asked now, the other was collected before: perhaps before both workers or the brokers had answered.
         lag: dict[str, Any] = json.loads(get(f"{url}/api/v1/lag"))
         rows: list[dict[str, Any]] = fleet.ask("offset_checker").result["rows"]
-        is_whole = lag["answered"] == ["worker-0", "worker-1"] and lag["failed"] == []
+        is_whole = lag["answered"] == ["worker-0", "worker-1"]
         is_alike = [[row[c] for c in columns] for row in rows] == [[row[c] for c in columns] for row in lag["rows"]]
         return rows if is_whole and is_alike and len(rows) == 4 else None
 
@@ -96,13 +96,13 @@ def test_a_killed_worker_is_missed_by_name_and_comes_back(master: Callable[..., 
     eventually(lambda: fleet.status()["worker-1"]["state"] == "backoff")
 
     assert session_members(pid) == []
-    reply = fleet.ask("kafka_lag")
+    reply = fleet.ask("block_size")
     assert (reply.complete, reply.answered) == (False, ("worker-0",))
     assert [(failed.sender, failed.code) for failed in reply.failed] == [("worker-1", "unreachable")]
     assert "backoff" in reply.failed[0].message
     row = eventually(lambda: (r := fleet.status()["worker-1"])["state"] == "running" and r)
     assert (row["restarts"], row["last_error"]) == (1, "last log line: worker-1 starts")
-    assert eventually(lambda: fleet.ask("kafka_lag").complete)
+    assert eventually(lambda: fleet.ask("block_size").complete)
     assert re.search(
         r"action=backoff worker=worker-1: died \(signal 9, SIGKILL\), restart 1 in [12]\.\d s", fleet.log.read_text()
     )
@@ -166,10 +166,10 @@ def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(
 
 def test_an_attached_agent_that_stalls_is_named_in_time_and_holds_nobody_up(master: Callable[..., Any]) -> None:
     fleet = master()
-    with ScriptedAgent(fleet.run_dir, "guest", {"kafka_lag": Stalls()}):
+    with ScriptedAgent(fleet.run_dir, "guest", {"block_size": Stalls()}):
         assert fleet.ask("ping").answered == ("guest", "worker-0", "worker-1")
 
-        reply = fleet.ask("kafka_lag", timeout_seconds=1.5)
+        reply = fleet.ask("block_size", timeout_seconds=1.5)
 
         assert [(failed.sender, failed.code) for failed in reply.failed] == [("guest", "timeout")]
         assert reply.answered == ("worker-0", "worker-1")

@@ -57,6 +57,7 @@ def test_json_is_the_result_and_then_how_complete_and_old_it_is(kctl: Kctl, mast
         "asked",
         "answered",
         "failed",
+        "stopped",
         "age_seconds",
     ]
     assert (document["total"], document["complete"], document["age_seconds"]) == (62, True, 0.4)
@@ -221,7 +222,7 @@ def test_the_configuration_may_be_named_before_or_after_the_command_or_by_variab
     [
         ((), "say what to ask: kafka_lag, offset_checker"),
         (("kafka_lags",), "there is no rpc command `kafka_lags`; the nearest is `kafka_lag`"),
-        (("x\x1b[2J",), "there is no rpc command `x [2J`; there are kafka_lag"),
+        (("x\x1b[2J",), "there is no rpc command `x\\u001b[2J`; there are kafka_lag"),
         (("kafka_lag", "--timeout", "soon"), "argument --timeout: `soon` is not a number of seconds above 0"),
         (("kafka_lag", "--timeout", "0"), "is not a number of seconds above 0"),
         (("kafka_lag", "--timeout", "nan"), "is not a number of seconds above 0"),

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer
 
+from kctl.cli import rpc, status
 from kctl.cli.app import build
 from kctl.cli.entry import before_command
 from kctl.cli.options import Output
 from kctl.cli.output import OUTPUTS
-from kctl.cli.rpc import parser
 from kctl.cli.tables import TABLES
 
 TOO_EXPENSIVE = {
@@ -46,8 +48,10 @@ def imported_by(*words: str) -> set[str]:
     return set(done.stderr.split())
 
 
-@pytest.mark.parametrize("words", [("rpc", "kafka_lag"), ("rpc", "offset_checker", "-o", "json"), ("rpc", "--help")])
-def test_kctl_rpc_imports_nothing_expensive(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("rpc", "kafka_lag"), ("rpc", "offset_checker", "-o", "json"), ("rpc", "--help"), ("status",)]
+)
+def test_kctl_rpc_and_status_import_nothing_expensive(words: tuple[str, ...]) -> None:
     imported = imported_by(*words)
 
     assert "kctl.rpc.client" in imported
@@ -61,8 +65,9 @@ def test_a_command_does_not_import_what_only_another_needs() -> None:
     assert not {"kctl.config", "kctl.jars", "kctl.master", "kctl.demo", "kctl.rpc"} & imported
 
 
-def test_typer_and_argparse_know_the_same_options_of_rpc() -> None:
-    command = typer.main.get_command(build()).get_command(None, "rpc")  # type: ignore[attr-defined]
+@pytest.mark.parametrize(("name", "parser"), [("rpc", rpc.parser), ("status", status.parser)])
+def test_typer_and_argparse_know_the_same_options(name: str, parser: Callable[[], ArgumentParser]) -> None:
+    command = typer.main.get_command(build()).get_command(None, name)  # type: ignore[attr-defined]
     known_to_typer = {option for parameter in command.params for option in parameter.opts if option.startswith("-")}
 
     known_to_argparse = {option for action in parser()._actions for option in action.option_strings}

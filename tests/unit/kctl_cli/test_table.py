@@ -35,8 +35,8 @@ def test_wide_letters_take_two_columns_and_marks_none() -> None:
 
 
 def test_control_characters_cannot_steer_the_terminal() -> None:
-    assert clean("a\x1b[2Jb\r\nc\x07") == "a [2Jb  c "
-    assert cell("\x1b]0;title\x07") == " ]0;title "
+    assert clean("a\x1b[2Jb\r\nc\x07") == r"a\u001b[2Jb\r\nc\u0007"
+    assert cell("\x1b]0;title\x07") == r"\u001b]0;title\u0007"
 
 
 def test_clipping_keeps_to_the_columns_of_the_terminal() -> None:

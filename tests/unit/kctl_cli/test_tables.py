@@ -148,7 +148,7 @@ def test_workers_shows_what_each_is_doing() -> None:
 
     assert [" ".join(line.split()) for line in shown("workers", {"rows": [row, guest]})] == [
         "name desired state doing since pid restarts next-try rss batch last-batch-seconds rows/s last-error",
-        "worker-0 running running running 1h05m 4711 3: signal 2, memory 1 - 1400MiB 12 1.23 81234 lost connection",
+        "worker-0 running running running 1h05m 4711 3: signal 2, memory 1 - 1400MiB 12 1.23 81234 lost\\nconnection",
         "guest - - running 5s 1 - - - - - - -",
     ]
 

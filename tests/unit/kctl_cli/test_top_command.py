@@ -8,26 +8,29 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.top_command import Glance, summary
+import pytest
+
+from kctl.cli.top_command import Glance, Order, _screen, summary
+from kctl.fleets import Fleet
 from kctl_agent.scripted import Answers
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Master
 
-WORKERS = {
-    "rows": [
-        {
-            "name": "worker-0",
-            "state": "running",
-            "rows_per_second": 1234.5,
-            "last_error": None,
-            "supervisor": {"state": "running", "since_seconds": 5.0, "restarts": 1, "restarts_by_cause": {"memory": 1}},
-        },
-        {"name": "worker-1", "state": None, "supervisor": {"state": "backoff", "last_error": "died"}},
-    ]
-}
+ROWS: list[dict[str, Any]] = [
+    {
+        "name": "worker-0",
+        "state": "running",
+        "rows_per_second": 1234.5,
+        "last_error": None,
+        "supervisor": {"state": "running", "since_seconds": 5.0, "restarts": 1, "restarts_by_cause": {"memory": 1}},
+    },
+    {"name": "worker-1", "state": None, "supervisor": {"state": "backoff", "last_error": "died"}},
+]
+WORKERS = {"rows": ROWS}
 OFFSETS = {
     "rows": [
         {
@@ -46,6 +49,8 @@ SCRIPT = {
     "offset_checker": Answers(OFFSETS),
     "block_size": Answers({"pending": 17, "processing": 0, "dead": 0, "bytes": 1, "limit": None}),
 }
+ERROR = "the query could not be stored: database or disk is full " * 5
+SINKER = {"name": "sinker-0", "kind": "sinker", "state": "idle", "rows_per_second": 7.0}
 LINE = "1 of 2 workers run · lag 903 · 1,234 rows/s · 17 wait in the storage"
 
 
@@ -63,6 +68,34 @@ def test_without_a_terminal_it_prints_a_line_each_time(master: Master) -> None:
         top.terminate()
 
     assert [line.partition("  ")[2] for line in lines] == [LINE, LINE]
+
+
+def test_sinkers_are_not_counted_as_workers_nor_who_was_stopped_by_request_as_down() -> None:
+    up, down = {"state": "running"}, {"state": "stopped", "desired": "stopped"}
+    glance = Glance(
+        [
+            {**ROWS[0], "kind": "worker"},
+            {"name": "worker-1", "kind": "worker", "supervisor": down},
+            *({**SINKER, "supervisor": each} for each in (up, {"state": "backoff"})),
+        ]
+    )
+
+    assert summary(glance).startswith("1 of 1 workers run · 1 of 2 sinkers run · 1 stopped by request · lag - · 1,234")
+
+
+@pytest.mark.parametrize("columns", [100, 120, 160])
+def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneath_the_summary(columns: int) -> None:
+    rows = [{**row, "last_error": ERROR} for row in ROWS]
+    gap = "the brokers' figures are up to 13 s old"
+    glance = Glance(rows, OFFSETS["rows"], missing=(gap,))
+    fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
+
+    lines = [line.plain for line in _screen(fleet, glance, Order.LAG, columns, 40)]
+
+    assert lines[1] == gap
+    assert [line.split()[:2] for line in lines[3:5]] == [["worker-0", "running"], ["worker-1", "backoff"]]
+    assert all("the query" in line for line in lines[3:5])
+    assert max(map(len, lines)) <= columns
 
 
 def test_on_a_terminal_it_fills_the_screen_sorts_by_a_key_and_ends_with_q(

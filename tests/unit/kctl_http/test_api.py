@@ -135,7 +135,15 @@ async def test_what_has_not_changed_is_not_sent_again() -> None:
 
 
 def reply(result: JsonObject) -> JsonObject:
-    return {"result": result, "complete": True, "asked": ["w"], "answered": ["w"], "failed": [], "age_seconds": 0.01}
+    return {
+        "result": result,
+        "complete": True,
+        "asked": ["w"],
+        "answered": ["w"],
+        "failed": [],
+        "stopped": [],
+        "age_seconds": 0.01,
+    }
 
 
 async def test_live_asks_the_fleet_now() -> None:
@@ -161,7 +169,7 @@ async def test_every_resource_can_be_asked_live(resource: str) -> None:
     told = (await ask(picture(), f"/api/v1/{resource}")).json()
 
     for of_picture in (live, told):
-        for name in ("complete", "asked", "answered", "failed", "age_seconds", "live"):
+        for name in ("complete", "asked", "answered", "failed", "stopped", "age_seconds", "live"):
             of_picture.pop(name, None)
         for row in of_picture.get("rows", ()):
             row.pop("age_seconds", None)

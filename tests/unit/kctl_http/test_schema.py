@@ -18,7 +18,15 @@ from tests.picture import TOKEN, healthy, source_of
 async def fleet(request: Request) -> JsonObject:
     await asyncio.sleep(0)
     result = healthy().commands[request.rpc].result
-    return {"result": result, "complete": True, "asked": [], "answered": [], "failed": [], "age_seconds": 0.1}
+    return {
+        "result": result,
+        "complete": True,
+        "asked": [],
+        "answered": [],
+        "failed": [],
+        "stopped": [],
+        "age_seconds": 0.1,
+    }
 
 
 APP = create_app(source_of(healthy(), ask=fleet), Access(token=TOKEN))

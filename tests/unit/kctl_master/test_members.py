@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,7 @@ from kctl.master.members import Members
 from kctl.master.reduction import reduced, usable
 from kctl.master.service import Service
 from kctl.master.snapshot import WorkerStatus
-from kctl.reduce import Answer
+from kctl.reduce import Answer, Freshness
 from kctl.rpc.fan_out import AgentPool, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.messages import Request, Role
@@ -127,11 +128,32 @@ async def test_an_attached_agent_that_has_left_in_order_is_forgotten(
     assert [failed.sender for failed in (await ask(members)).failed] == ["worker-0", "worker-1"]
 
 
+async def test_who_was_stopped_by_request_is_named_as_stopped_and_not_missed(
+    short_dir: Path, agent: Callable[..., ScriptedAgent]
+) -> None:
+    agent("worker-0", kafka_lag=ROWS)
+    statuses = [status("worker-0", "running"), replace(status("worker-1", "stopped"), desired="stopped")]
+    pool = AgentPool()
+    members = Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
+    cluster = Cluster(OnePartition(), "nowhere:1")
+    await cluster.refresh(10.0)
+    service = Service(members, cluster, lambda: statuses)
+
+    reply = await service.answer(request("kafka_lag", "onKafkaLag"))
+    alone = await service.answer(request("kafka_lag", "onKafkaLag", worker="worker-1"))
+    pool.close()
+    await cluster.close()
+
+    assert (reply["complete"], reply["asked"], reply["failed"]) == (True, ["worker-0"], [])
+    assert reply["stopped"] == ["worker-1"]
+    assert (alone["complete"], [each["code"] for each in alone["failed"]]) == (False, ["stopped"])
+
+
 def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> None:
     good, bad = Answer("worker-0", RESULT, 0.1), Answer("guest", {"rows": [{"nonsense": 1}]}, 0.0)
 
     outcome = usable("offset_checker", FanOut([bad, good], []))
-    result = reduced("offset_checker", outcome, None)
+    result = reduced("offset_checker", outcome, None, Freshness(0.0, 0.0, 2.0, None))
 
     assert [failure.code for failure in result.failed] == ["bad_result"]
     assert (result.asked, result.answered) == (("guest", "worker-0"), ("worker-0",))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kctl.master.reduction import reduced, usable
-from kctl.reduce import REDUCERS, Answer, partition_rows
+from kctl.reduce import REDUCERS, Answer, Freshness, partition_rows
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessor, Owner, Rules
 from kctl_agent.commands import COMMANDS
@@ -25,6 +25,7 @@ from kctl_agent.snapshot import (
 )
 from kctl_agent.wire import JsonObject
 
+FRESH = Freshness(0.0, 0.0, 2.0, None)
 ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}, 10**400, -(2**63)]
 
 
@@ -63,7 +64,7 @@ def test_whatever_one_agent_says_the_others_are_reduced(rpc: str, partitions: in
             outcome = usable(rpc, FanOut([good, Answer(name, copy.deepcopy(odd), 0.0)], []))
             assert good in outcome.answers
             assert {failure.code for failure in outcome.failed} <= {"bad_result"}
-            json.dumps(reduced(rpc, outcome, None).result)
+            json.dumps(reduced(rpc, outcome, None, FRESH).result)
 
 
 def test_what_one_agent_says_of_a_partition_can_always_be_judged_and_kept() -> None:

@@ -1,0 +1,33 @@
+"""What `rpc` and `status`, which do without Typer, share: a parser whose errors are ours, and values."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import NoReturn
+
+from kctl.errors import UsageError
+
+__all__ = ["Parser", "seconds"]
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError instead of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def seconds(text: str) -> float:
+    """A number of seconds above 0.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a number of seconds above 0")
+    return number

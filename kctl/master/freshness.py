@@ -1,0 +1,64 @@
+"""What an answer lacks of the brokers' figures: what is stale, and what is not known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kctl.reduce import Freshness, PartitionRow
+from kctl.rpc.fan_out import Failed
+
+__all__ = ["BROKERS", "gaps", "stale"]
+
+BROKERS = "brokers"
+"""The sender of what is failed here; no agent's, which are answered for by themselves."""
+
+_OF_PARTITIONS = frozenset({"kafka_lag", "offset_checker"})
+_OF_METADATA = frozenset({"member_leader", "metadata_brokers", "metadata_topics"})
+"""Agents tell these of what a broker told them last, without its age: it is as old as the brokers' last answer."""
+_MOST_NAMES = 5
+
+
+def gaps(rpc: str, brokers: Freshness, rows: Sequence[PartitionRow] = ()) -> tuple[Failed, ...]:
+    """`rows` are those that the answer to `kafka_lag` or `offset_checker` was made of."""
+    if rpc in _OF_PARTITIONS:
+        return (*(_stale_rows(rows, brokers) if rows else _silent(brokers)), *_unknown(rows))
+    return stale(brokers, brokers.age_seconds) if rpc in _OF_METADATA else ()
+
+
+def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
+    """Whether figures of that age are stale; None: there are none yet."""
+    if age_seconds is None:
+        return _silent(brokers)
+    if age_seconds <= brokers.stale_after_seconds:
+        return ()
+    return (Failed(BROKERS, "stale", _because(f"the brokers' figures are {age_seconds:.0f} s old", brokers)),)
+
+
+def _silent(brokers: Freshness) -> tuple[Failed, ...]:
+    if brokers.age_seconds is not None:
+        return ()
+    return (Failed(BROKERS, "stale", _because("no broker has answered the master yet", brokers)),)
+
+
+def _stale_rows(rows: Sequence[PartitionRow], brokers: Freshness) -> tuple[Failed, ...]:
+    old = [row.age_seconds for row in rows if row.age_seconds > brokers.stale_after_seconds]
+    if not old:
+        return ()
+    of = "" if len(old) == len(rows) else f" of {len(old)} of {len(rows)} partitions"
+    text = f"the brokers' figures{of} are up to {max(old):.0f} s old"
+    return (Failed(BROKERS, "stale", _because(text, brokers)),)
+
+
+def _unknown(rows: Sequence[PartitionRow]) -> tuple[Failed, ...]:
+    names = [f"{row.topic}-{row.partition}" for row in rows if row.lag is None]
+    if not names:
+        return ()
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    text = (
+        f"the lag of {', '.join(names[:_MOST_NAMES])}{more} is not known: nothing is committed, or no end was reported"
+    )
+    return (Failed(BROKERS, "unknown", text),)
+
+
+def _because(text: str, brokers: Freshness) -> str:
+    return text if brokers.error is None else f"{text}: {brokers.error}"

@@ -1,0 +1,107 @@
+"""Keeps what others wrote from steering the operator's terminal: message bytes, names, errors, log lines.
+
+`shown` is the one function that decides what a terminal may be sent. `guarded` puts it in front of stdout and stderr,
+each where it is a terminal; so a command prints as it likes and cannot forget it. What is to steer the terminal, as a
+redrawn table, goes to `plain`.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO, cast
+
+__all__ = ["bytes_writer", "guarded", "plain", "shown"]
+
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def shown(text: str, kept: str = "\n\t") -> str:
+    r"""The text with every character escaped that a terminal would act on or not show: control characters (C0, C1,
+    DEL), bidirectional overrides and other formats, line separators, lone surrogates; not those in `kept`.
+
+    The escapes are JSON's (`\u001b`), so a JSON document stays the same document.
+    """
+    if text.isprintable():
+        return text
+    if "\n" in kept:
+        return "\n".join(line if line.isprintable() else _escaped(line, kept) for line in text.split("\n"))
+    return _escaped(text, kept)
+
+
+def _escaped(text: str, kept: str) -> str:
+    return "".join(each if _is_harmless(each) or each in kept else _escape(each) for each in text)
+
+
+def _is_harmless(letter: str) -> bool:
+    """Printable, or one of the wide spaces, which Python does not call printable."""
+    return letter.isprintable() or (letter >= "\xa0" and letter.isspace() and letter not in "\u2028\u2029")
+
+
+def _escape(letter: str) -> str:
+    if letter in _SHORT:
+        return _SHORT[letter]
+    units = letter.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+class _Guarded(io.TextIOBase):
+    """A terminal's stream behind `shown`. It has no `buffer`: bytes would go around it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return self.stream.errors
+
+    def write(self, text: str) -> int:
+        self.stream.write(shown(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def isatty(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """sys.stdout and sys.stderr, each behind `shown` if it is a terminal."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(_guard, before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _guard(stream: TextIO) -> TextIO:
+    is_terminal = not isinstance(stream, _Guarded) and stream.isatty()
+    return cast(TextIO, _Guarded(stream)) if is_terminal else stream
+
+
+def plain(stream: TextIO) -> TextIO:
+    """The stream without its guard, for a command's own control sequences. Everything else that is written there must
+    have gone through `shown`."""
+    return stream.stream if isinstance(stream, _Guarded) else stream
+
+
+def bytes_writer() -> Callable[[bytes], object]:
+    """Writes bytes to stdout as they are; on a terminal as text."""
+    if sys.stdout.isatty():
+        return lambda data: sys.stdout.write(data.decode("utf-8", "replace"))
+    return sys.stdout.buffer.write

@@ -1,0 +1,109 @@
+"""A broker that dies or hangs under a fleet: every view tells the age of its figures, and none is complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.demo import topics
+from kctl.demo.broker import KafkaBroker
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.offsets import commit
+
+pytestmark = pytest.mark.real
+
+Eventually = Callable[..., Any]
+
+
+@pytest.fixture
+def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
+    """One that may be stopped. Of its three partitions the stand-in workers have two."""
+    with KafkaBroker(short_dir / "broker") as running:
+        topics.create_topic(running.bootstrap_servers, "orders", 3)
+        yield running
+
+
+@pytest.fixture
+def fleet(master: Callable[..., Any], own_broker: KafkaBroker, eventually: Eventually) -> Any:
+    """With the lag of every partition known: the group has committed for the one that nobody reads."""
+    one = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers})
+    with Connection(plain(own_broker.bootstrap_servers), 20) as connection:
+        connection.open()
+        commit(connection, one.config.parent.name, {("orders", 2): 0})
+    eventually(lambda: one.ask("kafka_lag").complete)
+    return one
+
+
+def kctl(fleet: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "kctl", "-c", str(fleet.config), *words]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+
+
+def fetched(fleet: Any, path: str) -> Any:
+    with urllib.request.urlopen(f"{fleet.about['http_url']}/api/v1/{path}", timeout=60) as response:
+        return json.load(response)
+
+
+def stale(answer: dict[str, Any]) -> list[str]:
+    return [each["message"] for each in answer["failed"] if (each["from"], each["code"]) == ("brokers", "stale")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_figures_of_a_dead_broker_say_their_age_in_every_view_with_exit_code_3(
+    fleet: Any, own_broker: KafkaBroker, eventually: Eventually, number: signal.Signals
+) -> None:
+    asked = ("rpc", "kafka_lag", "--fail-above", "1000")
+    eventually(lambda: kctl(fleet, *asked).returncode == 0)
+    eventually(lambda: kctl(fleet, "status").returncode == 0)
+    assert own_broker.pid is not None
+
+    os.kill(own_broker.pid, number)
+    try:
+        told = eventually(lambda: (ran := kctl(fleet, *asked)).returncode == 3 and ran, 30)
+        assert "s old" in told.stderr
+        views: list[tuple[str, ...]] = [("rpc", "offset_checker"), ("rpc", "metadata_topics"), ("status",)]
+        for words in views:
+            ran = kctl(fleet, *words)
+            assert (ran.returncode, "s old" in ran.stderr) == (3, True), ran.stderr
+        assert "brokers: " in kctl(fleet, "status").stdout
+        for words in [*views, asked, ("rpc", "member_leader")]:
+            answer = json.loads(kctl(fleet, *words, "-o", "json").stdout)
+            assert (answer["complete"], len(stale(answer))) == (False, 1), words
+        assert kctl(fleet, "rpc", "block_size").returncode == 0, "it rests on no broker"
+        assert kctl(fleet, "rpc", "workers").returncode == 0
+        for path in ("lag", "offsets", "lag?live=1", "brokers", "topics", "members"):
+            answer = fetched(fleet, path)
+            assert (answer["complete"], len(stale(answer))) == (False, 1), path
+        assert fetched(fleet, "status")["brokers"]["age_seconds"] > 2
+        eventually(lambda: fetched(fleet, "status")["brokers"]["error"], what="why")
+        with urllib.request.urlopen(f"{fleet.about['http_url']}/metrics", timeout=60) as page:
+            [age] = [line for line in page.read().decode().splitlines() if line.startswith("kctl_group_figures_age_")]
+        assert float(age.split()[-1]) > 2
+    finally:
+        os.kill(own_broker.pid, signal.SIGCONT if number == signal.SIGSTOP else 0)
+    if number == signal.SIGSTOP:
+        eventually(lambda: kctl(fleet, *asked).returncode == 0, 60)
+        eventually(lambda: kctl(fleet, "status").returncode == 0)
+
+
+def test_an_unknown_lag_is_never_in_a_complete_answer(
+    master: Callable[..., Any], own_broker: KafkaBroker, eventually: Eventually
+) -> None:
+    fleet = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers})
+
+    answer = eventually(lambda: (told := fleet.ask("kafka_lag")).result["unknown"] and told)
+
+    assert not answer.complete
+    assert [(each.sender, each.code) for each in answer.failed] == [("brokers", "unknown")]
+    assert "orders-2" in answer.failed[0].message
+    assert kctl(fleet, "rpc", "offset_checker").returncode == 3

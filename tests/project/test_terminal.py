@@ -1,0 +1,59 @@
+"""Nothing of the command line writes around the one function that keeps text from steering a terminal."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(path for folder in ("cli", "demo", "jars") for path in (ROOT / "kctl" / folder).rglob("*.py"))
+_AROUND = {"sys.stdout.buffer", "sys.stderr.buffer", "sys.__stdout__", "sys.__stderr__"}
+"""What is not guarded."""
+
+
+def around(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and reason of everything that could write to a terminal without the guard."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in _AROUND:
+            yield node.lineno, ast.unparse(node)
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        if called in {"os.write", "os.fdopen"} and ast.unparse(node.args[0]) in {"1", "2", "sys.stdout.fileno()"}:
+            yield node.lineno, called
+        if called == "Console" and not any(
+            word.arg == "file" and ast.unparse(word.value).startswith("plain(") for word in node.keywords
+        ):
+            yield node.lineno, "rich writes its own escapes: Console(file=plain(…)), and shown() or clean() of the text"
+        if any(isinstance(each, ast.Constant) and each.value == "/dev/tty" for each in node.args):
+            yield node.lineno, "/dev/tty"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT / "kctl")))
+def test_nothing_is_printed_around_the_guard_of_the_terminal(path: Path) -> None:
+    assert list(around(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT / "kctl")))
+def test_rich_is_given_no_text_that_it_would_read_as_markup(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_row":
+            assert "Text" in ast.unparse(node), f"{path.name}:{node.lineno}: a str is markup, Text(shown(…)) is not"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "sys.stdout.buffer.write(b'x')",
+        "print('x', file=sys.__stderr__)",
+        "os.write(1, b'x')",
+        "Console().print('x')",
+        "open('/dev/tty')",
+    ],
+)
+def test_each_way_around_is_found(code: str) -> None:
+    assert list(around(ast.parse(code)))

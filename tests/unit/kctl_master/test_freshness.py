@@ -1,0 +1,63 @@
+"""When figures of the brokers are stale or unknown, and how that is said."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from kctl.master.freshness import gaps, stale
+from kctl.reduce import Freshness, PartitionRow
+
+FRESH = Freshness(0.5, 0.5, 2.0, None)
+SILENT = Freshness(13.2, 13.2, 2.0, "b:9092 refused the connection")
+NEVER = Freshness(None, None, 2.0, None)
+
+
+def row(partition: int, age: float, lag: int | None = 0) -> PartitionRow:
+    end = None if lag is None else lag
+    return PartitionRow("orders", partition, 0, 0, 0, end, None, "worker-0", 1, age)
+
+
+@pytest.mark.parametrize("rpc", ["kafka_lag", "offset_checker"])
+def test_rows_older_than_two_intervals_are_stale_with_age_and_reason(rpc: str) -> None:
+    assert gaps(rpc, FRESH, [row(0, 2.0), row(1, 0.1)]) == ()
+
+    [gap] = gaps(rpc, SILENT, [row(0, 13.2), row(1, 13.2)])
+    assert (gap.sender, gap.code) == ("brokers", "stale")
+    assert gap.message == "the brokers' figures are up to 13 s old: b:9092 refused the connection"
+    [gap] = gaps(rpc, FRESH, [row(0, 2.1), row(1, 0.1)])
+    assert gap.message == "the brokers' figures of 1 of 2 partitions are up to 2 s old"
+
+
+def test_figures_that_workers_have_just_asked_for_are_fresh_although_the_master_reaches_no_broker() -> None:
+    assert gaps("kafka_lag", SILENT, [row(0, 0.3)]) == ()
+
+
+def test_an_unknown_lag_is_named_and_many_are_counted() -> None:
+    [gap] = gaps("kafka_lag", FRESH, [row(n, 0.1, None if n else 5) for n in range(10)])
+
+    assert gap.code == "unknown"
+    assert gap.message.startswith("the lag of orders-1, orders-2, orders-3, orders-4, orders-5 and 4 more is not known")
+
+
+def test_without_any_row_only_brokers_that_never_answered_are_a_gap() -> None:
+    assert gaps("kafka_lag", FRESH) == ()
+    assert [gap.code for gap in gaps("kafka_lag", NEVER)] == ["stale"]
+
+
+@pytest.mark.parametrize("rpc", ["member_leader", "metadata_brokers", "metadata_topics"])
+def test_metadata_are_as_old_as_the_last_answer_of_a_broker(rpc: str) -> None:
+    assert gaps(rpc, FRESH) == ()
+    assert "13 s old" in gaps(rpc, SILENT)[0].message
+    assert gaps(rpc, NEVER)[0].message == "no broker has answered the master yet"
+
+
+@pytest.mark.parametrize("rpc", ["block_size", "ping", "workers", "describe"])
+def test_what_rests_on_no_broker_lacks_nothing_of_them(rpc: str) -> None:
+    assert gaps(rpc, NEVER) == ()
+
+
+def test_nothing_is_stale_before_the_bound() -> None:
+    assert stale(FRESH, 2.0) == ()
+    assert stale(Freshness(9.0, 9.0, inf, None), 9.0) == ()

@@ -1,0 +1,55 @@
+"""What a terminal is sent of what others wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.terminal import shown
+
+ANY = st.text(st.characters() | st.sampled_from("\x1b\x9b\x07\x7f\u202e\u2066\u200b\u2028\r\n\t[]"))
+
+
+@given(ANY)
+def test_nothing_is_left_that_a_terminal_would_act_on(text: str) -> None:
+    for letter in shown(text):
+        assert letter in "\n\t" or unicodedata.category(letter) not in {"Cc", "Cf", "Cs", "Zl", "Zp", "Cn"}
+    assert shown(shown(text)) == shown(text)
+    assert "\n" not in shown(text, kept="")
+
+
+@given(st.dictionaries(ANY, ANY, max_size=3))
+def test_a_json_document_stays_the_same_document(document: dict[str, str]) -> None:
+    encodable = json.loads(json.dumps(document))
+
+    assert json.loads(shown(json.dumps(encodable, ensure_ascii=False, indent=2))) == encodable
+
+
+def test_escapes_are_visible_and_ordinary_text_of_any_script_is_as_it_was() -> None:
+    assert shown("a\x1b[31mb\x9b\u202ec") == r"a\u001b[31mb\u009b\u202ec"
+    assert shown("a\r\nb\tc") == "a\\r\nb\tc"
+    assert shown("a\r\nb\tc", kept="") == r"a\r\nb\tc"
+    assert shown("\U000e0001") == r"\udb40\udc01"
+    for text in ("注文\u3000済", "caf\xe9\xa0!", "Ko\u0308ln", "🙂", "[link=x] [/x]"):
+        assert shown(text) == text
+
+
+def test_a_pipe_gets_the_bytes_as_they_are_and_a_terminal_the_escapes(tmp_path: Path) -> None:
+    code = "from kctl.terminal import *\nwith guarded():\n bytes_writer()(b'a\\x1b[2J\\xff\\n')"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"a\x1b[2J\xff\n"
+
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run([sys.executable, "-c", code], stdout=theirs, check=True)
+        assert os.read(ours, 100).decode() == "a\\u001b[2J\ufffd\r\n"
+    finally:
+        os.close(ours)
+        os.close(theirs)
