@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from kctl.http import Access, HttpServer, Source, bind, create_app
+from kctl.http import Access, HttpServer, Source, Token, bind, create_app
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
 from kctl.reduce import GroupFigures, PartitionRow
@@ -23,6 +23,7 @@ TAKEN_AT = 1000.0
 NOW = 1002.0
 UNIX = 1_700_000_000.0
 TOKEN = "0123456789abcdef-token"
+TOKENS = (Token(TOKEN, may_act=True),)
 
 
 def partition(number: int, lag: int | None = 6, worker: str | None = "worker-0") -> PartitionRow:

@@ -411,8 +411,11 @@ class Http:
     port: int = setting(9750, "The port to listen on; 0: any free one, see `kctl status`.", minimum=0, maximum=65535)
     token_file: str = setting(
         "",
-        "A file that holds the bearer token, of at least 16 characters. What changes something needs it, and beyond "
-        "this host everything.",
+        "A file that holds the bearer token, of at least 16 characters, or two while it is rotated, each on a line, "
+        "also as `name: token`. What changes something needs it, and beyond this host everything.",
+    )
+    read_token_file: str = setting(
+        "", "A file like `token_file`, for tokens that may only read, such as that of Prometheus."
     )
     tls_certificate: str = setting("", "A PEM file with the certificate and its chain; with it HTTPS is served.")
     tls_key: str = setting("", "The PEM file of its key, if that is not in the same file.")

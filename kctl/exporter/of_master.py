@@ -27,6 +27,11 @@ def _orders(snapshot: FleetSnapshot) -> Iterator[Sample]:
         yield (snapshot.cluster, snapshot.group, verb, outcome), count
 
 
+def _http_refused(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for code, count in snapshot.http_refused_total.items():
+        yield (snapshot.cluster, snapshot.group, code), count
+
+
 def _events(snapshot: FleetSnapshot) -> Iterator[Sample]:
     for kind, count in snapshot.events_total.items():
         yield (snapshot.cluster, snapshot.group, kind), count
@@ -70,6 +75,15 @@ METRICS: tuple[Metric, ...] = (
         sentence="Orders since the master started, whoever gave them and by which way: `done`, `failed`, `refused` "
         "(contradicted one under way, or could not be understood).",
         samples=_orders,
+    ),
+    Single(
+        name="kctl_http_refused_total",
+        kind="counter",
+        labels=(*GROUP, "code"),
+        unit="requests",
+        sentence="HTTP requests and connections that were refused before any route saw them, since the master started, "
+        "by the code of the error (http.md); `tls_handshake`: one that failed or took too long.",
+        samples=_http_refused,
     ),
     Single(
         name="kctl_events_total",

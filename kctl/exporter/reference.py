@@ -44,6 +44,7 @@ _EXAMPLES: Mapping[str, str] = {
     "outcome": "ok",
     "method": "offset_checker",
     "verb": "pause",
+    "code": "unauthorized",
     "kind": "rebalance",
     "part": "offsets",
     "percentile": "p99",

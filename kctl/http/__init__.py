@@ -6,5 +6,6 @@ from kctl.http.access import Access, access_of
 from kctl.http.app import App, create_app
 from kctl.http.server import HttpServer, bind
 from kctl.http.source import Source
+from kctl.http.tokens import Token
 
-__all__ = ["Access", "App", "HttpServer", "Source", "access_of", "bind", "create_app"]
+__all__ = ["Access", "App", "HttpServer", "Source", "Token", "access_of", "bind", "create_app"]

@@ -9,26 +9,27 @@ from pathlib import Path
 
 from kctl.config import Http
 from kctl.errors import ConfigError
+from kctl.http.tokens import Token, check_distinct, read_tokens
 
-__all__ = ["Access", "access_of", "address_of"]
-
-_SHORTEST_TOKEN = 16
+__all__ = ["Access", "access_of", "address_of", "tls_context"]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Reads are open on loopback; anything else needs the token."""
+    """Reads are open on loopback; anything else needs a token."""
 
     is_loopback: bool = True
-    token: str | None = None
+    tokens: tuple[Token, ...] = ()
     hosts: frozenset[str] = frozenset()
     """Names by which a caller without a token may call us, besides those of loopback (a page of another site could
     make its own name point at us)."""
     certificate: Path | None = None
     key: Path | None = None
 
-    def __repr__(self) -> str:
-        return f"Access(is_loopback={self.is_loopback}, token={'set' if self.token else None})"
+    @property
+    def may_act(self) -> bool:
+        """Whether anybody may change anything."""
+        return any(token.may_act for token in self.tokens)
 
 
 def access_of(http: Http, folder: Path) -> Access:
@@ -38,17 +39,25 @@ def access_of(http: Http, folder: Path) -> Access:
         ConfigError: the token or certificate cannot be used, or the address is open to others without them.
     """
     is_loopback = address_of(http.host).is_loopback
-    token = _token(folder / http.token_file) if http.token_file else None
+    tokens = (
+        *(read_tokens(folder / http.token_file, "http.token_file", may_act=True) if http.token_file else ()),
+        *(
+            read_tokens(folder / http.read_token_file, "http.read_token_file", may_act=False)
+            if http.read_token_file
+            else ()
+        ),
+    )
+    check_distinct(tokens)
     certificate = folder / http.tls_certificate if http.tls_certificate else None
     key = folder / http.tls_key if http.tls_key else None
     if certificate is not None:
-        _check_pair(certificate, key)
+        tls_context(certificate, key)
     elif key is not None:
         raise ConfigError("http.tls_key is set, but http.tls_certificate is not: set both, or neither")
-    if not is_loopback and token is None:
+    if not is_loopback and not tokens:
         raise ConfigError(
             f"http.host is {http.host}, which is not a loopback address, so others can reach it: set http.token_file "
-            "to a file with a token that callers must know"
+            "to a file with a token that callers must know, or http.read_token_file where they shall only read"
         )
     if not is_loopback and certificate is None and not http.insecure:
         raise ConfigError(
@@ -56,7 +65,7 @@ def access_of(http: Http, folder: Path) -> Access:
             "http.tls_certificate, or http.insecure = true if something in front has TLS"
         )
     hosts = frozenset(host.lower() for host in http.allowed_hosts)
-    return Access(is_loopback, token, hosts, certificate, key)
+    return Access(is_loopback, tokens, hosts, certificate, key)
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
@@ -73,25 +82,18 @@ def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
         ) from None
 
 
-def _token(path: Path) -> str:
-    try:
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not plain text"
-        raise ConfigError(f"http.token_file {path} cannot be read ({why}): it must hold the token") from None
-    if len(token) < _SHORTEST_TOKEN or not token.isprintable() or " " in token:
-        raise ConfigError(
-            f"http.token_file {path} must hold one word of at least {_SHORTEST_TOKEN} characters; "
-            "`openssl rand -hex 32` makes one"
-        )
-    return token
+def tls_context(certificate: Path, key: Path | None) -> ssl.SSLContext:
+    """What a server needs to speak TLS.
 
-
-def _check_pair(certificate: Path, key: Path | None) -> None:
+    Raises:
+        ConfigError: certificate and key cannot be used.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+        context.load_cert_chain(certificate, key, password=lambda: "")
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"http.tls_certificate {certificate} cannot be used with its key ({error.strerror or error}): both must be "
             "PEM, the key without a passphrase"
         ) from None
+    return context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -36,6 +37,16 @@ class App:
         self._streams = Streams(source, self._life)
         self.routes = _routes(source, self._streams, self._life)
         self.guarded = Guard(self.routes, access or Access(), limits)
+
+    @property
+    def refusals(self) -> Counter[str]:
+        """Error code to how many requests were refused with it since the start, before any route saw them."""
+        return self.guarded.refusals
+
+    def use(self, access: Access) -> None:
+        """From now on this counts. Open streams end: they were let in by what counted before."""
+        self.guarded.access = access
+        self._streams.restart()
 
     def close(self) -> None:
         """Ends the streams that would otherwise go on for ever."""

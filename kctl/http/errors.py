@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -15,7 +14,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from kctl.errors import KctlError
-from kctl_agent.errors import AgentError, BadParams, UnknownMethod
+from kctl_agent.errors import AgentError, BadParams, BadRequest, UnknownMethod
 
 __all__ = [
     "RESPONSES",
@@ -29,9 +28,8 @@ __all__ = [
     "answer_errors_in_one_shape",
     "error_body",
     "error_response",
+    "internal_error",
 ]
-
-log = logging.getLogger(__name__)
 
 
 class HttpError(KctlError):
@@ -78,11 +76,15 @@ class HeadersTooLarge(HttpError):
 
 
 class TooManyFailures(HttpError):
-    """So many wrong tokens came that further ones are not looked at for a while; a right one always is."""
+    """So many wrong tokens came from an address that further ones are not compared for a while."""
 
     code = "too_many_failures"
     retriable = True
     http_status = 429
+
+    def __init__(self, message: str, retry_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
 
 
 _CODES = {
@@ -125,7 +127,7 @@ def error_response(error: HttpError | AgentError, headers: Mapping[str, str] | N
     if isinstance(error, HttpError):
         status = error.http_status
     else:
-        is_the_callers = isinstance(error, BadParams | UnknownMethod)
+        is_the_callers = isinstance(error, BadParams | BadRequest | UnknownMethod)
         status = HTTPStatus.BAD_REQUEST if is_the_callers else HTTPStatus.SERVICE_UNAVAILABLE
     return _response(status, error.code, str(error), error.retriable, headers)
 
@@ -156,11 +158,14 @@ def answer_errors_in_one_shape(app: FastAPI) -> None:
         return _response(HTTPStatus.BAD_REQUEST, BadParams.code, where, False)
 
     @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        # The route's pattern, not the path: nothing that came in goes into a log.
-        log.error("action=http_failed route=%s", getattr(request.scope.get("route"), "path", "-"), exc_info=error)
-        message = "the master could not answer; its log says why"
-        return _response(HTTPStatus.INTERNAL_SERVER_ERROR, AgentError.code, message, False)
+    async def unexpected(_request: Request, _error: Exception) -> JSONResponse:
+        return internal_error()  # Starlette raises it on, and the guard logs it
+
+
+def internal_error(headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """What is answered where something unforeseen happened."""
+    message = "the master could not answer; its log says why"
+    return _response(HTTPStatus.INTERNAL_SERVER_ERROR, AgentError.code, message, False, headers)
 
 
 def _response(

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hmac
 import logging
+import math
 import time
-from collections import deque
+import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
-from urllib.parse import urlsplit
+from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,15 +29,23 @@ from kctl.http.errors import (
     TooManyFailures,
     Unauthorized,
     error_response,
+    internal_error,
 )
+from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_same_origin
+from kctl.http.throttle import Throttle, source_of
+from kctl.http.tokens import Token, shown_token
+from kctl_agent.errors import AgentError, BadRequest
 
-__all__ = ["Guard", "Limits"]
+__all__ = ["CALLER_KEY", "Guard", "Limits"]
 
 log = logging.getLogger(__name__)
 
+CALLER_KEY: Final = "kctl.caller"
+"""The key of the ASGI scope under which a route finds the name of the token that was shown."""
+
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_Shown: TypeAlias = Literal["none", "wrong", "right"]
+_DECISIVE: Final = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site", b"content-type"})
+"""Of each one at most: of two, we and a proxy before us could each believe another."""
 
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -51,6 +59,7 @@ _HEADERS: Final = (
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="kctl", Basic realm="kctl"'}
 """Basic, with any name and the token as the password, is what a browser can ask a person for. It is good for reading
 only: a browser sends it along by itself, whoever made the page."""
+_CLOSE: Final = (b"connection", b"close")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class Limits:
     body_seconds: float = 10.0
     failures: int = 20
     failure_seconds: float = 60.0
-    """More than `failures` wrong tokens within so long are refused unseen."""
+    """So many wrong tokens of one address are compared at once, and as many again within so long."""
 
 
 class Guard:
@@ -76,124 +85,177 @@ class Guard:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
-        self._access = access
         self._limits = limits or Limits()
-        self._clock = clock
-        self._failures: deque[float] = deque()
+        self._throttle = Throttle(self._limits.failures, self._limits.failure_seconds, clock)
+        self.access = access
+        """Who may; replaced as a whole when tokens are read again."""
+        self.refusals: Counter[str] = Counter()
+        """Error code to how many requests were refused with it before any route saw them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        has_begun = False
-
-        async def sending(message: Message) -> None:
-            nonlocal has_begun
-            if message["type"] == "http.response.start":
-                has_begun = True
-                own = list(message.get("headers", ()))
-                has_policy = any(name == b"content-security-policy" for name, _ in own)
-                message["headers"] = [*own, *(_HEADERS[:-1] if has_policy else _HEADERS)]
-            await send(message)
-
+        exchange = _Exchange(receive, send, self._limits, has_body=_has_body(scope))
         try:
             self._check(scope)
-            await self._app(scope, self._bounded(receive), sending)
-        except HttpError as error:
-            if has_begun:
-                raise
-            headers = {"connection": "close"}  # whatever of its body is still to come is not read
-            if isinstance(error, Unauthorized):
-                headers |= _CHALLENGE
-            if isinstance(error, TooManyFailures):
-                headers["retry-after"] = str(int(self._limits.failure_seconds))
-            await error_response(error, headers)(scope, receive, sending)
+            await self._app(scope, exchange.receive, exchange.send)
+        except (HttpError, AgentError) as error:
+            await self._refuse(error, scope, exchange)
+        except Exception as error:
+            # Not the message, nor the exception itself: a stranger may have written a part of it.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            log.error("action=http_failed route=%s error=%s\n%s", _route(scope), type(error).__name__, where)
+            if not exchange.has_begun:
+                await internal_error({"connection": "close"})(scope, exchange.receive, exchange.send)
+
+    async def _refuse(self, error: HttpError | AgentError, scope: Scope, exchange: _Exchange) -> None:
+        self.refusals[error.code] += 1
+        if exchange.has_begun:
+            return
+        headers = {"connection": "close"}  # whatever of its body is still to come is not read
+        if isinstance(error, Unauthorized):
+            headers |= _CHALLENGE
+        if isinstance(error, TooManyFailures):
+            headers["retry-after"] = str(math.ceil(error.retry_seconds))
+        await error_response(error, headers)(scope, exchange.receive, exchange.send)
 
     def _check(self, scope: Scope) -> None:
-        headers = _headers(scope)
+        headers = self._headers(scope)
+        changes = scope["method"] not in _SAFE
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if is_cross_site(headers.get("sec-fetch-site")):
+            raise NotAllowed("pages of another site are not served: open this address itself, not a link to it")
+        try:
+            if origin is not None and not is_same_origin(origin, host):
+                raise NotAllowed("pages of another origin are not served")
+        except ValueError:
+            raise BadRequest("the Origin header cannot be read") from None
+        self._check_caller(scope, headers.get("authorization"), host, changes)
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdecimal()) or len(length) > 18 or int(length) > self._limits.body_bytes:
+            raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
+
+    def _headers(self, scope: Scope) -> dict[str, str]:
         size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
         if size + sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
             raise HeadersTooLarge(f"request line and headers are larger than {self._limits.header_bytes} bytes")
-        changes = scope["method"] not in _SAFE
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            raise NotAllowed("pages of another origin are not served")
-        shown = self._shown(headers.get("authorization"), changes)
-        if shown != "right":
-            self._check_without_token(shown, host, changes)
-        length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self._limits.body_bytes:
-            raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
+        decisive = [name for name, _ in scope["headers"] if name in _DECISIVE]
+        if len(set(decisive)) < len(decisive):
+            raise BadRequest("one of the headers that may come only once came twice")
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
-    def _check_without_token(self, shown: _Shown, host: str, changes: bool) -> None:
-        if changes and self._access.token is None:
+    def _check_caller(self, scope: Scope, authorization: str | None, host: str, changes: bool) -> None:
+        access = self.access
+        if changes and not access.may_act:
             raise NotAllowed("this changes something and needs a token, but none is configured: set http.token_file")
-        if shown == "wrong":
-            self._count_failure()
-            raise Unauthorized("the token is not the right one")
-        if changes or not self._access.is_loopback:
+        if authorization is not None and access.tokens:
+            token = self._token(source_of((scope.get("client") or ("",))[0]), authorization, changes)
+            if changes and not token.may_act:
+                raise NotAllowed("this token may only read: what changes something needs one of http.token_file")
+            scope[CALLER_KEY] = token.name
+            return
+        if changes or not access.is_loopback:
             raise Unauthorized("a token is needed: send `Authorization: Bearer …`")
-        name = _host_name(host)
-        if name not in _LOOPBACK and name not in self._access.hosts and not name.startswith("127."):
+        name = host_name(host)
+        if name is None or not (is_loopback_name(name) or name in access.hosts):
             raise NotAllowed("without a token this server is called localhost: add other names to http.allowed_hosts")
 
-    def _shown(self, authorization: str | None, changes: bool) -> _Shown:
-        if authorization is None or self._access.token is None:
-            return "none"
+    def _token(self, source: str, authorization: str, changes: bool) -> Token:
+        """The valid token that is shown.
+
+        Raises:
+            Unauthorized: it is wrong.
+            TooManyFailures: nor is it compared, for too many wrong ones came from there.
+        """
         scheme, _, value = authorization.partition(" ")
         given = value.strip()
         if scheme.lower() == "basic":
             given = "" if changes else _password(given)
         elif scheme.lower() != "bearer":
             given = ""
-        return "right" if hmac.compare_digest(given.encode(), self._access.token.encode()) else "wrong"
-
-    def _count_failure(self) -> None:
-        now, failures = self._clock(), self._failures
-        while failures and now - failures[0] > self._limits.failure_seconds:
-            failures.popleft()
-        if len(failures) >= self._limits.failures:
-            raise TooManyFailures("too many wrong tokens came of late: try again later")
-        failures.append(now)
-        if len(failures) == self._limits.failures:
-            log.warning("action=too_many_failures within_seconds=%d", self._limits.failure_seconds)
-
-    def _bounded(self, receive: Receive) -> Receive:
-        received, deadline = 0, None
-
-        async def bounded() -> Message:
-            nonlocal received, deadline
-            if deadline is None:
-                deadline = asyncio.get_running_loop().time() + self._limits.body_seconds
-            if received < 0:  # the body is complete: what comes now is the caller's leaving, however late
-                return await receive()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await receive()
-            except TimeoutError:
-                raise RequestTooSlow(f"the body was not there within {self._limits.body_seconds:g} s") from None
-            received += len(message.get("body", b""))
-            if received > self._limits.body_bytes:
-                raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
-            if not message.get("more_body", False):
-                received = -1
-            return message
-
-        return bounded
+        token = shown_token(given, self._throttle.comparable(source, self.access.tokens))
+        if token is not None:
+            self._throttle.accepted(source, token)
+            return token
+        wait = self._throttle.failed(source)
+        if wait is None:
+            raise Unauthorized("the token is not the right one")
+        # A flood is no flood of lines; and whose address it is may be logged, what he sent not.
+        if (count := self.refusals[TooManyFailures.code] + 1) & (count - 1) == 0:
+            log.warning("action=too_many_failures source=%s count=%d", source or "-", count)
+        raise TooManyFailures("too many wrong tokens came from your address: this one was not looked at", wait)
 
 
-def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+class _Exchange:
+    """One request's `receive` and `send`, with bounds on its body and the headers that every answer has."""
+
+    def __init__(self, receive: Receive, send: Send, limits: Limits, *, has_body: bool) -> None:
+        self._receive = receive
+        self._send = send
+        self._limits = limits
+        self._is_whole = not has_body
+        self._received = 0
+        self._deadline: float | None = None
+        self.has_begun = False
+        """Whether an answer is on its way."""
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            own = list(message.get("headers", ()))
+            has_policy = any(name == b"content-security-policy" for name, _ in own)
+            added = [*(_HEADERS[:-1] if has_policy else _HEADERS)]
+            # A body that nobody reads any more would keep the connection for as long as it does not come.
+            if not self._is_whole and _CLOSE not in own:
+                added.append(_CLOSE)
+            message["headers"] = [*own, *added]
+        await self._send(message)
+
+    async def receive(self) -> Message:
+        """
+        Raises:
+            RequestTooSlow, BodyTooLarge: unless an answer is on its way: then the caller counts as gone.
+        """
+        if self._is_whole:  # what comes now is the caller's leaving, however late
+            return await self._receive()
+        try:
+            message = await self._received_in_time()
+        except HttpError:
+            if not self.has_begun:
+                raise
+            return {"type": "http.disconnect"}
+        self._is_whole = not message.get("more_body", False)
+        return message
+
+    async def _received_in_time(self) -> Message:
+        loop = asyncio.get_running_loop()
+        if self._deadline is None:
+            self._deadline = loop.time() + self._limits.body_seconds
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            raise RequestTooSlow(f"the body was not there within {self._limits.body_seconds:g} s") from None
+        self._received += len(message.get("body", b""))
+        if self._received > self._limits.body_bytes:
+            raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
+        return message
 
 
-def _host_name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
+def _has_body(scope: Scope) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b" 0"))
+        for name, value in scope["headers"]
+    )
+
+
+def _route(scope: Scope) -> str:
+    """The route's pattern, not the path: nothing that came in goes into a log."""
+    return str(getattr(scope.get("route"), "path", "-"))
 
 
 def _password(value: str) -> str:
     try:
-        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+        return base64.b64decode(value.encode(), validate=True).decode().partition(":")[2]
     except (binascii.Error, UnicodeDecodeError):
         return ""

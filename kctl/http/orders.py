@@ -5,16 +5,15 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from kctl.errors import OrderFailed
+from kctl.http.guard import CALLER_KEY
 from kctl.master.orders import Caller, Order, Orders
 
 __all__ = ["orders_router"]
-
-_CALLER = Caller(uid=None, via="http")
 
 
 class _Given(BaseModel):
@@ -32,10 +31,11 @@ def orders_router(orders: Orders) -> APIRouter:
     router = APIRouter(prefix="/api/v1")
 
     @router.post("/orders", summary="Give an order; the answer says what happened")
-    async def give(given: _Given) -> JSONResponse:
+    async def give(given: _Given, request: Request) -> JSONResponse:
         """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
         one, and nothing was changed."""
-        return _answer(await orders.give(given.order, given.params, _CALLER, given.wait_seconds))
+        caller = Caller(uid=None, via="http", token=request.scope.get(CALLER_KEY, ""))
+        return _answer(await orders.give(given.order, given.params, caller, given.wait_seconds))
 
     @router.get("/orders", summary="The last orders, the youngest first")
     async def listed() -> dict[str, Any]:

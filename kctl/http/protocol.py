@@ -1,9 +1,16 @@
-"""uvicorn's HTTP/1.1 connection with the bounds it lacks: how many, how long a request may take to arrive, how long a
-caller may leave its answer unread. And errors in our shape before there is a request to answer."""
+"""uvicorn's HTTP/1.1 connection with the bounds it lacks: how many, how long a TLS handshake and a request may take,
+how long a caller may leave its answer unread. And errors in our shape before there is a request to answer.
+
+A connection counts from the moment it is accepted: one that never begins its TLS handshake costs a descriptor too.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -11,39 +18,77 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from kctl.http.errors import HeadersTooLarge, RequestTooSlow, error_body
 from kctl_agent.errors import BadRequest, Busy
 
-__all__ = ["BoundedProtocol"]
+__all__ = ["MAX_CONNECTIONS", "BoundedProtocol", "Door"]
 
 MAX_CONNECTIONS = 256
+HANDSHAKE_SECONDS = 10.0
 REQUEST_SECONDS = 10.0
 """From the connection, or the first byte of a further request, to the end of its headers."""
 UNREAD_SECONDS = 30.0
+GOODBYE_SECONDS = 2.0
+"""How long the other side may take to end TLS in order; then the connection is cut."""
 
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
+
+
+@dataclass(slots=True)
+class Door:
+    """What all connections of one server share; one event loop's."""
+
+    refusals: Counter[str]
+    """Error code to how often."""
+    tls: ssl.SSLContext | None = None
+    """With what a new connection is secured; may be replaced at any time. None: it is not."""
+    max_connections: int = MAX_CONNECTIONS
+    open: set[BoundedProtocol] = field(default_factory=set)
+
+    def close(self) -> None:
+        """Ends those that have not come to speak HTTP yet; uvicorn ends the others."""
+        for connection in list(self.open):
+            connection.end_handshake()
 
 
 class BoundedProtocol(H11Protocol):
     """One connection, on the event loop."""
 
-    max_connections = MAX_CONNECTIONS
+    handshake_seconds = HANDSHAKE_SECONDS
     request_seconds = REQUEST_SECONDS
     unread_seconds = UNREAD_SECONDS
 
     _request_timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
+    _handshake: asyncio.Task[None] | None = None
+    _early = b""
+    """What came between the end of the handshake and our hearing of it."""
+
+    def __init__(self, *args: Any, door: Door, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._door = door
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        if len(self.connections) > self.max_connections:
-            self._refuse(503, error_body(Busy.code, f"{self.max_connections} connections are open already", True))
+        self._door.open.add(self)
+        is_one_too_many = len(self._door.open) > self._door.max_connections
+        if self._door.tls is None:
+            self._begin(transport)
+            if is_one_too_many:
+                self._refuse(503, Busy.code, f"{self._door.max_connections} connections are open already", True)
+        elif is_one_too_many:  # nothing can be told before the handshake
+            self._door.refusals[Busy.code] += 1
+            transport.abort()
         else:
-            self._expect_request()
+            self._handshake = self.loop.create_task(self._secure(transport, self._door.tls))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._door.open.discard(self)
         self._stop(self._request_timer)
         self._stop(self._unread_timer)
-        super().connection_lost(exc)
+        if self.transport is not None:  # else it never came to HTTP
+            super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self.transport is None:
+            self._early += data
+            return
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -63,9 +108,40 @@ class BoundedProtocol(H11Protocol):
 
     def send_400_response(self, _msg: str) -> None:
         if self._is_too_large():
-            self._refuse(431, error_body(HeadersTooLarge.code, "request line and headers are too large", False))
+            self._refuse(431, HeadersTooLarge.code, "request line and headers are too large", False)
         else:
-            self._refuse(400, error_body(BadRequest.code, "this is no HTTP request", False))
+            self._refuse(400, BadRequest.code, "this is no HTTP request", False)
+
+    def end_handshake(self) -> None:
+        if self._handshake is not None and self.transport is None:
+            self._handshake.cancel()
+
+    async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        secured = None
+        try:
+            secured = await self.loop.start_tls(
+                transport,
+                self,
+                tls,
+                server_side=True,
+                ssl_handshake_timeout=self.handshake_seconds,
+                ssl_shutdown_timeout=GOODBYE_SECONDS,
+            )
+        except OSError:  # no TLS, too slow, or gone: nobody is there who could be told
+            self._door.refusals["tls_handshake"] += 1
+        finally:
+            if secured is None:
+                transport.abort()
+                self._door.open.discard(self)
+        if secured is not None:
+            self._begin(secured)
+            early, self._early = self._early, b""
+            if early:
+                self.data_received(early)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._expect_request()
 
     def _is_too_large(self) -> bool:
         return len(self.conn.trailing_data[0]) > (self.config.h11_max_incomplete_event_size or 16 * 1024)
@@ -77,11 +153,12 @@ class BoundedProtocol(H11Protocol):
         self._request_timer = None
         if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
             return
-        message = f"the request was not there within {self.request_seconds:g} s"
-        self._refuse(408, error_body(RequestTooSlow.code, message, True))
+        self._refuse(408, RequestTooSlow.code, f"the request was not there within {self.request_seconds:g} s", True)
 
-    def _refuse(self, status: int, body: bytes) -> None:
+    def _refuse(self, status: int, code: str, message: str, retriable: bool) -> None:
         """Written past h11, whose state machine may be in any state here; then the connection ends."""
+        self._door.refusals[code] += 1
+        body = error_body(code, message, retriable)
         head = (
             f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import resource
 import socket
+import ssl
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import uvicorn
 
 from kctl.errors import PortTaken
-from kctl.http.access import Access, address_of
+from kctl.http.access import Access, address_of, tls_context
 from kctl.http.app import App
-from kctl.http.protocol import BoundedProtocol
+from kctl.http.protocol import MAX_CONNECTIONS, BoundedProtocol, Door
 
 __all__ = ["HttpServer", "bind"]
 
@@ -22,6 +26,18 @@ _SHUTDOWN_SECONDS = 1
 _IDLE_SECONDS = 20
 """A connection that is kept and asks nothing for so long is closed; Prometheus comes again before, or reconnects."""
 _HEADER_BYTES = 16 * 1024
+_ACCEPTED_AT_ONCE = 16
+"""asyncio accepts as many connections at a time as its backlog says, before any of them can be refused."""
+_SHARE = 4
+"""HTTP connections take at most one of so many descriptors: the others are for agents, brokers, logs and `master.sock`,
+which must work while strangers hold all connections that they can get."""
+
+
+def connection_bound(descriptors: int) -> int:
+    """The most connections where the process may have so many descriptors (RLIMIT_NOFILE)."""
+    if descriptors == resource.RLIM_INFINITY:
+        return MAX_CONNECTIONS
+    return max(min(MAX_CONNECTIONS, descriptors // _SHARE), 8)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -57,10 +73,13 @@ class HttpServer:
     def __init__(self, app: App, sock: socket.socket, access: Access | None = None) -> None:
         self._app = app
         self._sock = sock
-        self._access = access or Access()
+        self._is_tls = access is not None and access.certificate is not None
+        self._door = Door(
+            app.refusals, _tls_of(access), connection_bound(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        )
         config = uvicorn.Config(
             app.guarded,
-            http=BoundedProtocol,
+            http=partial(BoundedProtocol, door=self._door),  # type: ignore[arg-type]
             ws="none",
             interface="asgi3",
             log_config=None,
@@ -68,30 +87,45 @@ class HttpServer:
             lifespan="off",
             server_header=False,
             proxy_headers=False,
-            backlog=_BACKLOG,
+            backlog=_ACCEPTED_AT_ONCE,
             h11_max_incomplete_event_size=_HEADER_BYTES,
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-            ssl_certfile=self._access.certificate,
-            ssl_keyfile=self._access.key,
         )
         self._server = _Server(config)
 
     @property
     def url(self) -> str:
-        return url_of(self._sock, is_tls=self._access.certificate is not None)
+        return url_of(self._sock, is_tls=self._is_tls)
 
     @property
     def connections(self) -> frozenset[object]:
-        """Those that are open."""
-        return frozenset(self._server.server_state.connections)
+        """Those that are open, from the moment they were accepted."""
+        return frozenset(self._door.open)
+
+    @property
+    def refusals(self) -> Counter[str]:
+        """Error code to how many requests and connections were refused with it since the start."""
+        return self._app.refusals
 
     async def serve(self) -> None:
         await self._server.serve(sockets=[self._sock])
 
+    def use(self, access: Access) -> None:
+        """From now on these tokens, names and this certificate count; the address and whether TLS is spoken stay. Event
+        streams end, for who listens must show a token that is valid now, and browsers do so by themselves.
+
+        Raises:
+            ConfigError: the certificate cannot be used; nothing has changed.
+        """
+        if self._is_tls and access.certificate is not None:
+            self._door.tls = _tls_of(access)
+        self._app.use(access)
+
     def stop(self) -> None:
         """Ends `serve` within about a second."""
         self._app.close()
+        self._door.close()
         self._server.should_exit = True
         self._server.is_stopped.set()
 
@@ -100,6 +134,11 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.is_stopped = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for sock in sockets or ():
+            sock.listen(_BACKLOG)  # asyncio has set it to what it accepts at once
 
     async def main_loop(self) -> None:
         """Once a second, for the date in the headers; uvicorn's own wakes up ten times to see whether it shall end."""
@@ -112,6 +151,10 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals belong to the master: it stops the workers first."""
         yield
+
+
+def _tls_of(access: Access | None) -> ssl.SSLContext | None:
+    return None if access is None or access.certificate is None else tls_context(access.certificate, access.key)
 
 
 def url_of(sock: socket.socket, *, is_tls: bool) -> str:

@@ -27,8 +27,13 @@ class Streams:
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """Ends every stream."""
+        """Ends every stream, and each that begins later."""
         self._closing.set()
+
+    def restart(self) -> None:
+        """Ends every stream that is open; who listens may come again."""
+        self._closing.set()
+        self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
         """The lines of one stream: after `last_event_id` if it is of this master, else the `recent` last events.
@@ -45,15 +50,15 @@ class Streams:
         if last_event_id:
             life, _, number = last_event_id.rpartition("-")
             # An id of a master before this one: all that this one has seen is new.
-            return min(int(number), last) if life == self._life and number.isdecimal() else 0
+            return min(int(number), last) if life == self._life and number.isdecimal() and len(number) < 20 else 0
         return max(last - recent, 0)
 
     async def _lines(self, number: int) -> AsyncIterator[str]:
-        feed, collections = self._source.feed, -1
+        feed, collections, closing = self._source.feed, -1, self._closing
         self._open += 1
         try:
             yield "retry: 2000\n\n"
-            while not self._closing.is_set():
+            while not closing.is_set():
                 for number, event in feed.since(number):  # noqa: B020 - goes on behind the last one told
                     yield f"id: {self._life}-{number}\nevent: happened\ndata: {json.dumps(event.to_json())}\n\n"
                 if feed.collections != collections:
@@ -61,16 +66,16 @@ class Streams:
                     snapshot = self._source.latest()
                     sequence = None if snapshot is None else snapshot.sequence
                     yield f"event: collected\ndata: {json.dumps({'sequence': sequence})}\n\n"
-                if not await self._woken(collections):
+                if not await self._woken(collections, closing):
                     yield ": still here\n\n"
         finally:
             self._open -= 1
 
-    async def _woken(self, collections: int) -> bool:
+    async def _woken(self, collections: int, closing: asyncio.Event) -> bool:
         """Whether there is news within a while, or the end."""
         waiting = [
             asyncio.ensure_future(self._source.feed.wait_beyond(collections)),
-            asyncio.ensure_future(self._closing.wait()),
+            asyncio.ensure_future(closing.wait()),
         ]
         try:
             done, _ = await asyncio.wait(waiting, timeout=_SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -70,12 +70,14 @@ class Collector:
         rpc: Callable[[], Mapping[str, RpcFigures]],
         prepare: Callable[[FleetSnapshot], None] = lambda _: None,
         orders: Callable[[], Mapping[tuple[str, str], int]] = dict,
+        http_refused: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._config = config
         self._feed = feed
         self._rpc = rpc
         self._prepare = prepare
         self._orders = orders
+        self._http_refused = http_refused
         self._changes = Changes(started_at=time.time())
         rules = config.status
         self._assessor = Assessor(Rules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds))
@@ -167,6 +169,7 @@ class Collector:
             broker_group=None if figures is None else figures.group,
             rpc=self._rpc(),
             orders_total=self._orders(),
+            http_refused_total=self._http_refused(),
             memory_limit_bytes=dict.fromkeys(
                 (status.name for status in statuses if self._memory_limit is not None), self._memory_limit or 0
             ),

@@ -169,6 +169,7 @@ class _Master:
             counts.figures,
             exposition.prepare,
             lambda: dict(self._orders.counts),
+            lambda: dict(self._http.refusals),
         )
         answer = counted(Service(self._members, cluster, self._supervisor.status).answer, counts)
         pauses = Pauses(config.fleet.data_dir / "pauses.json")

@@ -129,6 +129,8 @@ class FleetSnapshot:
     """By command."""
     orders_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Verb and outcome (`done`, `failed`, `refused`) to how many orders there were since the master started."""
+    http_refused_total: Mapping[str, int] = field(default_factory=dict)
+    """Error code to how many HTTP requests and connections were refused with it since the master started."""
     events_total: Mapping[str, int] = field(default_factory=dict)
     """Kind of event to how many there were since the master started."""
     memory_limit_bytes: Mapping[str, int] = field(default_factory=dict)

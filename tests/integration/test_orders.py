@@ -296,9 +296,11 @@ def test_two_fleets_on_one_machine_do_not_see_each_other(
 def test_orders_over_http_need_the_token_and_are_the_same_orders(
     master: Callable[..., Master], short_dir: Path, eventually: Eventually
 ) -> None:
-    (short_dir / "token").write_text("a-token-of-some-length")
+    (short_dir / "token").write_text("a-token-of-some-length\nci: another-token-of-some-length\n")
+    (short_dir / "read").write_text("a-token-that-may-read\n")
     fleet = master(
-        http={"port": 0, "token_file": str(short_dir / "token")}, spark={"conf": {"KCTL_TEST_WORKER": "slow"}}
+        http={"port": 0, "token_file": str(short_dir / "token"), "read_token_file": str(short_dir / "read")},
+        spark={"conf": {"KCTL_TEST_WORKER": "slow"}},
     )
     url = fleet.about["http_url"] + "/api/v1/orders"
     right = {"Authorization": "Bearer a-token-of-some-length"}
@@ -306,11 +308,19 @@ def test_orders_over_http_need_the_token_and_are_the_same_orders(
     with httpx.Client() as client:
         bare = client.post(url, json={"order": "pause", "params": {"all": True}})
         assert (bare.status_code, bare.json()["error"]["code"]) == (401, "unauthorized")
-        assert client.get(url).json() == {"rows": []}, "nothing was begun"
+        read = {"Authorization": "Bearer a-token-that-may-read"}
+        bare = client.post(url, json={"order": "pause", "params": {"all": True}}, headers=read)
+        assert (bare.status_code, bare.json()["error"]["code"]) == (403, "not_allowed")
+        assert client.get(url, headers=read).json() == {"rows": []}, "nothing was begun"
 
         done = client.post(url, json={"order": "pause", "params": {"all": True}}, headers=right)
         assert (done.status_code, done.json()["state"], done.json()["by"]) == (200, "done", "http token")
         assert worker(fleet, "worker-0")["state"] == "paused"
+        named = {"Authorization": "Bearer another-token-of-some-length"}
+        done = client.post(url, json={"order": "resume", "params": {"all": True}}, headers=named)
+        assert (done.json()["state"], done.json()["by"]) == ("done", "http token ci")
+        audit = (fleet.config.parent / "logs" / "orders.jsonl").read_text().splitlines()
+        assert [json.loads(line)["by"] for line in audit] == ["http token", "http token ci"]
         begun = client.post(url, json={"order": "drain", "params": {"name": "worker-0"}}, headers=right)
         assert begun.status_code == 202
         again = client.post(url, json={"order": "stop", "params": {"name": "worker-0"}}, headers=right)
@@ -320,14 +330,15 @@ def test_orders_over_http_need_the_token_and_are_the_same_orders(
         assert (failed.status_code, failed.json()["error"]["code"]) == (409, "order_failed")
         wrong = client.post(url, json={"order": "stop", "params": {"who": "worker-0"}}, headers=right)
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_params")
-        assert [row["verb"] for row in client.get(url).json()["rows"]] == ["stop", "drain", "pause"]
+        assert [row["verb"] for row in client.get(url).json()["rows"]] == ["stop", "drain", "resume", "pause"]
 
         def counted() -> set[str]:
             page = client.get(fleet.about["http_url"] + "/metrics").text
             return set(re.findall(r'kctl_orders_total\{.*verb="(\w+",outcome="\w+)"} 1', page))
 
         eventually(lambda: 'kind="order"' in client.get(fleet.about["http_url"] + "/metrics").text)
-        eventually(lambda: counted() == {'pause",outcome="done', 'drain",outcome="done', 'stop",outcome="failed'})
+        ended = {f'{verb}",outcome="done' for verb in ("pause", "resume", "drain")} | {'stop",outcome="failed'}
+        eventually(lambda: counted() == ended)
 
 
 def test_callers_at_once_each_get_their_own_answer(master: Callable[..., Master]) -> None:

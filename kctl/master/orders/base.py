@@ -24,16 +24,18 @@ _KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "num
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who gave an order. The kernel's word (SO_PEERCRED) on the socket; over HTTP the token is all that is known."""
+    """Who gave an order: on the socket a user, by the kernel's word (SO_PEERCRED); over HTTP a token."""
 
     uid: int | None
     pid: int | None = None
     via: Literal["socket", "http", "signal"] = "socket"
+    token: str = ""
+    """The name of the token, where it has one."""
 
     @property
     def name(self) -> str:
         if self.uid is None:
-            return f"{self.via} token"
+            return f"{self.via} token {self.token}".rstrip()
         try:
             return pwd.getpwuid(self.uid).pw_name
         except KeyError:

@@ -20,7 +20,7 @@ from kctl.master.events import EventFeed, FleetEvent
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import Request
 from kctl_agent.wire import JsonObject
-from tests.picture import TOKEN, UNIX, ask, checked, healthy, partition, picture, serving, source_of
+from tests.picture import TOKEN, TOKENS, UNIX, ask, checked, healthy, partition, picture, serving, source_of
 
 pytestmark = pytest.mark.anyio
 
@@ -242,7 +242,7 @@ async def test_metrics_are_rendered_for_what_the_scraper_accepts() -> None:
 )
 async def test_every_error_has_one_shape(path: str, method: str, status: int, code: str) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
-    response = await ask(picture(), path, method, Access(token=TOKEN), headers=headers)
+    response = await ask(picture(), path, method, Access(tokens=TOKENS), headers=headers)
 
     assert response.status_code == status
     assert response.json().keys() == {"error"}

@@ -8,8 +8,8 @@ import signal
 import socket
 import ssl
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,16 @@ from fastapi import Request, Response
 from kctl.config import Http
 from kctl.errors import ConfigError, PortTaken
 from kctl.http import Access, access_of, bind, create_app
-from kctl.http.guard import Limits
+from kctl.http.guard import Guard, Limits
 from kctl.http.protocol import BoundedProtocol
+from kctl.http.throttle import Throttle
 from tests.conftest import eventually
-from tests.picture import TOKEN, ask, picture, serving, source_of
+from tests.picture import TOKEN, TOKENS, ask, picture, serving, source_of
 
 pytestmark = pytest.mark.anyio
 
-WITH_TOKEN = Access(token=TOKEN)
-REMOTE = Access(is_loopback=False, token=TOKEN)
+WITH_TOKEN = Access(tokens=TOKENS)
+REMOTE = Access(is_loopback=False, tokens=TOKENS)
 GOOD = {"authorization": f"Bearer {TOKEN}"}
 WRONG = {"authorization": "Bearer wrong-wrong-wrong-wrong"}
 PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/api/v1/lag", "/api/v1/events", "/nothing")
@@ -108,15 +109,68 @@ async def test_our_own_names_are_known(host: str) -> None:
     assert (await ask(picture(), "/api/v1/lag", access=access, headers={"host": host})).status_code == 200
 
 
-async def test_wrong_tokens_are_refused_unseen_after_a_while_and_the_right_one_never() -> None:
-    app = create_app(source_of(picture()), REMOTE, Limits(failures=5))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
-        codes = [(await client.get("/metrics", headers=WRONG)).status_code for _ in range(8)]
-        late = await client.get("/metrics", headers=WRONG)
+@asynccontextmanager
+async def callers(
+    limits: Limits, clock: Callable[[], float], *addresses: str
+) -> AsyncIterator[list[httpx.AsyncClient]]:
+    """A caller from each address, of one application that all need a token of."""
+    guarded = Guard(create_app(source_of(picture())).routes, REMOTE, limits, clock)
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                httpx.AsyncClient(transport=httpx.ASGITransport(guarded, client=(each, 1)), base_url="http://localhost")
+            )
+            for each in addresses
+        ]
 
-        assert codes == [401] * 5 + [429] * 3
-        assert (late.json()["error"]["code"], late.headers["retry-after"]) == ("too_many_failures", "60")
-        assert (await client.get("/metrics", headers=GOOD)).status_code == 200
+
+async def codes(client: httpx.AsyncClient, headers: dict[str, str], times: int = 1) -> list[int]:
+    return [(await client.get("/metrics", headers=headers)).status_code for _ in range(times)]
+
+
+async def test_after_too_many_wrong_tokens_no_token_of_that_address_is_compared() -> None:
+    now = [0.0]
+    async with callers(Limits(failures=5), lambda: now[0], "192.0.2.1", "192.0.2.2") as (stranger, scraper):
+        assert await codes(stranger, WRONG, 8) == [401] * 5 + [429] * 3
+        late = await stranger.get("/metrics", headers=GOOD)
+        assert (late.status_code, late.json()["error"]["code"]) == (429, "too_many_failures"), "a lucky guess is no use"
+        assert late.headers["retry-after"] == "12"
+        assert await codes(scraper, GOOD) == [200], "another address is not concerned"
+
+        now[0] = 12.0
+        assert await codes(stranger, WRONG, 2) == [401, 429]
+        now[0] = 24.0
+        assert await codes(stranger, GOOD) == [200]
+
+
+async def test_a_token_in_use_at_an_address_is_not_locked_out_by_wrong_ones_from_there() -> None:
+    now = [0.0]
+    async with callers(Limits(failures=5), lambda: now[0], "192.0.2.1") as (proxy,):
+        assert await codes(proxy, GOOD) == [200]
+        for minute in range(1, 200):
+            now[0] = 60.0 * minute
+            assert await codes(proxy, WRONG, 7) == [401] * 5 + [429] * 2
+            assert await codes(proxy, GOOD) == [200]
+
+        await codes(proxy, WRONG, 7)
+        now[0] += 3601.0
+        await codes(proxy, WRONG, 7)
+        assert await codes(proxy, GOOD) == [429], "it has not been used here for an hour"
+
+
+async def test_an_ipv6_caller_is_the_network_that_he_has_to_himself() -> None:
+    addresses = [f"2001:db8:0:1::{number:x}" for number in range(1, 5)]
+    async with callers(Limits(failures=3), lambda: 0.0, *addresses, "2001:db8:0:2::1") as clients:
+        assert [(await codes(each, WRONG))[0] for each in clients] == [401, 401, 401, 429, 401]
+
+
+async def test_of_many_addresses_the_oldest_are_forgotten() -> None:
+    throttle = Throttle(1, 60.0, lambda: 0.0)
+    for number in range(10_000):
+        assert throttle.failed(f"10.0.{number >> 8}.{number & 255}") is None
+
+    assert throttle.failed("10.0.39.15") == 60.0
+    assert throttle.failed("10.0.0.0") is None, "forgotten"
 
 
 async def test_every_answer_forbids_what_a_browser_might_do_with_it() -> None:
@@ -143,7 +197,7 @@ def test_access_never_shows_its_token() -> None:
 
 @pytest.fixture
 def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BoundedProtocol, "max_connections", 10)
+    monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
     monkeypatch.setattr(BoundedProtocol, "request_seconds", 0.3)
     monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.5)
 
@@ -235,7 +289,7 @@ async def drip(caller: socket.socket) -> None:
 async def test_more_connections_than_the_bound_are_told_so_and_the_next_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(BoundedProtocol, "max_connections", 10)
+    monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
     async with serving(source_of(picture())) as server:
         kept = [await connected(server.url) for _ in range(10)]
 
@@ -284,7 +338,10 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         scope = {
             "type": "http", "method": "POST", "path": "/take", "raw_path": b"/take", "query_string": b"",
             "root_path": "", "scheme": "http", "http_version": "1.1", "server": None, "client": None,
-            "headers": [(b"host", b"localhost"), (b"authorization", GOOD["authorization"].encode())],
+            "headers": [
+                (b"host", b"localhost"), (b"authorization", GOOD["authorization"].encode()),
+                (b"transfer-encoding", b"chunked"),
+            ],
         }  # fmt: skip
         sent.clear()
         async with asyncio.timeout(5):
@@ -327,6 +384,8 @@ def settings(tmp_path: Path) -> Settings:
         ({"host": "example.org"}, "no IP address"),
         ({"token_file": "nothing"}, "cannot be read"),
         ({"token_file": "short"}, "at least 16 characters"),
+        ({"read_token_file": "nothing"}, "http.read_token_file"),
+        ({"host": "0.0.0.0", "read_token_file": "short"}, "at least 16 characters"),
         ({"tls_certificate": "nothing"}, "cannot be used"),
         ({"tls_key": "token"}, "http.tls_certificate is not"),
     ],
@@ -345,7 +404,7 @@ def test_what_is_configured_well_is_used(settings: Settings, tmp_path: Path) -> 
     assert access_of(settings(), tmp_path) == Access()
     open_to_others = settings(host="0.0.0.0", token_file="token", insecure=True, allowed_hosts=("Proxy.example",))
 
-    assert access_of(open_to_others, tmp_path) == Access(False, TOKEN, frozenset({"proxy.example"}))
+    assert access_of(open_to_others, tmp_path) == Access(False, TOKENS, frozenset({"proxy.example"}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from kctl.http import Access, create_app
 from kctl_agent.messages import Request
 from kctl_agent.wire import JsonObject
-from tests.picture import TOKEN, healthy, source_of
+from tests.picture import TOKEN, TOKENS, healthy, source_of
 
 
 async def fleet(request: Request) -> JsonObject:
@@ -29,7 +29,7 @@ async def fleet(request: Request) -> JsonObject:
     }
 
 
-APP = create_app(source_of(healthy(), ask=fleet), Access(token=TOKEN))
+APP = create_app(source_of(healthy(), ask=fleet), Access(tokens=TOKENS))
 HEADERS = {"authorization": f"Bearer {TOKEN}", "host": "localhost"}
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP.guarded, headers=HEADERS)
 # An event stream does not end, so it cannot be called like this; test_api.py listens to it.

@@ -1,0 +1,54 @@
+"""Where a request comes from, as a browser says: Host, Origin and Sec-Fetch-Site; pure.
+
+Whoever is no browser may say anything here: this keeps pages of other sites out, tokens keep everybody else out.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+__all__ = ["host_name", "is_cross_site", "is_loopback_name", "is_same_origin"]
+
+_HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
+
+
+def host_name(host: str) -> str | None:
+    """The name or address of a Host header in lower case, without its port; None: it is neither.
+
+    An IPv6 address keeps its brackets, for without them it is no host."""
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return None
+    address, name = match.groups()
+    return f"[{address.lower()}]" if address else str(name).lower()
+
+
+def is_loopback_name(name: str) -> bool:
+    """Whether this name, as `host_name` returns it, is `localhost` or an address of 127.0.0.0/8, or `[::1]`.
+
+    A name that merely begins with `127.` is anybody's: its owner can have it resolve to 127.0.0.1 (DNS rebinding)."""
+    if name == "localhost":
+        return True
+    try:
+        if name.startswith("["):
+            return ipaddress.IPv6Address(name[1:-1]).is_loopback
+        return ipaddress.IPv4Address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Whether a page of `origin` was served under this Host.
+
+    Raises:
+        ValueError: `origin` cannot be an origin.
+    """
+    return urlsplit(origin).netloc.lower() == host.lower()
+
+
+def is_cross_site(sec_fetch_site: str | None) -> bool:
+    """Whether a browser says that a page of another site asks. Older browsers and other clients send nothing."""
+    return sec_fetch_site is not None and sec_fetch_site.strip().lower() == "cross-site"

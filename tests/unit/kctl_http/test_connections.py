@@ -1,0 +1,257 @@
+"""What a connection may cost before anybody is known: each is counted from its accept, and none is held for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kctl.http import Access, HttpServer, Token
+from kctl.http.protocol import BoundedProtocol
+from kctl.http.server import connection_bound
+from tests.conftest import eventually
+from tests.picture import TOKEN, TOKENS, picture, serving, source_of
+
+pytestmark = pytest.mark.anyio
+
+GOOD = f"Authorization: Bearer {TOKEN}\r\n"
+
+
+def certify(folder: Path, name: str) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 and its key."""
+    certificate, key = folder / f"{name}.pem", folder / f"{name}-key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return certificate, key
+
+
+@dataclass
+class Secured:
+    server: HttpServer
+    certificate: Path
+    key: Path
+    trusted: ssl.SSLContext = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.trusted = ssl.create_default_context(cafile=str(self.certificate))
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.server.url.removeprefix("https://").split(":")
+        return host, int(port)
+
+    async def is_alive(self) -> bool:
+        async with httpx.AsyncClient(verify=self.trusted, timeout=10) as client:
+            return (await client.get(f"{self.server.url}/healthz")).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return certify(tmp_path_factory.mktemp("tls"), "localhost")
+
+
+@asynccontextmanager
+async def secured(pair: tuple[Path, Path]) -> AsyncIterator[Secured]:
+    certificate, key = pair
+    async with serving(source_of(picture()), Access(tokens=TOKENS, certificate=certificate, key=key)) as server:
+        yield Secured(server, certificate, key)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    await asyncio.to_thread(eventually, condition, 10)
+
+
+@asynccontextmanager
+async def silent(address: tuple[str, int], count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """So many connections that send nothing."""
+    opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    try:
+        opened += [await asyncio.open_connection(*address) for _ in range(count)]
+        yield [reader for reader, _ in opened]
+    finally:
+        for _, writer in opened:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+async def test_a_connection_that_never_begins_its_handshake_is_counted(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
+    async with secured(pair) as here:
+        async with silent(here.address, 40):
+            await until(lambda: here.server.refusals["busy"] == 30)
+            assert len(here.server.connections) == 10
+
+        await until(lambda: not here.server.connections)
+        assert await here.is_alive()
+
+
+async def test_a_connection_that_never_begins_its_handshake_is_closed(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoundedProtocol, "handshake_seconds", 0.3)
+    async with secured(pair) as here, silent(here.address, 5) as readers:
+        async with asyncio.timeout(10):
+            assert await asyncio.gather(*(ending(reader) for reader in readers)) == [b""] * 5
+
+        await until(lambda: not here.server.connections)
+        assert here.server.refusals == {"tls_handshake": 5}
+        monkeypatch.setattr(BoundedProtocol, "handshake_seconds", 10.0)
+        assert await here.is_alive()
+
+
+async def ending(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+
+
+def test_a_handshake_has_ten_seconds() -> None:
+    assert BoundedProtocol.handshake_seconds == 10.0
+
+
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\0" * 5000, b""])
+async def test_what_is_no_handshake_ends_the_connection_quietly(
+    pair: tuple[Path, Path], garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with secured(pair) as here:
+        _, writer = await asyncio.open_connection(*here.address)
+        writer.write(garbage)
+        writer.write_eof()
+
+        await until(lambda: here.server.refusals["tls_handshake"] == 1)
+        assert not here.server.connections
+        assert await here.is_alive()
+        assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+        writer.close()
+
+
+async def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(pair: tuple[Path, Path]) -> None:
+    async with secured(pair) as here:
+        for _ in range(20):
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            client = here.trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+            reader, writer = await asyncio.open_connection(*here.address)
+            with pytest.raises(ssl.SSLWantReadError):
+                client.do_handshake()
+            while True:
+                writer.write(outgoing.read())
+                try:
+                    incoming.write(await reader.read(65536))
+                    client.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    pass
+            client.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            writer.write(outgoing.read())  # its last word of the handshake and the request in one packet
+            answer = b""
+            while b'{"status":"ok"}' not in answer:
+                async with asyncio.timeout(10):
+                    incoming.write(await reader.read(65536))
+                try:
+                    while piece := client.read(65536):
+                        answer += piece
+                except ssl.SSLWantReadError:
+                    pass
+            writer.close()
+
+
+async def test_the_master_ends_while_handshakes_are_under_way(pair: tuple[Path, Path]) -> None:
+    with ExitStack() as stack:
+        async with secured(pair) as here:
+            for _ in range(5):
+                stack.enter_context(socket.create_connection(here.address))
+            await until(lambda: len(here.server.connections) == 5)
+        assert not here.server.connections
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "GET /healthz HTTP/1.1\r\nContent-Length: 10\r\n",
+        "GET /healthz HTTP/1.1\r\nTransfer-Encoding: chunked\r\n",
+        "GET /api/v1/lag HTTP/1.1\r\nContent-Length: 10\r\n",
+        f"POST /nothing HTTP/1.1\r\n{GOOD}Content-Length: 10\r\n",
+        f"PUT /api/v1/orders HTTP/1.1\r\n{GOOD}Content-Length: 10\r\n",
+        "OPTIONS /metrics HTTP/1.1\r\nContent-Length: 10\r\n",
+    ],
+)
+async def test_after_an_answer_a_body_that_is_still_to_come_is_not_waited_for(head: str) -> None:
+    async with serving(source_of(picture()), Access(tokens=TOKENS)) as server:
+        reader, writer = await asyncio.open_connection(*server.url.removeprefix("http://").split(":"))
+        writer.write(f"{head}Host: localhost\r\n\r\n".encode() + b"2")
+
+        async with asyncio.timeout(5):
+            answer = await ending(reader)
+
+        assert b"\r\nconnection: close\r\n" in answer
+        await until(lambda: not server.connections)
+        writer.close()
+
+
+async def test_a_half_body_does_not_hold_an_event_stream_open_nor_fill_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(source_of(picture()), Access(tokens=TOKENS)) as server:
+        server._app.guarded._limits = type(server._app.guarded._limits)(body_seconds=0.2)
+        reader, writer = await asyncio.open_connection(*server.url.removeprefix("http://").split(":"))
+        writer.write(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nab")
+
+        async with asyncio.timeout(5):
+            assert b"200 OK" in await ending(reader)
+
+        await until(lambda: not server.connections)
+        assert [record for record in caplog.records if "Traceback" in record.getMessage() or record.exc_info] == []
+        writer.close()
+
+
+async def test_a_body_that_is_read_leaves_the_connection_open() -> None:
+    access = Access(tokens=TOKENS)
+    async with serving(source_of(picture()), access) as server, httpx.AsyncClient(timeout=5) as client:
+        for _ in range(3):
+            answer = await client.get(f"{server.url}/healthz")
+            assert "connection" not in answer.headers
+        assert len(server.connections) == 1
+
+
+@pytest.mark.parametrize(("descriptors", "bound"), [(1_048_576, 256), (1024, 256), (256, 64), (16, 8), (-1, 256)])
+def test_http_takes_a_quarter_of_the_descriptors_at_most(descriptors: int, bound: int) -> None:
+    assert connection_bound(descriptors) == bound
+
+
+async def test_a_new_certificate_and_new_tokens_count_from_the_next_connection_and_request_on(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    certificate, key = certify(tmp_path, "renewed")
+    new = Access(False, (Token("a-new-token-of-the-test", "new", may_act=True),), frozenset(), certificate, key)
+    async with secured(pair) as here:
+        old = httpx.AsyncClient(verify=here.trusted, timeout=10)
+        async with old:
+            assert (await old.get(f"{here.server.url}/healthz")).status_code == 200
+
+            here.server.use(new)
+
+            assert (await old.get(f"{here.server.url}/healthz")).status_code == 401, (
+                "the connection lives, with new rules"
+            )
+        with pytest.raises(httpx.ConnectError):
+            assert await here.is_alive()
+        trusted = ssl.create_default_context(cafile=str(certificate))
+        async with httpx.AsyncClient(
+            verify=trusted, headers={"authorization": "Bearer a-new-token-of-the-test"}
+        ) as now:
+            assert (await now.get(f"{here.server.url}/healthz")).status_code == 200

@@ -1,0 +1,201 @@
+"""What somebody without a token may send, to the real server: he is refused in one shape, counted, and not quoted."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kctl.http import Access, HttpServer
+from tests.picture import TOKEN, TOKENS, picture, serving, source_of
+
+pytestmark = pytest.mark.anyio
+
+WITH_TOKEN = Access(tokens=TOKENS)
+SECRET = "zq-what-a-stranger-sent"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[HttpServer]:
+    async with serving(source_of(picture()), WITH_TOKEN) as running:
+        yield running
+
+
+async def answer_to(url: str, *headers: bytes, target: bytes = b"/api/v1/lag", method: bytes = b"GET") -> bytes:
+    """All that comes back until the server closes."""
+    reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+    lines = (method + b" " + target + b" HTTP/1.1", b"Connection: close", *headers)
+    writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+    return answer
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+LOCAL = b"Host: localhost"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.evil.example",
+        "127.0.0.1.evil.example",
+        "127.1.evil",
+        "127.",
+        "127.0.0.1@evil.example",
+        "evil.example@127.0.0.1",
+        "localhost@evil.example",
+        "127.0.0.1:80:80",
+        "[::1].evil.example",
+        "[::2]",
+        "[127.0.0.1]",
+        "::1",
+        "0.0.0.0",
+        "128.0.0.1",
+        "localhost:",
+        "localhost:evil",
+        "localhost/evil",
+        "localhost?evil",
+        "localhost#evil",
+    ],
+)
+async def test_a_name_that_only_looks_like_loopback_is_refused(server: HttpServer, host: str) -> None:
+    answer = await answer_to(server.url, b"Host: " + host.encode())
+
+    assert status(answer) == 403, answer
+    assert b'"not_allowed"' in answer
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.255.255.254:9750", "[::1]", "[::1]:9750", "[0:0::0:1]"]
+)
+async def test_localhost_and_every_loopback_address_are_names_of_ours(server: HttpServer, host: str) -> None:
+    assert status(await answer_to(server.url, b"Host: " + host.encode())) == 200
+
+
+@pytest.mark.parametrize("token", [True, False])
+async def test_what_a_page_of_another_site_asks_for_is_refused(server: HttpServer, token: bool) -> None:
+    shown = [b"Authorization: Bearer " + TOKEN.encode()] if token else []
+
+    answer = await answer_to(server.url, LOCAL, b"Sec-Fetch-Site: cross-site", *shown)
+    ours = [await answer_to(server.url, LOCAL, b"Sec-Fetch-Site: " + site) for site in (b"none", b"same-origin")]
+
+    assert status(answer) == 403
+    assert [status(each) for each in ours] == [200, 200]
+
+
+BROKEN = [
+    b"Origin: http://[" + SECRET.encode(),
+    b"Origin: http://[" + SECRET.encode() + b"]",
+    b"Origin: http://[x]",
+    b"Origin: http://\xff\xfe[" + SECRET.encode(),
+    b"Authorization: Basic \xff\xe9" + SECRET.encode(),
+    b"Authorization: Basic " + base64.b64encode(b"\xff\xfe" + SECRET.encode()),
+    b"Authorization: Basic a",
+    b"Authorization: \xe9 " + SECRET.encode(),
+    b"Authorization: Bearer \xe9" + SECRET.encode(),
+    b"Content-Length: \xb2",
+]
+
+
+@pytest.mark.parametrize("header", BROKEN)
+async def test_a_header_that_cannot_be_read_is_refused_quietly(
+    server: HttpServer, header: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        answers = [await answer_to(server.url, LOCAL, header, method=method) for method in (b"GET", b"POST")]
+
+    assert all(status(answer) in (400, 401, 403) for answer in answers), answers
+    assert all(b'{"error":' in answer for answer in answers)
+    assert "Traceback" not in caplog.text
+    assert SECRET not in caplog.text
+
+
+async def test_an_origin_that_is_none_is_a_bad_request_and_counted(server: HttpServer) -> None:
+    before = server.refusals["bad_request"]
+
+    answer = await answer_to(server.url, LOCAL, b"Origin: http://[x]")
+
+    assert status(answer) == 400
+    assert b'"bad_request"' in answer
+    assert server.refusals["bad_request"] == before + 1
+
+
+async def test_every_refusal_is_counted_by_its_code(server: HttpServer) -> None:
+    await answer_to(server.url, b"Host: evil.example")
+    await answer_to(server.url, LOCAL, b"Authorization: Bearer " + b"x" * 32)
+    await answer_to(server.url, LOCAL, b"X: " + b"y" * 20_000)
+    await answer_to(server.url, b"no header at all")
+
+    assert server.refusals == {"not_allowed": 1, "unauthorized": 1, "headers_too_large": 1, "bad_request": 1}
+
+
+@pytest.mark.parametrize("name", [b"Origin", b"Authorization", b"Sec-Fetch-Site"])
+async def test_a_header_that_decides_may_come_only_once(server: HttpServer, name: bytes) -> None:
+    answer = await answer_to(server.url, LOCAL, name + b": http://evil.example", name + b": http://localhost")
+
+    assert status(answer) == 400
+
+
+VALUES = st.one_of(
+    st.binary(max_size=60),
+    st.text(max_size=40).map(lambda text: text.encode()),
+    st.binary(max_size=30).map(base64.b64encode),
+    st.sampled_from([b"http://[", b"//", b"null", b"\xff", b"[::1", b"1e999", b"NaN", b"-1", b"\xb2"]),
+).map(lambda value: value.translate(None, b"\0\r\n"))
+NAMES = st.sampled_from(
+    [b"Host", b"Origin", b"Authorization", b"Content-Length", b"Content-Type", b"Transfer-Encoding", b"Sec-Fetch-Site",
+     b"Accept", b"Accept-Encoding", b"If-None-Match", b"Last-Event-ID", b"Expect", b"Cookie", b"Upgrade", b"Range"]
+)  # fmt: skip
+SCHEMES = st.sampled_from([b"", b"Basic ", b"Bearer ", b"http://", b"http://[", b"W/"])
+HEADERS = st.lists(
+    st.builds(lambda name, scheme, value: name + b": " + scheme + value, NAMES, SCHEMES, VALUES), max_size=5
+)
+TARGETS = st.one_of(
+    st.sampled_from(
+        [b"/", b"/metrics", b"/api/v1/lag", b"/api/v1/orders", b"/api/v1/orders/%ff", b"*", b"//[x", b"/%00"]
+    ),
+    st.binary(max_size=30).map(lambda value: b"/" + bytes((32 < each < 127 and each) or 97 for each in value)),
+    st.text(max_size=20).map(lambda text: b"/api/v1/lag?topic=" + httpx.QueryParams({"a": text}).__str__().encode()),
+)
+
+
+@pytest.mark.parametrize("cases", [150, pytest.param(5000, marks=pytest.mark.long)])
+def test_whatever_a_stranger_sends_is_answered_in_one_shape_and_not_quoted(
+    caplog: pytest.LogCaptureFixture, cases: int
+) -> None:
+    async def all_of_them() -> None:
+        async with serving(source_of(picture()), WITH_TOKEN) as server:
+            loop = asyncio.get_running_loop()
+
+            @settings(max_examples=cases, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+            @given(
+                headers=HEADERS, target=TARGETS, method=st.sampled_from([b"GET", b"POST", b"HEAD", b"OPTIONS", b"X"])
+            )
+            def judged(headers: list[bytes], target: bytes, method: bytes) -> None:
+                caplog.clear()
+                asking = answer_to(server.url, LOCAL, *headers, target=target, method=method)
+                answer = asyncio.run_coroutine_threadsafe(asking, loop).result(20)
+                assert status(answer) < 500, (answer, caplog.text)
+                if status(answer) >= 400 and method != b"HEAD":
+                    assert b'{"error":' in answer
+                logged = [record for record in caplog.records if record.name.startswith(("kctl", "uvicorn"))]
+                assert {record.msg.split(" ")[0] for record in logged} <= {"action=too_many_failures"}
+
+            await asyncio.to_thread(judged)
+
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # as the master does
+    asyncio.run(all_of_them())
