@@ -46,7 +46,7 @@ def build() -> Board:
             ),
             lines(
                 "Memory",
-                "Resident memory of all processes of the worker, its JVM included.",
+                "Memory of all processes of the worker, its JVM included; a page that forked ones share counts once.",
                 "bytes",
                 (f"{_BY_WORKER} (kctl_worker_resident_memory_bytes{{{WORKER}}})", _WORKER),
             ),

@@ -149,14 +149,14 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_worker_resident_memory_bytes",
         labels=_WORKER,
         unit="bytes",
-        sentence="Resident memory of all processes of the worker together, its JVM included.",
+        sentence="Memory of all processes of the worker together, JVM included; what forked ones share counts once.",
         samples=_by_worker(lambda snapshot: snapshot.resident_bytes),
     ),
     Single(
         name="kctl_worker_memory_limit_bytes",
         labels=_WORKER,
         unit="bytes",
-        sentence="The resident memory at which the worker is restarted; absent where there is no limit.",
+        sentence="The memory at which the worker is restarted; absent where there is no limit.",
         samples=_by_worker(lambda snapshot: snapshot.memory_limit_bytes),
     ),
     Single(

@@ -1,14 +1,21 @@
-"""How much memory the supervised processes take, each with all that it has started, told from /proc."""
+"""How much memory the supervised processes take, each with all that it has started, from /proc.
+
+Spark's Pythons are forks of one daemon, so their resident pages are mostly the same ones; counted again for each, a
+worker at rest would grow with the number of its tasks. Among forks each page is therefore charged by its share
+(proportional set size, PSS). Other processes count with their resident pages: what they share with strangers, such as
+libraries or a JVM's class archive, would else be charged by how many strangers there are.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from kctl.master.process import processes
+from kctl.master.process import Process, processes
 
-__all__ = ["Memory"]
+__all__ = ["LOOK_SECONDS", "Memory", "shared_bytes"]
 
 LOOK_SECONDS = 10.0
 """Between two looks at every process of the machine: what was started since then is not counted yet. To look at those
@@ -23,25 +30,49 @@ class Memory:
         self._clock = clock
         self._members: dict[int, list[int]] = {}
         """Session to its processes, as they were at the last look at all."""
+        self._shared: dict[int, int] = {}
+        """Of forks: how many resident bytes are charged to their relatives, as it was then."""
         self._looked_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, look_at_all: bool = False) -> dict[int, int]:
-        """Resident bytes per session, all its processes together; those of which nothing lives are absent.
+        """Bytes in memory per session, all its processes together; those of which nothing lives are absent.
         `look_at_all` where something is starting: its JVM must be in its first size."""
         wanted = set(sessions)
         now = self._clock()
         if look_at_all or now - self._looked_at >= LOOK_SECONDS or not wanted <= self._members.keys():
             self._looked_at = now
-            self._members = {session: [] for session in wanted}
-            for process in processes():
-                if process.session in wanted:
-                    self._members[process.session].append(process.pid)
-        pages = {
+            self._look(wanted)
+        sizes = {
             session: [
-                process.resident_pages
+                max(process.resident_pages * _PAGE_BYTES - self._shared.get(process.pid, 0), 0)
                 for process in processes(self._members[session])
                 if process.session == session  # a pid may be somebody else's by now
             ]
             for session in wanted
         }
-        return {session: sum(found) * _PAGE_BYTES for session, found in pages.items() if found}
+        return {session: sum(found) for session, found in sizes.items() if found}
+
+    def _look(self, wanted: set[int]) -> None:
+        self._members = {session: [] for session in wanted}
+        relatives: dict[tuple[int, int], list[Process]] = defaultdict(list)
+        for process in processes():
+            if process.session in wanted:
+                self._members[process.session].append(process.pid)
+                relatives[process.session, process.stack_start].append(process)
+        forks = [process.pid for family in relatives.values() if len(family) > 1 for process in family]
+        self._shared = {pid: shared_bytes(pid) for pid in forks}
+
+
+def shared_bytes(pid: int) -> int:
+    """How many of a process's resident bytes are charged to others that map them too: resident minus proportional set
+    size. 0 where the kernel does not tell (before Linux 4.14, another user's, ended).
+
+    The kernel walks all its pages: a thousand times the price of /proc/PID/stat, 3 ms for a JVM of 850 MB.
+    """
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
+            lines = file.read(4096).splitlines()
+    except OSError:
+        return 0
+    kibibytes = {name: int(line.split()[1]) for line in lines for name in (line[:4],) if name in (b"Rss:", b"Pss:")}
+    return max(kibibytes.get(b"Rss:", 0) - kibibytes.get(b"Pss:", 0), 0) * 1024

@@ -190,10 +190,12 @@ class Process(NamedTuple):
     state: str
     session: int
     resident_pages: int
+    stack_start: int
+    """An address: one that was forked and executed nothing has its parent's. 0 of another user's process."""
 
 
 def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
-    """These, or all of the machine, from /proc/PID/stat, fields 1, 3, 6 and 24 of proc(5); those that have ended
+    """These, or all of the machine, from /proc/PID/stat, fields 1, 3, 6, 24 and 28 of proc(5); those that have ended
     meanwhile are left out. Call it in a thread."""
     for pid in pids if pids is not None else map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
@@ -207,8 +209,8 @@ def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
         finally:
             os.close(descriptor)
         # Field 2 is the command in parentheses and may itself contain both blanks and parentheses.
-        fields = text[text.rindex(b")") + 2 :].split(maxsplit=22)
-        yield Process(pid, fields[0].decode("ascii"), int(fields[3]), int(fields[21]))
+        fields = text[text.rindex(b")") + 2 :].split(maxsplit=26)
+        yield Process(pid, fields[0].decode("ascii"), int(fields[3]), int(fields[21]), int(fields[25]))
 
 
 def _open_log(path: Path) -> BinaryIO:

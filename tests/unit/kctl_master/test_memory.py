@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from kctl.master.memory import LOOK_SECONDS, Memory
+from kctl.master.memory import LOOK_SECONDS, Memory, shared_bytes
+from kctl.master.process import processes, session_members
 
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PARENT = """
 import subprocess, sys
 for line in sys.stdin:
@@ -74,3 +78,74 @@ def test_a_session_that_is_new_or_gone_is_known_at_once(parent: subprocess.Popen
     parent.wait()
 
     assert memory.measured([parent.pid]) == {}
+
+
+FORKING = """
+import os, sys
+large = bytearray(os.urandom(64 << 20))
+for _ in range(4):
+    if os.fork() == 0:
+        print("up", flush=True)
+        sys.stdin.readline()
+        own = bytearray(os.urandom(64 << 20))
+        print("own", flush=True)
+        sys.stdin.readline()
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def family() -> Iterator[subprocess.Popen[bytes]]:
+    """Leads a session of five that share 64 MiB; for each line one of them takes 64 MiB of its own."""
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", FORKING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(4):
+            assert process.stdout.readline() == b"up\n"
+        yield process
+        for member in session_members(process.pid):
+            os.kill(member, signal.SIGKILL)
+
+
+def test_what_forked_processes_share_is_counted_once(family: subprocess.Popen[bytes]) -> None:
+    alone = 64 << 20
+    residents = sum(process.resident_pages for process in processes(session_members(family.pid))) * PAGE_BYTES
+    assert residents > 5 * alone
+
+    size = Memory(lambda: 0.0).measured([family.pid])[family.pid]
+
+    assert alone < size < 2 * alone
+
+
+def test_what_a_forked_process_takes_for_itself_is_counted_at_once(family: subprocess.Popen[bytes]) -> None:
+    alone = 64 << 20
+    memory = Memory(lambda: 0.0)
+    before = memory.measured([family.pid])[family.pid]
+    assert family.stdin is not None
+    assert family.stdout is not None
+
+    family.stdin.write(b"\n")
+    family.stdin.flush()
+    assert family.stdout.readline() == b"own\n"
+
+    assert memory.measured([family.pid])[family.pid] > before + 0.9 * alone
+
+
+def test_only_forked_processes_are_asked_what_they_share(
+    parent: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_child(parent)
+    asked: list[int] = []
+    monkeypatch.setattr("kctl.master.memory.shared_bytes", asked.append)
+
+    Memory(lambda: 0.0).measured([parent.pid])
+
+    assert asked == []
+
+
+def test_where_the_kernel_does_not_tell_what_is_shared_nothing_is_taken_off() -> None:
+    assert shared_bytes(2**22 + 1) == 0
