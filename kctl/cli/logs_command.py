@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from kctl.cli.ask import ask
+from kctl.cli.log_files import Follower, tail
 from kctl.cli.options import ConfigOption, config_option
 from kctl.errors import KctlError, NoMaster, UsageError
 from kctl.fleets import Fleet, find
@@ -20,7 +21,7 @@ from kctl_agent.messages import wire_method
 __all__ = ["register"]
 
 _LOOK_SECONDS = 0.2
-_CHUNK_BYTES = 64 * 1024
+_MASTER = "master"
 
 
 def register(app: typer.Typer) -> None:
@@ -29,88 +30,105 @@ def register(app: typer.Typer) -> None:
 
 def _logs(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A worker or sinker.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Workers, sinkers, `master`; all that have a log if none is named."),
+    ] = None,
     config: ConfigOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option(min=0, metavar="N", help="How many of the last lines.")] = 50,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of the last lines of each.")
+    ] = 50,
 ) -> None:
-    """Show the log of a worker or sinker, whether the fleet runs or not.
+    """Show logs of workers, sinkers and the master, whether the fleet runs or not.
+
+    The lines of several begin with the name of the process. The master has a log of its own with `kctl start --daemon`.
 
     \b
     kctl logs worker-0 -f
-    kctl logs sinker-1 --lines 500
+    kctl logs worker-0 worker-1 master -n 20
     """
-    path = _path(find(config_option(context, config), os.environ), name)
-    end = _tail(path, lines)
+    paths = _paths(find(config_option(context, config), os.environ), names or [])
+    widest = max(map(len, paths)) if len(paths) > 1 else 0
+    outputs = [(_Lines(f"{name:<{widest}} | " if widest else ""), path) for name, path in paths.items()]
+    ends = [_show(out, path, lines) for out, path in outputs]
     if follow:
-        _follow(path, end)
+        _follow([(out, Follower(path, end)) for (out, path), end in zip(outputs, ends, strict=True)])
 
 
-def _path(fleet: Fleet, name: str) -> Path:
-    """Its log as its supervisor tells it, else where the configuration says that logs are."""
-    logs: dict[str, str] = {}
+def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
+    """The logs that are meant, by name."""
+    logs = _known(fleet)
+    if not logs:
+        raise UsageError("there are no logs: nothing of this fleet was started yet")
+    for name in names:
+        if name == _MASTER and name not in logs:
+            raise UsageError(
+                "there is no log of the master: it writes to the terminal or journal it was started from, and to a "
+                "file with `kctl start --daemon`"
+            )
+        if name not in logs:
+            raise UsageError(f"there is no log of {name}; there are those of {', '.join(sorted(logs))}")
+    return {name: logs[name] for name in names or sorted(logs)}
+
+
+def _known(fleet: Fleet) -> dict[str, Path]:
+    """Logs as the supervisor reports them, else those where the configuration says that logs are."""
     try:
         rows = ask(fleet, "status", wire_method("status"), {}, 5.0).result["rows"]
-        logs = {row["name"]: row["log"] for row in rows}
+        logs = {row["name"]: Path(row["log"]) for row in rows if row.get("log")}
     except (NoMaster, AgentError):
+        logs = {}
+    folders = {path.parent for path in logs.values()}
+    if not logs:
         from kctl.config import load
 
-        folder = load(fleet.config, os.environ).fleet.log_dir
-        logs = {path.stem: str(path) for path in folder.glob("*.log")}
-    if name not in logs:
-        raise UsageError(f"there is no log of {name}; there are those of {', '.join(sorted(logs)) or 'nobody'}")
-    return Path(logs[name])
+        folders = {load(fleet.config, os.environ).fleet.log_dir}
+        logs = {path.stem: path for folder in folders for path in folder.glob("*.log")}
+    for folder in folders:
+        if (folder / "master.log").exists():
+            logs[_MASTER] = folder / "master.log"
+    return logs
 
 
-def _tail(path: Path, lines: int) -> int:
-    """Prints the last lines, also those that were moved to NAME.log.1; returns where the log ended."""
+class _Lines:
+    """Bytes to stdout; with a prefix line by line, so that several logs do not mix within one."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._rest = b""
+
+    def write(self, data: bytes) -> None:
+        if not self._prefix:
+            sys.stdout.write(data.decode("utf-8", "replace"))
+        else:
+            *whole, self._rest = (self._rest + data).split(b"\n")
+            sys.stdout.writelines(f"{self._prefix}{line.decode('utf-8', 'replace')}\n" for line in whole)
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """No more is expected: also a line that was not ended."""
+        if self._rest:
+            self.write(b"\n")
+
+
+def _show(out: _Lines, path: Path, lines: int) -> int:
+    """Prints the last lines; returns where the log ended."""
     try:
-        with path.open("rb") as log:
-            end = log.seek(0, os.SEEK_END)
-            kept = _last_lines(path, end, lines)
+        data, end = tail(path, lines)
     except OSError as error:
         raise KctlError(f"the log {path} cannot be read: {error.strerror}") from None
-    before = path.with_name(path.name + ".1")
-    if len(kept) < lines and before.exists():
-        kept = [*_last_lines(before, before.stat().st_size, lines - len(kept)), *kept]
-    _write(b"".join(kept))
+    out.write(data)
+    out.end()
     return end
 
 
-def _last_lines(path: Path, end: int, lines: int) -> list[bytes]:
-    """Read from the end, in chunks: a log may be large."""
-    data = b""
-    with path.open("rb") as log:
-        while end > 0 and data.count(b"\n") <= lines:
-            begin = max(0, end - _CHUNK_BYTES)
-            log.seek(begin)
-            data = log.read(end - begin) + data
-            end = begin
-    found = data.splitlines(keepends=True)
-    return found[-lines:] if lines else []
-
-
-def _follow(path: Path, position: int) -> None:
-    """As `tail -F`: a log that was moved aside is read to its end, then the new one from its beginning."""
+def _follow(logs: list[tuple[_Lines, Follower]]) -> None:
     pause = Event()
-    log = path.open("rb")
-    log.seek(position)
     while True:
-        data = log.read(_CHUNK_BYTES)
-        if data:
-            _write(data)
-            continue
-        try:
-            is_moved = os.stat(path).st_ino != os.fstat(log.fileno()).st_ino
-        except FileNotFoundError:
-            is_moved = False
-        if is_moved:
-            log.close()
-            log = path.open("rb")
-        else:
+        news = [(out, log.read()) for out, log in logs]
+        for out, data in news:
+            if data:
+                out.write(data)
+        if not any(data for _, data in news):
             pause.wait(_LOOK_SECONDS)
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.write(data.decode("utf-8", "replace"))
-    sys.stdout.flush()

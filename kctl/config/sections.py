@@ -241,8 +241,8 @@ class Workers:
     memory_soft: str = setting(
         "",
         "A worker whose processes (its JVM included; what forked ones share counts once) take more than this, "
-        "`memory_breaches` times in a row, is asked to leave and started again; empty: no limit. Not applied when it lies below what the worker takes after its "
-        "start.",
+        "`memory_breaches` times in a row, is asked to leave and started again; empty: no limit. Not applied when it "
+        "lies below what the worker takes after its start.",
         pattern=SIZE,
     )
     memory_hard: str = setting(

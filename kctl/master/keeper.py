@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from kctl.master.health import Health, Heartbeat, Rules, heard, judge, measured, refusals
 from kctl.master.process import Child, remove_socket
+from kctl.master.process_log import ProcessLog
 from kctl.master.restart import Cause, Due, Event, Exited, Policy, Ready, Replace, Start, State, Status, Stop, step
 from kctl.master.snapshot import WorkerStatus
 
@@ -100,6 +101,11 @@ class Keeper:
     def pid(self) -> int | None:
         """The process, which is also its session; None while there is none."""
         return None if self._child is None else self._child.pid
+
+    @property
+    def log(self) -> ProcessLog | None:
+        """What its process writes; None while there is none."""
+        return None if self._child is None else self._child.log
 
     @property
     def state(self) -> State:

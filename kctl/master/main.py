@@ -36,6 +36,7 @@ from kctl.master.members import Members
 from kctl.master.notify import notify, pet_watchdog
 from kctl.master.orders import Caller, Context, Orders, verbs
 from kctl.master.pauses import Pauses
+from kctl.master.process_log import LogRotation, ProcessLog, is_own_output
 from kctl.master.rpc_figures import RpcCounts, counted
 from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
@@ -47,6 +48,7 @@ __all__ = ["run", "tune_interpreter"]
 log = logging.getLogger(__name__)
 
 _RELOAD_SECONDS = 600.0
+_ROTATE_SECONDS = 5.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -204,6 +206,7 @@ class _Master:
                 _task(self._http.serve(), "http"),
                 _task(pet_watchdog(), "watchdog"),
                 _task(self._reload(signals.reload), "reload"),
+                _task(self._rotate_logs(), "logs"),
             ]
             stack.push_async_callback(_end, tasks)
             fleet = self._config.fleet
@@ -218,6 +221,15 @@ class _Master:
             await asyncio.wait([tasks[2]], timeout=2)
         log.info("action=ended fleet=%s", fleet.name)
         return 1 if failed else 0
+
+    async def _rotate_logs(self) -> None:
+        """Those of the processes, and the master's own where it is a file that we append to (`kctl start --daemon`)."""
+        path = self._config.fleet.log_dir / "master.log"
+        own = [ProcessLog(path)] if is_own_output(path) else []
+        rotation = LogRotation()
+        while True:
+            await asyncio.to_thread(rotation, [*own, *self._supervisor.logs()])
+            await asyncio.sleep(_ROTATE_SECONDS)
 
     async def _until_stopped(self, tasks: list[asyncio.Task[None]], stop: asyncio.Event) -> bool:
         """Whether a task ended before a stop was asked for, which it never should."""

@@ -14,12 +14,12 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
+from kctl.master.process_log import ProcessLog
 from kctl_agent.paths import ProcessIdentity
 
 __all__ = [
-    "LOG_LIMIT_BYTES",
     "Child",
     "Process",
     "kill_session",
@@ -29,10 +29,6 @@ __all__ = [
     "socket_owner",
 ]
 
-LOG_LIMIT_BYTES = 16 * 1024 * 1024
-"""A log above this size is moved to NAME.log.1 (replacing the one there) when its process is started again."""
-_TAIL_BYTES = 8 * 1024
-_TAIL_LINE_CHARACTERS = 400
 _KILL_POLL_SECONDS = 0.02
 _KILL_DEADLINE_SECONDS = 5.0
 _ABORT_SECONDS = 1.0
@@ -42,10 +38,9 @@ _MARK = "KCTL_SUPERVISED"
 class Child:
     """A running child process. Every method belongs to the event loop that spawned it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log_path: Path, log_start: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, log: ProcessLog) -> None:
         self._process = process
-        self._log_path = log_path
-        self._log_start = log_start
+        self.log = log
 
     @classmethod
     async def spawn(
@@ -59,23 +54,23 @@ class Child:
         Raises:
             OSError: the command cannot be executed or the log cannot be opened.
         """
-        log = await asyncio.to_thread(_open_log, log_path)
+        log = ProcessLog(log_path)
+        output = await asyncio.to_thread(log.open)
         try:
-            log_start = log.tell()
             process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=asyncio.subprocess.PIPE,
-                stdout=log,
+                stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
                 env={**os.environ, _MARK: mark},
             )
         finally:
-            log.close()
+            output.close()
         assert process.stdin is not None
         # Not drained: a child that dies before it reads must not hold up its master. Its exit code tells enough.
         process.stdin.write(json.dumps(settings, allow_nan=False).encode() + b"\n")
-        return cls(process, log_path, log_start)
+        return cls(process, log)
 
     @property
     def pid(self) -> int:
@@ -118,8 +113,8 @@ class Child:
         return await kill_session(self.pid)
 
     async def last_lines(self, count: int = 1) -> list[str]:
-        """The last lines that this incarnation wrote to its log: not empty, shortened, free of control characters."""
-        return await asyncio.to_thread(_last_lines, self._log_path, self._log_start, count)
+        """See `ProcessLog.last_lines`."""
+        return await asyncio.to_thread(self.log.last_lines, count)
 
     def close(self) -> None:
         """Lets go of the pipe to a process that has ended."""
@@ -211,25 +206,3 @@ def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
         # Field 2 is the command in parentheses and may itself contain both blanks and parentheses.
         fields = text[text.rindex(b")") + 2 :].split(maxsplit=26)
         yield Process(pid, fields[0].decode("ascii"), int(fields[3]), int(fields[21]), int(fields[25]))
-
-
-def _open_log(path: Path) -> BinaryIO:
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size > LOG_LIMIT_BYTES:
-            path.replace(path.with_name(path.name + ".1"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    log = path.open("ab", buffering=0)
-    log.seek(0, os.SEEK_END)
-    return log
-
-
-def _last_lines(path: Path, start: int, count: int) -> list[str]:
-    try:
-        with path.open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(start, size - _TAIL_BYTES))
-            text = log.read(_TAIL_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return []
-    lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
-    return [line[:_TAIL_LINE_CHARACTERS] for line in lines if line][-count:]

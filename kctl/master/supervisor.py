@@ -11,6 +11,7 @@ from kctl.errors import OrderRefused
 from kctl.master.health import Heartbeat
 from kctl.master.keeper import Care, Keeper, Launch, Probe
 from kctl.master.memory import Memory
+from kctl.master.process_log import ProcessLog
 from kctl.master.snapshot import WorkerStatus
 from kctl_agent.wire import JsonObject
 
@@ -121,6 +122,10 @@ class Supervisor:
             self._resident = await asyncio.to_thread(self._memory.measured, pids.values(), look_at_all=is_starting)
             self._weighed_at = time.monotonic()
         return {name: self._resident[pid] for name, pid in pids.items() if pid in self._resident}
+
+    def logs(self) -> list[ProcessLog]:
+        """Those that are written to now."""
+        return [log for keeper in self._keepers.values() if (log := keeper.log) is not None]
 
     async def _weigh(self) -> None:
         while True:

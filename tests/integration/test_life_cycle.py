@@ -76,6 +76,46 @@ def test_a_daemon_is_there_when_the_command_returns_and_says_why_it_could_not_st
     assert session_members(pid) == []
 
 
+LINES = b"".join(b"line %d of a chatty JVM\n" % number for number in range(700_000))
+"""17 MB, above the limit."""
+
+
+def append(log: Path) -> None:
+    with log.open("ab") as out:
+        out.write(LINES)
+
+
+def test_the_log_of_a_process_that_runs_is_rotated_and_the_process_goes_on_writing_it(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master(workers={"count": 1})
+    log = Path(fleet.status()["worker-0"]["log"])
+    older = log.with_name("worker-0.log.1")
+    append(log)
+
+    eventually(lambda: older.exists() and log.stat().st_size < 1_000_000, 30, "the log is short again")
+
+    assert LINES in older.read_bytes() + log.read_bytes()
+    assert "action=log_rotated log=worker-0.log bytes=" in fleet.log.read_text()
+    shown = kctl("-c", str(fleet.config), "logs", "worker-0", "-n", "20000").stdout
+    assert shown.encode() == b"".join(LINES.splitlines(keepends=True)[-20_000:])
+
+
+def test_a_daemon_rotates_its_own_log(
+    broker: KafkaBroker, config_file: Callable[..., Path], eventually: Eventually
+) -> None:
+    config = config_file(workers={"count": 0})
+    log = config.parent / "logs" / "master.log"
+    assert kctl("-c", str(config), "start", "--daemon").returncode == 0
+    try:
+        append(log)
+        eventually(lambda: log.with_name("master.log.1").exists() and log.stat().st_size < 1_000_000, 30, "it is short")
+        eventually(lambda: "action=log_rotated log=master.log" in log.read_text(), 10, "it goes on in the same file")
+    finally:
+        assert kctl("-c", str(config), "stop").returncode == 0
+    assert log.read_text().rstrip().endswith("action=ended fleet=kctl")
+
+
 def test_a_worker_that_hangs_when_its_master_is_killed_does_not_keep_a_new_one_from_starting(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kctl.cli.log_files import Follower, tail
+from kctl.master import process_log
 from kctl_agent.scripted import Answers
 
 if TYPE_CHECKING:
@@ -52,8 +54,87 @@ def test_lines_that_were_moved_aside_are_shown_too(kctl: Kctl, logs: Path) -> No
 
 def test_a_name_without_a_log_is_refused_with_those_that_have_one(kctl: Kctl, logs: Path) -> None:
     ran = kctl("logs", "worker-9", "-c", str(logs.parent / "kctl.toml"))
+    master = kctl("logs", "master", "-c", str(logs.parent / "kctl.toml"))
 
     assert (ran.code, ran.err) == (2, "kctl: there is no log of worker-9; there are those of worker-0\n")
+    assert (master.code, "`kctl start --daemon`" in master.err) == (2, True)
+
+
+def test_a_fleet_that_never_ran_has_no_logs(kctl: Kctl, logs: Path) -> None:
+    (logs / "worker-0.log").unlink()
+
+    ran = kctl("logs", "-c", str(logs.parent / "kctl.toml"))
+
+    assert (ran.code, "there are no logs" in ran.err) == (2, True)
+
+
+def test_the_logs_of_several_and_of_the_master_are_told_apart_by_their_names(kctl: Kctl, logs: Path) -> None:
+    (logs / "master.log").write_text("action=running\naction=ended")
+    config = str(logs.parent / "kctl.toml")
+
+    named = kctl("logs", "worker-0", "master", "-n", "2", "-c", config).out
+    every = kctl("logs", "-n", "1", "-c", config).out
+
+    assert named.splitlines() == [
+        "worker-0 | line 98",
+        "worker-0 | line 99",
+        "master   | action=running",
+        "master   | action=ended",
+    ]
+    assert every.splitlines() == ["master   | action=ended", "worker-0 | line 99"]
+
+
+def test_an_attached_application_which_logs_elsewhere_has_no_log_here(
+    kctl: Kctl, master: Master, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere.log").write_text("here\n")
+    rows = [{"name": "worker-7", "log": str(tmp_path / "elsewhere.log")}, {"name": "app", "log": None}, {"name": "old"}]
+    master({"status": Answers({"rows": rows})})
+
+    ran = kctl("logs", "app")
+
+    assert (ran.code, "there are those of worker-7" in ran.err) == (2, True)
+
+
+def lines_of(numbers: range) -> bytes:
+    return b"".join(b"line %d\n" % number for number in numbers)
+
+
+@pytest.mark.parametrize("is_collapsed", [True, False], ids=["collapsed", "truncated"])
+def test_what_follows_is_read_once_across_rotations(
+    is_collapsed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_collapsed:
+        monkeypatch.setattr(process_log, "_collapse", lambda *_: False)
+    path, written, read = tmp_path / "log", b"", b""
+    path.write_bytes(b"")
+    follower = Follower(path, 0, settled_seconds=0.0)
+    with path.open("ab", buffering=0) as out:
+        for number in range(60):
+            part = lines_of(range(number * 3000, number * 3000 + 3000))
+            out.write(part)
+            written += part
+            if number % 3:  # at times a rotation comes before all is read
+                while data := follower.read():
+                    read += data
+            process_log.rotate(path, 128 * 1024)
+    while data := follower.read():
+        read += data
+    follower.close()
+
+    assert read == written
+
+
+def test_the_last_lines_are_one_stream_where_a_rotation_has_cut_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(lines_of(range(50_000)))
+    process_log.rotate(path, 128 * 1024)
+    assert process_log.rotated(path).read_bytes()[-1:] != b"\n" or path.stat().st_size == 0
+
+    data, end = tail(path, 20_000)
+
+    assert data == lines_of(range(30_000, 50_000))
+    assert end == path.stat().st_size
 
 
 def test_a_long_log_is_read_from_its_end(kctl: Kctl, logs: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.master import process
+from kctl.master import process_log
 from kctl.master.memory import Memory
 from kctl.master.process import Child, remove_socket, session_members
 
@@ -146,7 +146,7 @@ def test_the_last_lines_are_those_of_this_incarnation_without_control_characters
 def test_a_large_log_is_moved_aside_when_its_process_starts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "LOG_LIMIT_BYTES", 10)
+    monkeypatch.setattr(process_log, "LOG_LIMIT_BYTES", 10)
     log = tmp_path / "log"
     log.write_text("x" * 11)
 

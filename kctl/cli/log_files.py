@@ -1,0 +1,107 @@
+"""The log of a process as a stream of bytes: its end, and what comes after.
+
+The master moves the older part of a large log to NAME.log.1 while it is written (`kctl/master/process_log.py`); the two
+together, in this order, are the stream.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+__all__ = ["Follower", "older", "tail"]
+
+_CHUNK_BYTES = 64 * 1024
+
+
+def older(path: Path) -> Path:
+    return path.with_name(path.name + ".1")
+
+
+def tail(path: Path, lines: int) -> tuple[bytes, int]:
+    """The last lines, and where the log ends. Raises OSError."""
+    with path.open("rb") as log:
+        end = log.seek(0, os.SEEK_END)
+    if lines == 0:
+        return b"", end
+    data = _from_end(path, end, lines)
+    if data.count(b"\n", 0, -1) < lines and older(path).exists():
+        data = _from_end(older(path), older(path).stat().st_size, lines) + data
+    return b"".join(data.splitlines(keepends=True)[-lines:]), end
+
+
+def _from_end(path: Path, end: int, lines: int) -> bytes:
+    """At least the last lines, and the end of the one before them. Read in chunks: a log may be large."""
+    parts: list[bytes] = []
+    found = 0
+    with path.open("rb") as log:
+        while end > 0 and found <= lines:
+            begin = max(0, end - _CHUNK_BYTES)
+            log.seek(begin)
+            parts.append(log.read(end - begin))
+            found += parts[-1].count(b"\n")
+            end = begin
+    return b"".join(reversed(parts))
+
+
+class Follower:
+    """What is appended to a log after a position, across its rotations."""
+
+    def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
+        """`settled_seconds`: a NAME.log.1 that is younger may be of a rotation that is not over yet."""
+        self._path = path
+        self._file = path.open("rb")
+        self._position = position
+        self._settled_seconds = settled_seconds
+        self._older = self._inode_of_older()
+
+    def read(self) -> bytes:
+        """What is new, some 64 KiB or what a rotation has moved; b"" if nothing is, or a rotation is under way."""
+        unread = b""
+        if self._inode_of_older() != self._older:
+            if not self._is_settled():
+                return b""
+            if not self._is_replaced():
+                unread = self._take_up_rotation()
+        elif os.fstat(self._file.fileno()).st_size < self._position:  # emptied by somebody
+            self._position = 0
+        self._file.seek(self._position)
+        data = self._file.read(_CHUNK_BYTES)
+        self._position += len(data)
+        if not data and not unread and self._is_replaced():
+            self._file.close()
+            self._file, self._position, self._older = self._path.open("rb"), 0, self._inode_of_older()
+        return unread + data
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _take_up_rotation(self) -> bytes:
+        """The beginning of the log is in NAME.log.1 now: what was not read of that."""
+        self._older = self._inode_of_older()
+        with older(self._path).open("rb") as moved:
+            size = moved.seek(0, os.SEEK_END)
+            moved.seek(min(self._position, size))
+            unread = moved.read()
+        self._position = max(0, self._position - size)
+        if self._position > os.fstat(self._file.fileno()).st_size:  # of a flood a part is dropped
+            self._position = 0
+        return unread
+
+    def _is_settled(self) -> bool:
+        state = os.stat(older(self._path))
+        return time.time() - max(state.st_mtime, state.st_ctime) >= self._settled_seconds
+
+    def _inode_of_older(self) -> int | None:
+        try:
+            return os.stat(older(self._path)).st_ino
+        except FileNotFoundError:
+            return None
+
+    def _is_replaced(self) -> bool:
+        """Moved aside whole, when its process was started again: the file of that name is another one."""
+        try:
+            return os.stat(self._path).st_ino != os.fstat(self._file.fileno()).st_ino
+        except FileNotFoundError:
+            return False
