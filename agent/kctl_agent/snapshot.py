@@ -119,6 +119,8 @@ class WorkFigures:
     last_error: str | None = None
     queries_failed: int = 0
     """How often a query has ended by itself, with an error; each time another one was begun."""
+    left_out: tuple[tuple[str, int, str], ...] = ()
+    """Topic, partition, reason: what is assigned and cannot be read just now, while the others are."""
     progress: int = 0
     """Rises with each batch and, while one runs for long, whenever stored offsets have moved."""
 

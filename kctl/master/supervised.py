@@ -25,6 +25,7 @@ _ONLY_IT_COULD_TELL: JsonObject = {
     "batches_total": None,
     "queries_failed": None,
     "last_error": None,
+    "left_out": None,
     "paused": None,
     "events": [],
 }

@@ -100,7 +100,7 @@ def test_what_worker_and_master_ask_the_brokers_with_speaks_tls_and_every_mechan
             return len(member.partitions) == 2
 
         eventually(has_joined, 30, "the worker's member has its partitions")
-        found = worker.found(member.partitions)
+        found, _ = worker.found(member.partitions)
         reading = master.read()
         assert {(tp.topic, tp.partition): at.log_end for tp, at in found.items()} == reading.end
         assert (len(reading.end), reading.errors) == (2, {})

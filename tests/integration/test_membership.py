@@ -148,8 +148,9 @@ def test_a_leader_of_another_epoch_than_was_told_or_too_old_to_be_asked_tells_no
     tp = min(group.partitions)
     brokers = Brokers(group.settings(), "worker-0")
     try:
-        _, ends, logs = brokers.bounds([tp])
-        assert logs == {tp: LogSeen(0, ends[tp])}
+        bounds = brokers.bounds([tp])
+        logs = bounds.logs
+        assert logs == {tp: LogSeen(0, bounds.ends[tp])}
         assert brokers.divergences({tp: LogSeen(0, 99)}, logs) == {}, "the same leader is not asked"
 
         with pytest.raises(KafkaError) as refused:
@@ -164,7 +165,7 @@ def test_a_leader_of_another_epoch_than_was_told_or_too_old_to_be_asked_tells_no
 
 def found(brokers: Brokers, group: ConsumerGroup) -> dict[TopicPartition, Found] | None:
     try:
-        return brokers.found(group.partitions)
+        return brokers.found(group.partitions)[0]
     except KafkaError:
         return None
 

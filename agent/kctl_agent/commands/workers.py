@@ -34,6 +34,7 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         "batches_total": work.batches_total,
         "queries_failed": work.queries_failed,
         "last_error": work.last_error,
+        "left_out": [{"topic": topic, "partition": number, "why": why} for topic, number, why in work.left_out],
         "paused": [scope.to_json() for scope in snapshot.paused],
         "events": [_event(event) for event in snapshot.events],
         **({} if snapshot.sinker is None else {"sinker": dataclasses.asdict(snapshot.sinker)}),

@@ -16,10 +16,11 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import (
+    BrokerResponseError,
     ClusterAuthorizationFailedError,
     KafkaError,
     NoError,
-    UnknownBrokerIdError,
+    RequestTimedOutError,
     UnsupportedVersionError,
     for_code,
 )
@@ -31,7 +32,7 @@ from kctl_agent.worker.epochs import LogSeen, divergence
 from kctl_agent.worker.positions import Found
 from kctl_agent.worker.settings import KafkaSettings
 
-__all__ = ["BrokerView", "BrokerWatcher", "Brokers"]
+__all__ = ["Bounds", "BrokerView", "BrokerWatcher", "Brokers", "Unanswered"]
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,34 @@ class BrokerView:
     topic_ids: dict[str, str] = field(default_factory=dict)
     logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
     """The ends, with the leaders that told them."""
+    unanswered: dict[TopicPartition, Unanswered] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A partition that no leader answers for: why, and the monotonic second since which."""
+
+    why: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of the partitions that were answered for; of the others the reason why not."""
+
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
+    """The ends, with the leaders that told them."""
+    unanswered: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def __or__(self, other: Bounds) -> Bounds:
+        return Bounds(
+            self.starts | other.starts,
+            self.ends | other.ends,
+            self.logs | other.logs,
+            self.unanswered | other.unanswered,
+        )
 
 
 class Brokers:
@@ -69,32 +98,66 @@ class Brokers:
     def close(self) -> None:
         self._admin.close()
 
-    def bounds(
-        self, partitions: Collection[TopicPartition]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, LogSeen]]:
+    def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
         """Log start and end offsets, and the ends with the leaders that told them. With `read_committed` the end is the
-        last stable offset. Raises KafkaError."""
+        last stable offset.
+
+        A partition that has no leader, or whose leader does not answer, keeps nothing from being told of the others.
+        Raises KafkaError when none is answered for.
+        """
         try:
-            starts = self._admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-            ends = self._admin.list_partition_offsets(
-                dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=self._settings.isolation_level
-            )
-        except UnknownBrokerIdError:
+            return self._bounds(partitions)
+        except KafkaError as error:
             self._look_for_brokers()
-            raise
-        return (
+            bounds = self._bounds_by_leader(partitions)
+            if not bounds.starts:
+                raise
+            log.debug("not every partition is answered for: %s", error)
+            return bounds
+
+    def _bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
+        """All at once; kafka-python raises the first error of any partition."""
+        starts = self._admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        ends = self._admin.list_partition_offsets(
+            dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=self._settings.isolation_level
+        )
+        return Bounds(
             {tp: at.offset for tp, at in starts.items()},
             {tp: at.offset for tp, at in ends.items()},
             {tp: LogSeen(at.leader_epoch, at.offset) for tp, at in ends.items() if at.leader_epoch is not None},
         )
 
+    def _bounds_by_leader(self, partitions: Collection[TopicPartition]) -> Bounds:
+        led = {TopicPartition(row.topic, row.partition): row.leader_id for row in self.topics()[0]}
+        by_leader: dict[int | None, list[TopicPartition]] = {}
+        for tp in sorted(partitions):
+            by_leader.setdefault(led.get(tp), []).append(tp)
+        leaderless = by_leader.pop(None, [])
+        bounds = Bounds(unanswered=dict.fromkeys(leaderless, "it has no leader"))
+        for leader, its in by_leader.items():
+            bounds |= self._bounds_of_one_leader(leader, its)
+        return bounds
+
+    def _bounds_of_one_leader(self, leader: int | None, partitions: Collection[TopicPartition]) -> Bounds:
+        try:
+            return self._bounds(partitions)
+        except KafkaError as error:
+            has_answered = isinstance(error, BrokerResponseError) and not isinstance(error, RequestTimedOutError)
+            if not has_answered or len(partitions) == 1:
+                why = f"its leader, broker {leader}, does not answer for it ({type(error).__name__})"
+                return Bounds(unanswered=dict.fromkeys(partitions, why))
+        bounds = Bounds()
+        for tp in partitions:
+            bounds |= self._bounds_of_one_leader(leader, [tp])
+        return bounds
+
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
-    ) -> dict[TopicPartition, Found]:
-        """Everything that decides where to start reading these partitions.
+    ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
+        """Everything that decides where to start reading these partitions; of those that no leader answers for, why.
 
         Their logs are compared with what is `known` of them, else with what was noted with the committed offset.
-        Raises KafkaError.
+        Raises KafkaError when none is answered for.
         """
         group = self._settings.group
         try:
@@ -105,22 +168,25 @@ class Brokers:
             raise
         committed = {tp: at.offset for tp, at in offsets.items() if at.offset >= 0}
         ids = self.topics()[1]
-        starts, ends, logs = self.bounds(partitions)
+        bounds = self.bounds(partitions)
         before = {tp: LogSeen.from_commit(*offsets[tp]) for tp in committed} | dict(known or {})
-        diverged = self.divergences(before, logs)
-        return {
+        diverged, untold = self.divergences_of_each(before, bounds.logs)
+        unanswered = bounds.unanswered | untold
+        found = {
             tp: Found(
                 tp.topic,
                 tp.partition,
                 ids.get(tp.topic),
                 committed.get(tp),
-                starts[tp],
-                ends[tp],
-                logs.get(tp),
+                bounds.starts[tp],
+                bounds.ends[tp],
+                bounds.logs.get(tp),
                 diverged.get(tp),
             )
             for tp in partitions
+            if tp not in unanswered
         }
+        return found, unanswered
 
     def divergences(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
@@ -135,6 +201,24 @@ class Brokers:
         ends = self._ends_of_epochs(moved) if moved else {}
         found = {tp: divergence(seen, ends.get(tp)) for tp, (seen, _) in moved.items()}
         return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def divergences_of_each(
+        self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+        """The same, and why it cannot be told of some. Raises KafkaError when it can be told of none."""
+        try:
+            return self.divergences(before, now), {}
+        except KafkaError as error:
+            first = error
+        diverged, untold = dict[TopicPartition, int](), dict[TopicPartition, str]()
+        for tp in now:
+            try:
+                diverged |= self.divergences({tp: before.get(tp)}, {tp: now[tp]})
+            except KafkaError as error:
+                untold[tp] = f"its leader does not tell which log it has ({type(error).__name__})"
+        if len(untold) == len(now):
+            raise first
+        return diverged, untold
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
         """OffsetForLeaderEpoch: where the log ends that was written up to the older epoch, told by the newer's leader.
@@ -268,9 +352,13 @@ class BrokerWatcher(threading.Thread):
         now = time.monotonic()
         topics, ids = self._brokers.topics()
         partitions = {tp for tp in partitions if any((row.topic, row.partition) == tuple(tp) for row in topics)}
-        starts, ends, logs = self._brokers.bounds(partitions) if partitions else ({}, {}, {})
+        bounds = self._brokers.bounds(partitions) if partitions else Bounds()
+        unanswered = {
+            tp: Unanswered(why, view.unanswered[tp].since if tp in view.unanswered else now)
+            for tp, why in bounds.unanswered.items()
+        }
         brokers = view.brokers
         if brokers is None or now - self._metadata_at > METADATA_EVERY_SECONDS:
             brokers = self._brokers.brokers()
             self._metadata_at = now
-        self.view = BrokerView(starts, ends, now, brokers, topics, ids, logs)
+        self.view = BrokerView(bounds.starts, bounds.ends, now, brokers, topics, ids, bounds.logs, unanswered)

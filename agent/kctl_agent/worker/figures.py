@@ -43,6 +43,7 @@ class Figures(OwnFigures):
         self._sources: Sources | None = None
         self._stored: StorageFigures | None = None
         self._storage_failed = False
+        self._left_out: Mapping[TopicPartition, str] = {}
         self._long_batch_seen_at = 0.0
         self._stored_offsets: dict[tuple[str, int], int] = {}
 
@@ -56,6 +57,11 @@ class Figures(OwnFigures):
 
     def draw_from(self, sources: Sources) -> None:
         self._sources = sources
+
+    def leaves_out(self, reasons: Mapping[TopicPartition, str]) -> None:
+        """Partitions that are assigned and not read, with the reason; the mapping is not changed any more."""
+        self._left_out = reasons
+        self._wake.set()
 
     def query_failed(self, why: str, *, is_first: bool) -> None:
         """A query has ended by itself. The first of several in a row is an event too; more would bury all else."""
@@ -106,8 +112,18 @@ class Figures(OwnFigures):
                 partitions=self._partitions(sources, view),
                 brokers=view.brokers,
                 topics=view.topics,
-                work=replace(common.work, query_id=sources.query_id(), batch_started_at=sources.batch_started_at()),
+                work=replace(
+                    common.work,
+                    query_id=sources.query_id(),
+                    batch_started_at=sources.batch_started_at(),
+                    last_error=common.work.last_error or self._what_is_left_out(),
+                    left_out=tuple((*tp, why) for tp, why in sorted(self._left_out.items())),
+                ),
             )
+
+    def _what_is_left_out(self) -> str | None:
+        texts = [f"{tp.topic}-{tp.partition} is not read: {why}" for tp, why in sorted(self._left_out.items())]
+        return "; ".join(texts)[:500] or None
 
     def _partitions(self, sources: Sources, view: BrokerView) -> tuple[PartitionFigures, ...]:
         committed, paused = sources.committed(), self._inbox.paused

@@ -24,6 +24,7 @@ from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.commits import Commits
 from kctl_agent.worker.epochs import Epochs
 from kctl_agent.worker.figures import Figures, Sources
+from kctl_agent.worker.left_out import LeftOut
 from kctl_agent.worker.membership import Fenced, Lost, Membership
 from kctl_agent.worker.pipeline import Batch, Pipeline, Source
 from kctl_agent.worker.positions import Found, decide
@@ -37,6 +38,11 @@ log = logging.getLogger("kctl_agent.worker")
 POLL_SECONDS = 0.1
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between starts of a query that ended by itself, or that could not be started."""
+LEADERLESS_SECONDS = 15.0
+"""A dead leader is noticed after 9 s (`broker.session.timeout.ms`), an election takes little. For a partition that has
+no leader for longer the query is begun again without it."""
+ABANDON_SECONDS = 30.0
+"""A batch that runs for so long beside a partition without leader waits for its records: it is not waited for."""
 PATIENCE_SECONDS = 10.0
 """What the next turn may heal (a coordinator that moves, a commit during a rebalance) is no error before it has lasted
 so long."""
@@ -65,6 +71,8 @@ class Worker:
         self._topic_ids: dict[TopicPartition, str | None] = {}
         """Of the topics as they were when reading them began."""
         self._began_at = 0.0
+        self._left_out = LeftOut()
+        self._reported_left_out: dict[TopicPartition, str] = {}
         self._failures = 0
         self._retry_at = 0.0
         self._bearing: dict[str, float] = {}
@@ -165,7 +173,7 @@ class Worker:
             return Outcome("failed", f"{tp.topic}-{tp.partition} is not with {self._settings.name} now")
         assert self._brokers is not None
         brokers = self._brokers
-        found = brokers.found([tp])[tp]
+        found = brokers.found([tp])[0][tp]
         seeking = plan(order.params["to"], found, self._position(tp, found), lambda at: brokers.offset_at(tp, at))
         if order.params.get("dry_run"):
             return Outcome("done", seeking.sentence, seeking.to_json())
@@ -200,8 +208,10 @@ class Worker:
         paused = self._inbox.paused
         wanted = frozenset(tp for tp in membership.partitions if not is_paused(paused, tp.topic, tp.partition))
         running = self._pipeline.sources
-        if running is not None and self._is_outdated(running, wanted):
-            if self._pipeline.hold():
+        self._left_out.keep(membership.partitions, time.monotonic())
+        self._report_left_out()
+        if running is not None and self._is_outdated(running, wanted - self._unreadable()):
+            if self._pipeline.hold() or self._is_without_leader(running, ABANDON_SECONDS):
                 self._stop_query(0.0)
             return
         if running is not None:
@@ -216,7 +226,35 @@ class Worker:
         to nothing, or has to wait for room."""
         ids = self._watcher.view.topic_ids if self._watcher else {}
         recreated = any(self._is_void(tp) and tp.topic in ids for tp in running)
+        if self._is_without_leader(running, LEADERLESS_SECONDS):
+            return True
         return running.keys() != wanted or recreated or self._pipeline.is_held or self._is_full()
+
+    def _unreadable(self) -> frozenset[TopicPartition]:
+        """What is left out and cannot be taken in again yet."""
+        view = self._watcher.view if self._watcher else BrokerView()
+        return self._left_out.still(frozenset(view.ends), time.monotonic())
+
+    def _is_without_leader(self, running: Mapping[TopicPartition, Source], seconds: float) -> bool:
+        """A partition that is read has had no leader that answers for so long, while others have: Spark's question for
+        their ends would fail for all of them."""
+        view = self._watcher.view if self._watcher else BrokerView()
+        if view.taken_at is None or view.taken_at < self._began_at:
+            return False
+        return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)
+
+    def _report_left_out(self) -> None:
+        """Of what has been left out for longer than an election takes."""
+        lasting, before = self._left_out.lasting(PATIENCE_SECONDS, time.monotonic()), self._reported_left_out
+        if lasting == before:
+            return
+        self._reported_left_out = lasting
+        for tp in sorted(lasting.keys() - before.keys()):
+            text = f"{tp.topic}-{tp.partition} is not read: {lasting[tp]}; the other partitions are"
+            self._figures.happened("partition_left_out", text, tp)
+        for tp in sorted(before.keys() - lasting.keys()):
+            self._figures.happened("partition_taken_in", f"{tp.topic}-{tp.partition} is left out no more", tp)
+        self._figures.leaves_out(lasting)
 
     def _is_void(self, tp: TopicPartition) -> bool:
         """The topic was deleted, or made again, since reading it began: what is known of its offsets is void."""
@@ -239,7 +277,7 @@ class Worker:
         self._figures.enter("assigned")
         assert self._brokers is not None
         try:
-            found = self._brokers.found(wanted, self._epochs.known)
+            found, unanswered = self._brokers.found(wanted, self._epochs.known)
             with self._query_lock:
                 if not wanted <= membership.partitions:
                     return  # a rebalance came between
@@ -248,6 +286,8 @@ class Worker:
         except (KafkaError, StorageError) as error:
             self._retry_later(f"cannot begin to read: {error or type(error).__name__}")
             return
+        self._left_out.add(unanswered, time.monotonic())
+        self._left_out.take_in(sources)
         log.info("reads %s", {f"{tp.topic}-{tp.partition}": source.start for tp, source in sorted(sources.items())})
         self._commit(membership)
         self._figures.enter("running")
@@ -304,7 +344,7 @@ class Worker:
         assert self._brokers is not None
         known, logs = self._epochs.known, {tp: seen for tp, seen in view.logs.items() if tp in running}
         try:
-            diverged = self._brokers.divergences(known, logs)
+            diverged, untold = self._brokers.divergences_of_each(known, logs)
         except KafkaError as error:
             log.debug("which log it is cannot be told yet: %s", error)
             return
@@ -312,7 +352,7 @@ class Worker:
         cut = {tp for tp, offset in diverged.items() if offset < planned.get(tp, offset)}
         if cut:
             self._pipeline.hold()
-        self._epochs.saw({tp: seen for tp, seen in logs.items() if tp not in cut})
+        self._epochs.saw({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in untold})
 
     def _retry_later(self, error: str) -> None:
         seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]

@@ -153,6 +153,7 @@ def test_a_worker_tells_its_state_its_pace_and_its_events(snapshot: Snapshot) ->
         "rows_total": 600,
         "batches_total": 3,
         "queries_failed": 0,
+        "left_out": [],
         "last_error": None,
         "paused": [],
         "events": [

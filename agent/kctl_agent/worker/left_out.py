@@ -1,0 +1,64 @@
+"""Which partitions are left out of the query because no leader answers for them, and when each is tried again.
+
+Pure: no clock, no broker; times are the caller's monotonic seconds. The others go on being read meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from kafka import TopicPartition
+
+__all__ = ["RETRY_SECONDS", "LeftOut"]
+
+RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Back-off before a partition is taken in again, so that one whose leader comes and goes does not restart the query
+each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Out:
+    why: str
+    since: float
+    tries: int
+    retry_at: float
+    is_read: bool = False
+    """It was taken in again; its tries count on for a while."""
+
+
+class LeftOut:
+    """For one thread."""
+
+    def __init__(self) -> None:
+        self._out: dict[TopicPartition, _Out] = {}
+
+    def add(self, unanswered: Mapping[TopicPartition, str], now: float) -> None:
+        """Leave these out, from now on or still."""
+        for tp, why in unanswered.items():
+            before = self._out.get(tp)
+            tries = 0 if before is None else before.tries + 1
+            since = now if before is None or before.is_read else before.since
+            self._out[tp] = _Out(why, since, tries, now + RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)])
+
+    def take_in(self, partitions: Collection[TopicPartition]) -> None:
+        """They are read."""
+        for tp in partitions:
+            if tp in self._out:
+                self._out[tp] = replace(self._out[tp], is_read=True)
+
+    def keep(self, assigned: Collection[TopicPartition], now: float) -> None:
+        """Forget what is no longer assigned, and what has been read for as long as the longest back-off."""
+        for tp, out in list(self._out.items()):
+            if tp not in assigned or (out.is_read and now - out.retry_at > RETRY_SECONDS[-1]):
+                del self._out[tp]
+
+    def still(self, answered: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
+        """What is not to be read yet: nobody answers for it, or it is too early to try again."""
+        return frozenset(
+            tp for tp, out in self._out.items() if not out.is_read and (tp not in answered or now < out.retry_at)
+        )
+
+    def lasting(self, seconds: float, now: float) -> dict[TopicPartition, str]:
+        """What has been left out for so long, and why."""
+        return {tp: out.why for tp, out in self._out.items() if not out.is_read and now - out.since >= seconds}

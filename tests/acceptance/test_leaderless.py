@@ -1,0 +1,87 @@
+"""A partition without a leader stops nobody: its worker reads the others, and it again when its leader is back."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+
+from kctl.demo.cluster import KafkaCluster
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture
+def cluster() -> Iterator[KafkaCluster]:
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    try:
+        with KafkaCluster(folder, properties={"default.replication.factor": "1"}) as running:
+            yield running
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_others_are_read_while_a_partition_has_no_leader_and_it_is_when_it_has_one(
+    cluster: KafkaCluster, make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=3, on=cluster)
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.send(300)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+
+    cluster.brokers[leaders(cluster, fleet.topic)[0]].kill()
+    send(fleet, 1, 2)
+    eventually(lambda: committed(fleet, 1, 2), 120, "the others are stored and committed")
+    row = eventually(lambda: left_out(fleet), SETTLE_SECONDS, "it is told")
+    assert row["left_out"] == [{"topic": fleet.topic, "partition": 0, "why": "it has no leader"}]
+    assert row["last_error"] == f"{fleet.topic}-0 is not read: it has no leader"
+    assert [each["partition"] for each in row["events"] if each["kind"] == "partition_left_out"] == [0]
+    send(fleet, 1, 2)
+    eventually(lambda: committed(fleet, 1, 2), SETTLE_SECONDS, "they go on being read")
+
+    cluster.start()
+    send(fleet, 0)
+    eventually(fleet.is_caught_up, 120, "it is read again")
+    eventually(lambda: fleet.workers()["worker-0"]["left_out"] == [], SETTLE_SECONDS, "nothing is left out")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+
+
+def leaders(cluster: KafkaCluster, topic: str) -> dict[int, int]:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        [described] = admin.describe_topics([topic])
+        return {each["partition_index"]: each["leader_id"] for each in described["partitions"]}
+
+
+def send(fleet: Fleet, *partitions: int) -> None:
+    producer = KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, acks="all")
+    try:
+        for partition in partitions:
+            for _ in range(100):
+                producer.send(fleet.topic, b"x", partition=partition)
+        producer.flush()
+    finally:
+        producer.close()
+    fleet.sent.update({TopicPartition(fleet.topic, partition): 100 for partition in partitions})
+
+
+def committed(fleet: Fleet, *partitions: int) -> bool:
+    fleet.check()
+    rows = fleet.offsets()
+    return all(rows[each]["current_offset"] == fleet.sent[TopicPartition(fleet.topic, each)] for each in partitions)
+
+
+def left_out(fleet: Fleet) -> dict[str, Any] | None:
+    row = fleet.workers().get("worker-0", {})
+    return row if row.get("left_out") else None
