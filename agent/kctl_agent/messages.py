@@ -24,6 +24,7 @@ __all__ = [
     "Role",
     "TellableError",
     "check_request",
+    "is_plain_number",
     "printable_name",
     "readable_id",
     "reducer_method",
@@ -113,10 +114,12 @@ def check_request(frame: JsonObject) -> None:
     params = get("params")
     if params is not None and type(params) is not dict:
         raise BadRequest('"params" must be an object')
-    if deadline_ms is not None and (type(deadline_ms) is not int or deadline_ms <= 0):
+    if deadline_ms is not None and (type(deadline_ms) is not int or not 0 < deadline_ms < _LARGEST):
         raise BadRequest('"deadline_ms" must be a whole number of milliseconds above 0')
 
 
+_LARGEST: Final = 2**63
+"""Kafka's numbers have 64 bits. JSON and Python have no such bound, and beyond 2**1024 a whole number is no float."""
 _ROLES: Final = {int(role): role for role in Role}
 
 
@@ -243,6 +246,11 @@ def readable_id(frame: JsonObject) -> str | None:
     """The id of a frame that may not be a request, if one can be told."""
     id_ = frame.get("id")
     return id_ if type(id_) is str and len(id_) <= MAX_ID_LENGTH else None
+
+
+def is_plain_number(value: object) -> bool:
+    """Whether a number may be reckoned with: not NaN, not infinite, of 64 bits. What is no number is."""
+    return not isinstance(value, int | float) or -_LARGEST <= value < _LARGEST
 
 
 def printable_name(name: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Self, TypeAlias
 
 from kctl_agent.errors import BadParams
+from kctl_agent.messages import is_plain_number
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Inbox", "Order", "OrderState", "Outcome", "Scope", "is_paused"]
@@ -43,6 +44,8 @@ class Scope:
                 and (partition is None or (type(partition) is int and topic is not None))
                 and isinstance(by, str)
                 and isinstance(since, int | float)
+                and is_plain_number(since)
+                and is_plain_number(partition)
             ):
                 return cls(topic, partition, by, float(since))
         raise BadParams('a scope is {"topic": text or null, "partition": number or null, "by": text, "since": seconds}')

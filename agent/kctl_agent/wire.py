@@ -23,6 +23,7 @@ __all__ = [
     "encode",
     "frame_of",
     "json_text",
+    "parse_object",
     "quote",
 ]
 
@@ -164,6 +165,16 @@ def _json_encoder() -> Callable[[object], str]:
     chunks_of = make(None, encoder.default, quote, None, ":", ",", False, False, False)
     join = "".join
     return lambda message: join(chunks_of(message, 0))
+
+
+def parse_object(payload: bytes | bytearray) -> JsonObject:
+    """One JSON object, as strictly as the wire takes it. `json.loads` lets NaN and Infinity pass, and makes an Infinity
+    of 1e999.
+
+    Raises:
+        BadPayload: it is not UTF-8, not JSON, not an object, or holds a NaN or an Infinity.
+    """
+    return _from_json(payload)
 
 
 _to_json: Final = _json_encoder()

@@ -19,12 +19,14 @@ from kctl_agent.errors import AgentError, BadParams, BadRequest, UnknownMethod
 __all__ = [
     "RESPONSES",
     "BodyTooLarge",
+    "Error",
     "HeadersTooLarge",
     "HttpError",
     "NotAllowed",
     "RequestTooSlow",
     "TooManyFailures",
     "Unauthorized",
+    "UnsupportedMediaType",
     "answer_errors_in_one_shape",
     "error_body",
     "error_response",
@@ -66,6 +68,13 @@ class BodyTooLarge(HttpError):
 
     code = "body_too_large"
     http_status = 413
+
+
+class UnsupportedMediaType(HttpError):
+    """A body in another format than JSON, or one that does not say so."""
+
+    code = "unsupported_media_type"
+    http_status = 415
 
 
 class HeadersTooLarge(HttpError):

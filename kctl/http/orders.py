@@ -10,10 +10,21 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from kctl.errors import OrderFailed
+from kctl.http.errors import Error
 from kctl.http.guard import CALLER_KEY
+from kctl.http.strict import JsonRoute
 from kctl.master.orders import Caller, Order, Orders
 
 __all__ = ["orders_router"]
+
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    202: {"description": "Under way: ask for it by its id"},
+    408: {"model": Error, "description": "The body was not there in time"},
+    409: {"model": Error, "description": "It could not be carried out, or contradicts another one"},
+    413: {"model": Error, "description": "The body is too large"},
+    415: {"model": Error, "description": "The body is not JSON, or does not say so"},
+}
 
 
 class _Given(BaseModel):
@@ -23,14 +34,16 @@ class _Given(BaseModel):
 
     order: str = Field(max_length=40, description="pause, resume, seek, restart, drain, scale, …")
     params: dict[str, Any] = Field(default_factory=dict)
-    wait_seconds: Annotated[float, Field(ge=0, le=60, description="Answer after so long at the latest.")] = 10.0
+    wait_seconds: Annotated[
+        float, Field(ge=0, le=60, allow_inf_nan=False, description="Answer after so long at the latest.")
+    ] = 10.0
 
 
 def orders_router(orders: Orders) -> APIRouter:
     """The guard in front of it lets nobody without the token change anything."""
-    router = APIRouter(prefix="/api/v1")
+    router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 
-    @router.post("/orders", summary="Give an order; the answer says what happened")
+    @router.post("/orders", summary="Give an order; the answer says what happened", responses=_RESPONSES)
     async def give(given: _Given, request: Request) -> JSONResponse:
         """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
         one, and nothing was changed."""
@@ -41,7 +54,11 @@ def orders_router(orders: Orders) -> APIRouter:
     async def listed() -> dict[str, Any]:
         return {"rows": [order.to_json() for order in orders.all()]}
 
-    @router.get("/orders/{id}", summary="How far an order has come")
+    @router.get(
+        "/orders/{id}",
+        summary="How far an order has come",
+        responses={status: _RESPONSES[status] for status in (202, 409)},
+    )
     async def one(id: str) -> JSONResponse:  # noqa: A002 - the API's own word
         return _answer(orders.find(id))
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from kctl.errors import OrderRefused
 from kctl_agent.wire import JsonObject
@@ -45,6 +46,10 @@ class Pause:
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
 
 
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
 class Pauses:
     """Belongs to one event loop; the file is small and written as a whole."""
 
@@ -53,7 +58,7 @@ class Pauses:
         self._path = path
         self._pauses: dict[tuple[str | None, str | None, int | None], Pause] = {}
         try:
-            for each in json.loads(path.read_text(encoding="utf-8")):
+            for each in json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused):
                 pause = Pause(each["worker"], each["topic"], each["partition"], str(each["by"]), float(each["since"]))
                 self._pauses[pause.key] = pause
         except FileNotFoundError:

@@ -18,6 +18,7 @@ import pytest
 
 from kctl.rpc.client import call
 from kctl_agent.messages import Request, Role, reducer_method, wire_method
+from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, JsonObject
 from tests.meanwhile import Meanwhile
 from tests.prometheus import require
 
@@ -103,6 +104,46 @@ def test_whoever_is_refused_costs_nobody_else_an_answer_and_nothing_tells_the_to
     told += [path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file() and path.name != "token"]
     assert any("too_many_failures" in each for each in told), "the log is among what was looked through"
     assert [each for each in told if TOKEN in each] == []
+
+
+NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400, "9223372036854775808")
+
+
+def raw(path: Path, body: str) -> JsonObject:
+    """What a socket of ours answers to a frame that no client of ours would send."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(CALL_SECONDS)
+        connection.connect(str(path))
+        connection.sendall(len(body).to_bytes(4, "big") + body.encode())
+        decoder = Decoder(MAX_REPLY_BYTES)
+        while True:
+            for frame in decoder.feed(connection.recv(65536)):
+                return frame
+
+
+def test_numbers_that_are_none_are_refused_everywhere_and_the_orders_can_be_listed(guarded: Any) -> None:
+    url = guarded.about["http_url"]
+    order = '{"role": 0, "rpc": "pause", "method": "onPause", "deadline_ms": %s, "params": {"all": true%s}}'
+    to_agent = '{"role": 1, "rpc": "pause", "method": "getPause", "params": {"order": "1", "scopes": [%s]}}'
+    right = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+    for number in NUMBERS:
+        deadline = f', "deadline_seconds": {number}'
+        content = f'{{"order": "pause", "params": {{"all": true{deadline}}}}}'
+        scope = f'{{"topic": null, "partition": null, "by": "x", "since": {number}}}'
+
+        answer = httpx.post(f"{url}/api/v1/orders", content=content, headers=right, timeout=CALL_SECONDS)
+        replies = [
+            raw(guarded.run_dir / "master.sock", order % (2000, deadline)),
+            raw(guarded.run_dir / "master.sock", order % (number, "")),
+            raw(guarded.run_dir / "worker-0.sock", to_agent % scope),
+        ]
+
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_params")
+        assert [reply["ok"] for reply in replies] == [False] * 3
+        assert {reply["error"]["code"] for reply in replies} <= {"bad_params", "bad_payload", "bad_request"}, replies
+        assert httpx.get(f"{url}/api/v1/orders", timeout=CALL_SECONDS).json() == {"rows": []}
+        assert guarded.ask("orders", of_master=True).result == {"rows": []}
+    assert "Traceback" not in guarded.log.read_text()
 
 
 @contextmanager

@@ -62,7 +62,7 @@ class Queries:
 
     def progressed(self, text: str, *, is_from_listener: bool = True) -> None:
         """One progress as JSON; the same one may come twice, by the listener and by a look."""
-        progress = json.loads(text)
+        progress = json.loads(text, parse_constant=lambda _: None)  # a rate over no time at all is not known
         id_, batch_id = str(progress.get("id")), progress.get("batchId")
         with self._lock:
             query = self._queries.setdefault(id_, _Query())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from kctl_agent.errors import BadParams
-from kctl_agent.messages import printable_name, wire_method
+from kctl_agent.messages import is_plain_number, printable_name, wire_method
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 
@@ -69,6 +69,8 @@ def check_params(command: Command, params: JsonObject) -> None:
             raise BadParams(f'{command.name} has no parameter "{printable_name(name)}"; it takes {takes}')
         if type(value) not in _PYTHON_TYPES[param.type]:
             raise BadParams(f'{command.name}: parameter "{param.name}" must be of type {param.type}')
+        if not is_plain_number(value):
+            raise BadParams(f'{command.name}: parameter "{param.name}" must be a finite number of 64 bits')
     for param in command.params:
         if param.required and param.name not in params:
             raise BadParams(f'{command.name}: parameter "{param.name}" is missing')

@@ -67,11 +67,11 @@ def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int],
     begin, end = found.log_start, found.log_end
     if to in ("earliest", "latest"):
         target = begin if to == "earliest" else end
-    elif to.startswith("@") and to[1:].isdecimal():
-        at = offset_at(int(to[1:]))
+    elif to.startswith("@") and (milliseconds := _number(to[1:])) is not None:
+        at = offset_at(milliseconds)
         target = end if at is None else at
-    elif to.isdecimal():
-        target = int(to)
+    elif (offset := _number(to)) is not None:
+        target = offset
     else:
         raise BadParams("a seek goes to earliest, latest, an offset, or @milliseconds")
     if not begin <= target <= end:
@@ -79,3 +79,8 @@ def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int],
             f"{found.topic}-{found.partition} has offsets from {begin} to {end}, {target} is not among them"
         )
     return Plan(found.topic, found.partition, position, target)
+
+
+def _number(text: str) -> int | None:
+    """A number of the 64 bits that Kafka gives offsets and times; None: the text is none."""
+    return int(text) if text.isdecimal() and len(text) < 20 and int(text) < 2**63 else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from kctl_agent.errors import BadParams
-from kctl_agent.messages import printable_name
+from kctl_agent.messages import is_plain_number, printable_name
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Caller", "Carry", "Order", "OrderState", "Param", "Tell", "Verb", "check", "contradiction"]
@@ -122,6 +122,8 @@ def check(verb: Verb, params: JsonObject) -> None:
             raise BadParams(f'{verb.name} has no parameter "{printable_name(name)}"; it takes {", ".join(known)}')
         if type(value) not in _KINDS[param.kind]:
             raise BadParams(f'{verb.name}: parameter "{name}" must be of type {param.kind}')
+        if not is_plain_number(value):
+            raise BadParams(f'{verb.name}: parameter "{name}" must be a finite number of 64 bits')
     for param in verb.params:
         if param.required and param.name not in params:
             raise BadParams(f'{verb.name}: parameter "{param.name}" is missing')

@@ -1,0 +1,78 @@
+"""Numbers that are none, or that no 64 bits hold, on the agent's wire: refused, and nothing is begun."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kctl_agent.commands.base import Command, Param, check_params
+from kctl_agent.errors import AgentError, BadParams, BadPayload, BadRequest
+from kctl_agent.messages import Request, is_plain_number
+from kctl_agent.orders import Scope
+from kctl_agent.wire import Decoder, parse_object
+from kctl_agent.worker.positions import Found
+from kctl_agent.worker.seek import plan
+
+HUGE = [10**400, -(10**400), 2**63]
+NOT_JSON = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"]
+
+
+@pytest.mark.parametrize("number", NOT_JSON)
+def test_json_is_read_strictly(number: str) -> None:
+    with pytest.raises(BadPayload):
+        parse_object(f'{{"n": [{number}]}}'.encode())
+    body = f'{{"n": {number}}}'.encode()
+    with pytest.raises(BadPayload):
+        Decoder(1000).feed(len(body).to_bytes(4, "big") + body)
+
+
+def test_json_is_read() -> None:
+    assert parse_object(b' {"n": 1.5} ') == {"n": 1.5}
+
+
+@pytest.mark.parametrize("number", [*HUGE, float("nan"), float("inf"), -float("inf")])
+def test_a_parameter_must_be_a_plain_number(number: Any) -> None:
+    command = Command("c", lambda *_: {}, "", (Param("n", "number", ""), Param("i", "integer", "")))
+
+    with pytest.raises(BadParams, match="finite number"):
+        check_params(command, {"n": number})
+    if isinstance(number, int):
+        with pytest.raises(BadParams, match="finite number"):
+            check_params(command, {"i": number})
+    assert not is_plain_number(number)
+
+
+def test_a_plain_number_is_one() -> None:
+    assert all(is_plain_number(each) for each in (0, 1.5, -(2**63), 2**63 - 1, True, "text", None))
+
+
+@pytest.mark.parametrize("deadline", [10**400, 2**63])
+def test_a_deadline_is_of_64_bits(deadline: int) -> None:
+    with pytest.raises(BadRequest, match="deadline_ms"):
+        Request.parse({"role": 0, "rpc": "ping", "method": "getPing", "deadline_ms": deadline})
+
+
+@pytest.mark.parametrize("field", ["since", "partition"])
+def test_a_scope_holds_plain_numbers(field: str) -> None:
+    scope = {"topic": "t", "partition": 0, "by": "me", "since": 1.0}
+
+    with pytest.raises(BadParams):
+        Scope.parse({**scope, field: 10**400})
+
+
+@pytest.mark.parametrize("to", ["9" * 20, "9223372036854775808", "@9223372036854775808", "@" + "9" * 5000, "9" * 5000])
+def test_a_seek_beyond_64_bits_is_refused_before_a_broker_is_asked(to: str) -> None:
+    def never(_milliseconds: int) -> int | None:
+        raise AssertionError("asked")
+
+    with pytest.raises(AgentError):
+        plan(to, Found("t", 0, None, None, 0, 10), 5, never)
+
+
+def test_progress_of_spark_may_hold_a_rate_that_is_no_number() -> None:
+    from kctl_agent.attached.queries import Queries
+
+    queries = Queries("app")
+    queries.progressed(json.dumps({"id": "q", "batchId": 1, "processedRowsPerSecond": float("nan"), "numInputRows": 3}))

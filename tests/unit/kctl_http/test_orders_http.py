@@ -1,0 +1,126 @@
+"""Orders over HTTP: what a body must be, over a real socket with the real ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from kctl.http import Access
+from kctl.master.orders import Caller, Orders, Verb
+from kctl.master.orders.base import Param, Tell
+from kctl_agent.wire import JsonObject
+from tests.picture import TOKEN, TOKENS, picture, serving, source_of
+
+pytestmark = pytest.mark.anyio
+
+Post = Callable[..., Awaitable[httpx.Response]]
+NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 4000, "9223372036854775808"]
+
+
+async def carried(params: JsonObject, _caller: Caller, _tell: Tell) -> tuple[str, JsonObject]:
+    await asyncio.sleep(0)
+    return "done", params
+
+
+def ledger() -> Orders:
+    params = (Param("n", "number", "a number"), Param("i", "integer", "a whole number"))
+    return Orders({"act": Verb("act", "acts", params, lambda _: frozenset(), carried, lambda _: 5.0)}, None)
+
+
+@pytest.fixture
+async def post() -> AsyncIterator[Post]:
+    orders = ledger()
+    async with (
+        serving(source_of(picture(), orders=orders), Access(tokens=TOKENS)) as server,
+        httpx.AsyncClient(timeout=10, base_url=server.url, headers={"authorization": f"Bearer {TOKEN}"}) as client,
+    ):
+
+        async def posting(body: str, media_type: str | None = "application/json") -> httpx.Response:
+            headers = {} if media_type is None else {"content-type": media_type}
+            response = await client.post("/api/v1/orders", content=body.encode(), headers=headers)
+            listed = await client.get("/api/v1/orders")
+            assert listed.status_code == 200, "the list of orders is broken"
+            assert len(listed.json()["rows"]) == (response.status_code == 200)
+            return response
+
+        yield posting
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"order": "act", "params": {"deadline_seconds": %s}}',
+        '{"order": "act", "params": {"n": %s}}',
+        '{"order": "act", "params": {"i": %s}}',
+        '{"order": "act", "wait_seconds": %s}',
+        '{"order": "act", "params": {"unknown": [%s]}}',
+        '{"order": "act", "unknown": %s}',
+    ],
+)
+async def test_a_number_that_is_none_is_refused_and_begins_nothing(post: Post, body: str, number: str) -> None:
+    response = await post(body % number)
+
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params")
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", "1", "null", "NaN", '{"order": "act"} {}', "\ufeff{}", "{" * 50_000])
+async def test_a_body_that_is_no_json_object_is_a_bad_parameter(post: Post, body: str) -> None:
+    response = await post(body)
+
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params")
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "js"],
+)
+async def test_a_body_that_does_not_say_that_it_is_json_is_refused_in_our_shape(
+    post: Post, media_type: str | None
+) -> None:
+    response = await post('{"order": "act"}', media_type)
+
+    assert response.status_code == 415
+    assert response.json() == {
+        "error": {
+            "code": "unsupported_media_type",
+            "message": "the body must be JSON: send `Content-Type: application/json`",
+            "retriable": False,
+        }
+    }
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8"])
+async def test_json_that_says_so_is_carried_out(post: Post, media_type: str) -> None:
+    response = await post(json.dumps({"order": "act", "params": {"n": 0.5, "deadline_seconds": 3}}), media_type)
+
+    assert (response.status_code, response.json()["state"], response.json()["result"]) == (200, "done", {"n": 0.5})
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "nan", "inf"])
+@pytest.mark.parametrize(
+    "query",
+    ["lag?min_lag", "lag?limit", "lag?partition", "offsets?min_lag", "events?recent", "workers?limit"],
+)
+async def test_a_parameter_that_is_no_number_is_refused(query: str, number: str) -> None:
+    async with (
+        serving(source_of(picture())) as server,
+        httpx.AsyncClient(timeout=10, base_url=server.url) as client,
+    ):
+        response = await client.get(f"/api/v1/{query}={number}")
+
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params")
+
+
+async def test_the_description_names_what_the_body_may_be_answered_with() -> None:
+    async with serving(source_of(picture(), orders=ledger())) as server, httpx.AsyncClient(timeout=10) as client:
+        described: Any = (await client.get(f"{server.url}/openapi.json")).json()
+
+    post = described["paths"]["/api/v1/orders"]["post"]
+    assert post["responses"].keys() >= {"200", "202", "400", "401", "403", "409", "413", "415"}
+    assert list(post["requestBody"]["content"]) == ["application/json"]
