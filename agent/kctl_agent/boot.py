@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,7 @@ from kctl_agent.paths import prepare_run_dir
 from kctl_agent.server import AgentServer
 from kctl_agent.tracebacks import indented, traceback_of
 
-__all__ = ["EX_CONFIG", "BootError", "Settings", "begin", "fitting", "log_trace"]
+__all__ = ["EX_CONFIG", "BootError", "Settings", "begin", "fitting", "log_trace", "search_first"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,6 +31,10 @@ EX_CONFIG = 78
 """It cannot start as configured, and is not started again; the reason is the last line of its log."""
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while the agent waits for it; Python's own 5 ms were the agent's p99."""
+
+
+_PRIVATE = 0o077
+"""The umask: what it writes is for its user alone, also what Spark and the user's handler write."""
 
 
 class BootError(AgentError):
@@ -65,6 +70,7 @@ def begin(
     """Runs `serve` while the agent answers `commands`; returns its exit code, or EX_CONFIG or 1 with the reason logged.
     Main thread only."""
     sys.setswitchinterval(_SWITCH_SECONDS)
+    os.umask(_PRIVATE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the master's business
     try:
         settings = parse(sys.stdin.readline())
@@ -96,6 +102,12 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
     trace = traceback_of(cause or error, own_frames=cause is None)
     _LOG.log(logging.DEBUG if is_plain else logging.ERROR, "%s", indented("traceback:", trace))
+
+
+def search_first(folder: Path) -> None:
+    """Let modules of this folder be imported, before installed ones of the same name."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 @contextmanager

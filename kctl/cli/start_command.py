@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kctl.children import PRIVATE, python_module, safe_environment
 from kctl.cli.options import ConfigOption, Output, SetOption, config_file, overrides
 from kctl.cli.order import carry_out, fleet_of
 from kctl.errors import RunDirUnusable
@@ -70,6 +71,7 @@ def _detach(config: Config, path: Path, assignments: list[str]) -> int:
     Its pid stands in run_dir/master.pid, and goes with it.
     """
     log_path = config.fleet.log_dir / "master.log"
+    os.umask(PRIVATE)
     try:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         log = log_path.open("ab")
@@ -79,11 +81,12 @@ def _detach(config: Config, path: Path, assignments: list[str]) -> int:
     begin = log.tell()
     with log:
         master = subprocess.Popen(
-            [sys.executable, "-m", "kctl", *words],
+            python_module("kctl", *words),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
+            env=safe_environment(),
         )
     pause = Event()
     while master.poll() is None:

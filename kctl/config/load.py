@@ -13,7 +13,7 @@ from kctl.config.sections import SECTIONS, Config, size_bytes
 from kctl.config.values import allowed, from_text, from_toml
 from kctl.errors import ConfigError
 
-__all__ = ["check_together", "load", "variable"]
+__all__ = ["check_together", "is_setting_variable", "load", "variable"]
 
 
 def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Config:
@@ -48,6 +48,12 @@ def variable(name: str) -> str:
     return "KCTL_" + name.replace(".", "_").upper()
 
 
+def is_setting_variable(name: str) -> bool:
+    """Whether an environment variable is a setting, or is refused because it looks like one."""
+    return name.startswith(_SECTION_PREFIXES)
+
+
+_SECTION_PREFIXES = tuple(f"KCTL_{section.upper()}_" for section in SECTIONS)
 _SETTINGS: dict[str, Field[Any]] = {
     f"{section}.{setting.name}": setting for section, kind in SECTIONS.items() for setting in fields(kind)
 }
@@ -76,11 +82,10 @@ def _file_values(path: Path) -> dict[str, object]:
 def _variables(env: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """The settings among the `KCTL_*` variables. A variable that begins like a section must be one of its settings."""
     found: dict[str, tuple[str, str]] = {}
-    sections = tuple(f"KCTL_{section.upper()}_" for section in SECTIONS)
     for origin, text in env.items():
         if origin in _BY_VARIABLE:
             found[_BY_VARIABLE[origin]] = (origin, text)
-        elif origin.startswith(sections):
+        elif is_setting_variable(origin):
             raise ConfigError(f"the variable {origin} is not a setting{_nearest(origin, _BY_VARIABLE)}")
     return found
 

@@ -38,8 +38,9 @@ topics = ["orders"]
   start, and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest.
 
 Not settings, but read from the environment too: `KCTL_CONFIG` (the file that is meant without `-c`), `KCTL_DEBUG=1`
-(show tracebacks), `KCTL_CONTEXT` and `KCTL_SASL_PASSWORD` (`kctl kafka`), `KCTL_MAVEN_REPOSITORY`
-(a mirror for the jars), `KCTL_CACHE_DIR` (where they are kept).
+(show tracebacks), `KCTL_CONTEXT` (`kctl kafka`), `KCTL_SASL_PASSWORD` and `KCTL_CLUSTER_SECRET`
+(secrets that stand in no file; workers and sinkers do not inherit them), `KCTL_MAVEN_REPOSITORY` (a mirror for the
+jars), `KCTL_CACHE_DIR` (where they are kept).
 """
 
 

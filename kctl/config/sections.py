@@ -275,7 +275,18 @@ class Spark:
     jars: tuple[Path, ...] = setting(
         (), "Jars to use instead of the locked connector jars, which are fetched when this is empty."
     )
-    conf: Mapping[str, str] = setting({}, "Any further Spark properties, passed on as they are.")
+    conf: Mapping[str, str] = setting(
+        {},
+        "Any further Spark properties, as they are. They reach the JVM by a file that this user alone can read, and "
+        "`kctl config show` hides those that speak of a secret.",
+        is_secret=True,
+    )
+    auth_secret_file: str = setting(
+        "",
+        "A file that holds the secret by which a Spark cluster and its applications know each other; empty: the "
+        "variable `KCTL_CLUSTER_SECRET`, if it is set. With it `spark.authenticate` and `spark.network.crypto.enabled` "
+        "are on. A local master needs none: its JVM draws its own.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

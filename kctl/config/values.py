@@ -12,6 +12,8 @@ from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.secrecy import SECRET_NAMES
+
 __all__ = ["allowed", "from_text", "from_toml", "kind_words", "shown"]
 
 _KIND_WORDS = {
@@ -24,6 +26,7 @@ _KIND_WORDS = {
     "tuple[Path, ...]": "a list of paths",
     "Mapping[str, str]": "a table of texts",
 }
+HIDDEN = "***"
 _TRUTH = {"true": True, "false": False}
 
 
@@ -49,10 +52,36 @@ def allowed(setting: Field[Any]) -> str:
 
 
 def shown(setting: Field[Any], value: Any) -> Any:
-    """A value as it may be shown: a password inside a URL is not."""
+    """A value as it may be shown: without passwords inside a URL, and in a table without what its name or its text
+    says is secret."""
+    if isinstance(value, Mapping):
+        return {name: _shown_entry(name, text) for name, text in value.items()}
     if setting.metadata["is_secret"] and isinstance(value, str):
-        return re.sub(r"(//[^/@:]*):[^@]*@", r"\1:***@", value)
+        return _shown_url(value)
     return value
+
+
+def _shown_entry(name: str, text: str) -> str:
+    """As Spark itself redacts: a text that speaks of a secret, such as Java options, is hidden as a whole."""
+    is_secret = any(re.search(SECRET_NAMES, each) for each in (name, text))
+    return HIDDEN if is_secret and text else _shown_url(text)
+
+
+def _shown_url(url: str) -> str:
+    """Up to the last `@` is user and password: one that is not written as %40 belongs to the password."""
+    scheme, slashes, rest = url.partition("://")
+    if not slashes:
+        return url
+    place, mark, query = rest.partition("?")
+    if "@" in query.partition("=")[0]:
+        place, mark, query = rest, "", ""
+    credentials, at, host = place.rpartition("@")
+    user, colon, _ = credentials.partition(":")
+    pairs = [pair.partition("=") for pair in query.split("&")]
+    query = "&".join(
+        f"{name}{'=' + HIDDEN if re.search(SECRET_NAMES, name) else sign + text}" for name, sign, text in pairs
+    )
+    return f"{scheme}://{user}{':' + HIDDEN if colon else ''}{at}{host}{mark}{query}"
 
 
 def from_toml(setting: Field[Any], value: object) -> Any:

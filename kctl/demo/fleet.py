@@ -7,11 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kctl.children import python_module, safe_environment
 from kctl.config import load
 from kctl.config.storage import storage_settings
 from kctl.demo.ledger import FOLDER_VARIABLE, HANDLER
@@ -118,11 +118,11 @@ class DemoFleet:
         self.ledger.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "kctl", "start", "-c", str(self.config)],
+                python_module("kctl", "start", "-c", str(self.config)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, FOLDER_VARIABLE: str(self.ledger)},
+                env={**safe_environment(), FOLDER_VARIABLE: str(self.ledger)},
                 start_new_session=True,  # a terminal's Ctrl-C is the demo's, which stops the fleet in order
             )
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
 
+from kctl.children import PRIVATE
 from kctl.demo.audit import Audit, audit
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet, lay_out
@@ -76,6 +77,7 @@ def main(
     Raises:
         KctlError: a part cannot be started; what ran until then is stopped.
     """
+    os.umask(PRIVATE)
     wanted = Wanted(
         workers=workers, partitions=partitions, rate=rate, seconds=seconds, storage=storage, sinkers=sinkers
     )

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.errors import ConfigError, UsageError
+from kctl.secrets import PASSWORD_VARIABLE, secret_of
+from kctl_agent.secrecy import check_private
 
 if TYPE_CHECKING:
     from kctl.config import Config
     from kctl.config.sections import Security
 
-__all__ = ["PASSWORD_VARIABLE", "Access", "of_context", "of_fleet", "plain"]
-
-PASSWORD_VARIABLE = "KCTL_SASL_PASSWORD"  # noqa: S105 - the name of a variable, not a password
+__all__ = ["Access", "of_context", "of_fleet", "plain"]
 
 
 class Access(NamedTuple):
@@ -125,15 +125,26 @@ def _secured(servers: str, security: Security, folder: Path, where: str, env: Ma
     def path(text: str) -> Path | None:
         return folder / text if text else None
 
+    _check_key(security, path, where)
     return plain(servers)._replace(
         security_protocol=security.security_protocol,
         ca_file=path(security.tls_ca_file),
         certificate_file=path(security.tls_certificate_file),
         key_file=path(security.tls_key_file),
-        key_password=_secret(path(security.tls_key_password_file), f"{where}.tls_key_password_file"),
+        key_password=secret_of(path(security.tls_key_password_file), f"{where}.tls_key_password_file"),
         check_hostname=security.tls_check_hostname,
         **_sasl(security, path, where, env),
     )
+
+
+def _check_key(security: Security, path: Callable[[str], Path | None], where: str) -> None:
+    """The key may stand in the certificate's file. Others than us read it."""
+    name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
+    if (file := path(getattr(security, name))) is not None:
+        try:
+            check_private(file)
+        except OSError as error:
+            raise ConfigError(f"{where}.{name} {file} cannot be used: {error.strerror}") from None
 
 
 def _sasl(security: Security, path: Callable[[str], Path | None], where: str, env: Mapping[str, str]) -> dict[str, Any]:
@@ -142,23 +153,15 @@ def _sasl(security: Security, path: Callable[[str], Path | None], where: str, en
     if security.sasl_mechanism == "OAUTHBEARER":
         if not security.oauth_token_file:
             raise ConfigError(f"{where}: sasl_mechanism is OAUTHBEARER, but oauth_token_file is empty")
+        secret_of(path(security.oauth_token_file), f"{where}.oauth_token_file")
         return {"mechanism": "OAUTHBEARER", "token_file": path(security.oauth_token_file)}
-    password = _secret(path(security.sasl_password_file), f"{where}.sasl_password_file") or env.get(PASSWORD_VARIABLE)
+    password = secret_of(path(security.sasl_password_file), f"{where}.sasl_password_file") or env.get(PASSWORD_VARIABLE)
     if not security.sasl_username or not password:
         raise ConfigError(
             f"{where}: {security.sasl_mechanism} needs sasl_username, and a password in sasl_password_file or in the "
             f"variable {PASSWORD_VARIABLE}"
         )
     return {"mechanism": security.sasl_mechanism, "username": security.sasl_username, "password": password}
-
-
-def _secret(path: Path | None, what: str) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{what} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _text(path: Path | None) -> str | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from kctl.errors import ConfigError
+from kctl_agent.secrecy import read_private
 
 __all__ = ["FileToken"]
 
@@ -20,9 +21,10 @@ class FileToken(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is
 
     def token(self) -> str:
         try:
-            token = self._path.read_text(encoding="utf-8").strip()
+            token = read_private(self._path).strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"oauth_token_file {self._path} cannot be read: {error}") from None
+            why = getattr(error, "strerror", None) or error
+            raise ConfigError(f"oauth_token_file {self._path} cannot be read: {why}") from None
         if not token:
             raise ConfigError(f"oauth_token_file {self._path} is empty")
         return token

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,8 +129,13 @@ def make_folders(config: Config) -> None:
     ):
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            mode = stat.S_IMODE(folder.stat().st_mode)
         except OSError as error:
             raise RunDirUnusable(f"{folder} cannot be made ({error.strerror}): correct {setting}") from error
+        if mode & stat.S_IRWXO:
+            log.warning(
+                "action=open_folder path=%s mode=%04o: all users of this machine can look into it", folder, mode
+            )
 
 
 def _lock(run_dir: Path) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from kctl.children import python_module
 from kctl.config import Config
 from kctl.config.sections import size_bytes
 from kctl.config.storage import storage_settings
@@ -13,6 +13,7 @@ from kctl.kafka.access import of_fleet
 from kctl.master.health import Rules
 from kctl.master.keeper import Care, Launch
 from kctl.master.restart import Policy
+from kctl.secrets import cluster_secret
 from kctl_agent.paths import socket_path
 from kctl_agent.wire import JsonObject
 
@@ -27,8 +28,8 @@ __all__ = [
     "worker_settings",
 ]
 
-WORKER_COMMAND = (sys.executable, "-m", "kctl_agent.worker")
-SINKER_COMMAND = (sys.executable, "-m", "kctl_agent.sinker")
+WORKER_COMMAND = python_module("kctl_agent.worker")
+SINKER_COMMAND = python_module("kctl_agent.sinker")
 
 
 def names(config: Config) -> list[str]:
@@ -103,10 +104,12 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             "jars": list(jars),
             "conf": dict(spark.conf),
             "transform": workers.transform,
+            "import_dir": str(config.path.parent),
             "max_records_per_batch": workers.max_records_per_batch,
             "trigger_seconds": workers.trigger_seconds,
             "on_data_loss": workers.on_data_loss,
             "revoke_timeout_seconds": workers.revoke_timeout_seconds,
+            "auth_secret": cluster_secret(config),
         },
         "storage": storage_settings(config) | _handler_inside(config),
     }

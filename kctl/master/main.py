@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 
 from kctl import __version__, fleets
+from kctl.children import PRIVATE
 from kctl.config import Config, load
 from kctl.errors import OrderRefused, RunDirUnusable
 from kctl.exporter import Exposition
@@ -68,6 +69,7 @@ def run(
     Raises:
         StartError: what must hold does not; nothing was started and nothing is left behind. Also ConfigError.
     """
+    os.umask(PRIVATE)
     again = reread or (lambda: load(config_path, os.environ))
     return asyncio.run(_run(config, config_path, worker_command, again))
 

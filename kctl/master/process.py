@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kctl.children import child_environment
 from kctl.master.process_log import ProcessLog
 from kctl_agent.paths import ProcessIdentity
 
@@ -63,7 +64,7 @@ class Child:
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, _MARK: mark},
+                env={**child_environment(), _MARK: mark},
             )
         finally:
             output.close()

@@ -188,6 +188,7 @@ class Fleet(DemoFleet):
                 "jars": [str(jar) for jar in jar_paths("spark")],
                 "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
                 "transform": "",
+                "import_dir": str(self.directory),
                 "max_records_per_batch": 100_000,
                 "trigger_seconds": 0.0,
                 "on_data_loss": "continue",

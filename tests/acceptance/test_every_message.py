@@ -77,6 +77,7 @@ def secured() -> Iterator[SecuredBroker]:
 def fleet(secured: SecuredBroker, make_fleet: Callable[..., Fleet]) -> Fleet:
     """It reaches the broker by TLS and a password, and reads what is committed."""
     password = secured.directory / "password"
+    password.touch(0o600)
     password.write_text(f"{PASSWORD}\n")
     kafka = {
         "isolation_level": "read_committed",

@@ -60,6 +60,7 @@ class SecuredBroker:
         """A configuration file with nothing but contexts, named after listener, mechanism and user."""
         secrets = {"password": PASSWORD, "wrong": "not " + PASSWORD, "boss-token": self.token("boss")}
         for name, text in secrets.items():
+            (self.directory / name).touch(0o600)
             (self.directory / name).write_text(f"{text}\n")
         lines = [
             *_context("tls", self.tls, "SSL", tls_ca_file="broker.pem"),

@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 from kctl_agent.attached.brokers import EndOffsets, last_progress, servers_of
 from kctl_agent.attached.queries import Queries
 from kctl_agent.attached.shadow import ShadowGroup
+from kctl_agent.callbacks import authenticate
 from kctl_agent.commands import COMMANDS, with_describe
 from kctl_agent.commands.stack_dump import STACK_DUMP
 from kctl_agent.server import AgentServer
@@ -96,6 +97,8 @@ class Attached:
             def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
                 queries.terminated(str(event.id), event.exception)
 
+        with contextlib.suppress(AttributeError):  # Spark Connect has no gateway of its own
+            authenticate(self._spark.sparkContext._gateway)  # noqa: SLF001
         self._listener = Listener()
         self._spark.streams.addListener(self._listener)
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.boot import BootError
+from kctl_agent.boot import BootError, search_first
 from kctl_agent.message import Message
 from kctl_agent.sinker.failures import HandlerError
 from kctl_agent.tracebacks import plain, stack_of, traceback_of
@@ -122,8 +121,8 @@ def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> H
     Raises:
         BootError: it cannot be imported, found, made or called.
     """
-    if import_dir is not None and str(import_dir) not in sys.path:
-        sys.path.insert(0, str(import_dir))
+    if import_dir is not None:
+        search_first(import_dir)
     module, _, attribute = name.partition(":")
     try:
         target: Any = importlib.import_module(module)

@@ -3,25 +3,35 @@
 A message that kills its process is found by this, as one that raises is found by its error: the others of its block
 are neither handled again nor blamed. Written only while messages are handled one by one. It need not survive the
 machine: then the leases run out.
+
+The file is one line of JSON, the claim, and behind it one byte for each note. Reading it runs nothing, whoever may have
+written it, and it is neither read nor written through a link.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import os
-import pickle
+import stat
+from dataclasses import asdict
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from kctl_agent.sinker.held import Held
+from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import Claim
 
 __all__ = ["Journal"]
 
 log = logging.getLogger(__name__)
 
+FORMAT = 2
+"""1 was a pickle."""
 BEGUN, DONE, FAILED = b"?", b"+", b"-"
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 DIED = "the sinker died while it handled this message alone"
 
 
@@ -34,9 +44,9 @@ class Journal:
 
     def open(self, claim: Claim) -> None:
         """For the main thread, as the rest. Raises OSError."""
-        self._file = open(os.open(self._path, _FLAGS, 0o600), "wb", buffering=0)  # noqa: SIM115 - until `clear`
-        body = pickle.dumps(claim)
-        self._file.write(len(body).to_bytes(8, "big") + body)
+        self._path.unlink(missing_ok=True)
+        self._file = open(os.open(self._path, _WRITE, 0o600), "wb", buffering=0)  # noqa: SIM115 - until `clear`
+        self._file.write(_line(claim))
 
     def begin(self) -> None:
         self._note(BEGUN)
@@ -54,14 +64,12 @@ class Journal:
     def left_behind(self) -> Held | None:
         """What the sinker of this name before us had in hand, if it died over it."""
         try:
-            text = self._path.read_bytes()
-            size = int.from_bytes(text[:8], "big")
-            notes = text[8 + size :]
-            return _read(pickle.loads(text[8 : 8 + size]), notes) if notes else None  # noqa: S301 - 0600, our own
+            line, _, notes = _own_bytes(self._path).partition(b"\n")
+            return _held(_claim(json.loads(line)), notes) if notes else None
         except FileNotFoundError:
             return None
         except Exception:  # of another release, or cut off by a full disk: its lease is released all the same
-            log.warning("%s cannot be read; what it tells is done again", self._path.name)
+            log.warning("%s cannot be read; the messages it names are handled again", self._path.name)
             return None
 
     def _note(self, what: bytes) -> None:
@@ -69,7 +77,31 @@ class Journal:
         self._file.write(what)
 
 
-def _read(claim: Claim, notes: bytes) -> Held:
+def _own_bytes(path: Path) -> bytes:
+    """Raises OSError for what is no plain file of this user under this one name."""
+    with open(os.open(path, _READ), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+            raise PermissionError(f"{path} is not a file of our own")
+        return file.read()
+
+
+def _line(claim: Claim) -> bytes:
+    block = asdict(claim.block) | {"body": base64.b64encode(claim.block.body).decode("ascii")}
+    fields = {name: getattr(claim, name) for name in ("id", "token", "owner", "tries", "lease_until")}
+    return json.dumps({"format": FORMAT, **fields, "block": block}).encode("ascii") + b"\n"
+
+
+def _claim(given: dict[str, Any]) -> Claim:
+    """Raises an error of any kind when this is no claim."""
+    if given.pop("format") != FORMAT:
+        raise ValueError("another format")
+    body = base64.b64decode(given["block"]["body"], validate=True)
+    block = Block(**{**given.pop("block"), "body": body})
+    return Claim(**given, block=block, messages=block.messages(given["tries"]))
+
+
+def _held(claim: Claim, notes: bytes) -> Held:
     held = Held.of(claim)
     for i, ended in enumerate(notes[1::2]):
         held.acks[i] = ended == DONE[0]

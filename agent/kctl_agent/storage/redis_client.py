@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from kctl_agent.secrecy import read_private
 from kctl_agent.storage.base import StorageUnusable
 
 __all__ = ["REPLY_SECONDS", "Script", "check_server", "connect", "script", "told", "transact", "where"]
@@ -77,7 +78,7 @@ def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_S
         options |= {"socket_connect_timeout": CONNECT_SECONDS, "socket_keepalive": True}
     if password_file is not None:
         try:
-            options["password"] = password_file.read_text(encoding="utf-8").strip()
+            options["password"] = read_private(password_file).strip()
         except OSError as error:
             raise StorageUnusable(f"cannot read storage.password_file {password_file}: {error.strerror}") from error
     try:

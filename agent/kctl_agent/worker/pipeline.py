@@ -81,6 +81,7 @@ class _Run:
         self.busy = threading.Lock()
         self.query: Any = None
         self.query_id: str | None = None
+        self.last_batch_id = -1
         self.batch_started_at: float | None = None
         self.error: str | None = None
         """Why the last batch failed, in one line; Spark's own report of it is a stack trace of a hundred lines."""
@@ -92,6 +93,9 @@ class _Run:
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")
+            if batch_id <= self.last_batch_id:  # a query begins each batch once, in their order
+                raise RuntimeError(f"batch {batch_id} was called after batch {self.last_batch_id}")
+            self.last_batch_id = batch_id
             started = self.batch_started_at = time.monotonic()
             try:
                 ends = self._ends(batch_id)
@@ -152,7 +156,9 @@ class Pipeline:
         self._storage = storage
         self._run: _Run | None = None
         self._spark: SparkSession | None = None
-        self._transform: Callable[[DataFrame], DataFrame] = load_transform(settings.pipeline.transform)
+        self._transform: Callable[[DataFrame], DataFrame] = load_transform(
+            settings.pipeline.transform, settings.pipeline.import_dir
+        )
 
     def open(self) -> None:
         """Start the JVM and the session, and check the user's transform. Raises BootError."""

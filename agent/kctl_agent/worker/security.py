@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.secrecy import read_private
+
 __all__ = ["Security"]
 
 _MODULES = "org.apache.kafka.common.security"
@@ -63,7 +65,7 @@ class Security:
             }
             if self.certificate_file:
                 certificate = Path(self.certificate_file).read_text(encoding="utf-8")
-                key = Path(self.key_file).read_text(encoding="utf-8") if self.key_file else certificate
+                key = read_private(Path(self.key_file)) if self.key_file else certificate
                 options |= {
                     "ssl.keystore.type": "PEM",
                     "ssl.keystore.certificate.chain": certificate,
@@ -104,6 +106,6 @@ def _file_token(path: Path) -> Any:
 
     class FileToken(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
         def token(self) -> str:
-            return path.read_text(encoding="utf-8").strip()
+            return read_private(path).strip()
 
     return FileToken()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kctl_agent.callbacks import authenticate
 from kctl_agent.worker.class_archive import java_option
 from kctl_agent.worker.settings import WorkerSettings
+from kctl_agent.worker.spark_conf import configuration, is_local, properties_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,51 +25,42 @@ LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.prop
 """The Java option that says what a JVM of ours logs, and where to."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-STOP_SECONDS = 10
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _END_SECONDS = 2.0
 """From the end of a connection to that of the process behind it."""
-POLLING_MS = 50
-"""How long Spark waits before it asks the brokers again for new data. Its own default of 10 ms keeps a core busy at
-rest."""
-MALLOC_CONF = {
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
-}
-"""A task's Python keeps the memory of one Arrow batch for the next instead of giving it back to the kernel each time: a
-batch takes 3 % less (`man 3 mallopt`, benchmarks/README.md). Other C libraries than glibc do not look at it."""
 
 
 def session(settings: WorkerSettings) -> SparkSession:
     """Start the JVM and the session. Executors get this interpreter: by default they take any `python3` of the PATH."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    local = settings.pipeline.spark_master.startswith("local")
-    if local:
+    if is_local(settings.pipeline.spark_master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(f"kctl {settings.name}").master(settings.pipeline.spark_master)
-    conf = {
-        "spark.jars": ",".join(settings.pipeline.jars),
-        "spark.driver.memory": settings.pipeline.driver_memory,
-        "spark.local.dir": str(settings.scratch_dir),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.speculation": "false",
-        "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS}s",
-        "spark.sql.streaming.pollingDelay": f"{POLLING_MS}ms",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-        "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
-        **MALLOC_CONF,
-        **settings.pipeline.conf,
-    }
+    conf = configuration(settings)
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
     options = f'{LOG_OPTION} "-Djava.io.tmpdir={settings.scratch_dir}"'
     given = conf.get(JAVA_OPTIONS, "")
-    options = f"{options} {java_option(given)} {given}"
-    for key, value in {**conf, JAVA_OPTIONS: options}.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    conf[JAVA_OPTIONS] = f"{options} {java_option(given)} {given}"
+    with properties_file(conf, settings.scratch_dir) as path, _submitting(path):
+        spark = SparkSession.builder.getOrCreate()
+    authenticate(spark.sparkContext._gateway)  # noqa: SLF001 - PySpark has no setting for it
+    return spark
+
+
+@contextmanager
+def _submitting(properties: Path) -> Iterator[None]:
+    """Has PySpark start its JVM with these properties; a user's own arguments come after them."""
+    given = os.environ.get(SUBMIT_ARGUMENTS)
+    words = ["--properties-file", str(properties), "--load-spark-defaults"]
+    os.environ[SUBMIT_ARGUMENTS] = f"{shlex.join(words)} {given or 'pyspark-shell'}"
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[SUBMIT_ARGUMENTS]
+        else:
+            os.environ[SUBMIT_ARGUMENTS] = given
 
 
 def lost_jvm(error: BaseException) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,16 @@ class PipelineSettings:
     spark_master: str
     driver_memory: str
     jars: tuple[str, ...]
-    conf: dict[str, str]
+    conf: dict[str, str] = field(repr=False)
     transform: str
+    import_dir: Path
+    """Where the transform's module is looked for first: the folder of kctl.toml."""
     max_records_per_batch: int
     trigger_seconds: float
     on_data_loss: str
     revoke_timeout_seconds: float
+    auth_secret: str | None = field(default=None, repr=False)
+    """What Spark's cluster and its applications know each other by; None: it has no secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ def parse(line: str) -> WorkerSettings:
         security = Security(**kafka["security"]) if kafka.get("security") else None
         return WorkerSettings(
             kafka=KafkaSettings(**{**kafka, "topics": tuple(kafka["topics"]), "security": security}),
-            pipeline=PipelineSettings(**{**pipeline, "jars": tuple(pipeline["jars"])}),
+            pipeline=PipelineSettings(
+                **{**pipeline, "jars": tuple(pipeline["jars"]), "import_dir": Path(pipeline["import_dir"])}
+            ),
             **{
                 **given,
                 "run_dir": Path(given["run_dir"]),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl_agent.boot import BootError
+from kctl_agent.boot import BootError, search_first
 from kctl_agent.worker.put import COLUMNS
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ NODE = re.compile(r"\W*(\w+)")
 MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Window", "Deduplicate", "Union", "Offset")
 
 
-def load_transform(name: str) -> Callable[[DataFrame], DataFrame]:
-    """The function that `module:function` names; for an empty name one that changes nothing. Raises BootError."""
+def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFrame]:
+    """The function that `module:function` names, for which `import_dir` is searched first; for an empty name one that
+    changes nothing. Raises BootError."""
     if not name:
         return lambda frame: frame
+    search_first(import_dir)
     module, _, function = name.partition(":")
     try:
         transform: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kctl.config import load
-from kctl.config.sections import Storage
+from kctl.config.sections import Spark, Storage
 from kctl.config.storage import storage_settings
 from kctl.config.values import shown
 from kctl.errors import ConfigError
@@ -47,9 +47,47 @@ def test_a_url_that_is_refused_is_not_repeated(tmp_path: Path) -> None:
         ("redis://host:6379/0", "redis://host:6379/0"),
         ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
         ("unix://user:hunter2@/run/redis.sock", "unix://user:***@/run/redis.sock"),
+        ("redis://user:hun@ter2@host:1/0", "redis://user:***@host:1/0"),
+        ("redis://user:hun/ter2@host:1/0", "redis://user:***@host:1/0"),
+        ("redis://user:hun?ter2@host:1/0", "redis://user:***@host:1/0"),
+        ("redis://host:1/0?password=hun@ter2&db=1", "redis://host:1/0?password=***&db=1"),
+        (
+            "unix:///run/redis.sock?db=1&username=u&password=hunter2",
+            "unix:///run/redis.sock?db=1&username=u&password=***",
+        ),
     ],
 )
 def test_a_password_in_a_url_is_not_shown(url: str, seen: str) -> None:
     (setting,) = [each for each in fields(Storage) if each.name == "url"]
 
     assert shown(setting, url) == seen
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "seen"),
+    [
+        ("spark.hadoop.fs.s3a.secret.key", "hunter2", "***"),
+        ("spark.hadoop.fs.azure.account.key.store.dfs.core.windows.net", "hunter2", "***"),
+        ("spark.authenticate.secret", "hunter2", "***"),
+        ("spark.driver.extraJavaOptions", "-Xss4m -Djavax.net.ssl.trustStorePassword=hunter2", "***"),
+        (
+            "spark.jars.repositories",
+            "https://me:hunter2@repository.example/maven",
+            "https://me:***@repository.example/maven",
+        ),
+        ("spark.sql.shuffle.partitions", "4", "4"),
+    ],
+)
+def test_what_spark_is_told_is_not_shown_where_it_speaks_of_a_secret(name: str, value: str, seen: str) -> None:
+    (setting,) = [each for each in fields(Spark) if each.name == "conf"]
+
+    assert shown(setting, {name: value}) == {name: seen}
+
+
+def test_properties_of_a_wrong_kind_are_refused_without_being_shown(tmp_path: Path) -> None:
+    (tmp_path / "kctl.toml").write_text(KAFKA + '[spark]\nconf = ["spark.authenticate.secret=hunter2"]\n')
+
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path / "kctl.toml", {})
+
+    assert "hunter2" not in str(refused.value)

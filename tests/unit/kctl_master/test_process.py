@@ -187,3 +187,19 @@ def test_only_the_socket_of_the_dead_process_is_removed(tmp_path: Path) -> None:
     remove_socket(path, 8)
     assert not path.exists()
     assert not record.exists()
+
+
+def test_a_child_does_not_see_the_masters_settings_and_imports_nothing_from_its_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KCTL_SASL_PASSWORD", "hunter2")
+    told = "import os, sys; print(os.environ.get('KCTL_SASL_PASSWORD'), sys.flags.safe_path)"
+
+    async def scenario() -> None:
+        child = await spawn(told, tmp_path / "log")
+
+        assert await child.wait() == 0
+        assert await child.last_lines() == ["None True"]
+        child.close()
+
+    drive(scenario)

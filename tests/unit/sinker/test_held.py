@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,60 @@ def test_a_journal_that_was_cut_off_or_is_of_another_release_tells_nothing(tmp_p
         path.write_bytes(content)
 
         assert Journal(path).left_behind() is None
+
+
+class _Planted:
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.trace),)
+
+
+def test_a_journal_of_an_older_release_tells_nothing_and_what_it_pickles_is_not_run(tmp_path: Path) -> None:
+    body = pickle.dumps(_Planted(tmp_path / "trace"))
+    (tmp_path / "in-hand").write_bytes(len(body).to_bytes(8, "big") + body + b"?")
+
+    assert Journal(tmp_path / "in-hand").left_behind() is None
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_journal_is_neither_read_nor_written_through_a_link(tmp_path: Path) -> None:
+    (claim,) = claims(3)
+    elsewhere = Journal(tmp_path / "elsewhere")
+    elsewhere.open(claim)
+    elsewhere.begin()
+    written = (tmp_path / "elsewhere").read_bytes()
+    for link in (Path.symlink_to, Path.hardlink_to):
+        journal = Journal(tmp_path / "in-hand")
+        link(tmp_path / "in-hand", tmp_path / "elsewhere")
+
+        assert journal.left_behind() is None
+        journal.open(claim)
+        journal.clear()
+
+        assert (tmp_path / "elsewhere").read_bytes() == written, "what the link named is as it was"
+    elsewhere.clear()
+
+
+def test_a_journal_that_is_a_pipe_or_a_folder_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+
+    assert [Journal(tmp_path / name).left_behind() for name in ("pipe", "folder")] == [None, None]
+
+
+def test_a_journal_with_more_notes_than_messages_or_a_cut_block_tells_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "in-hand"
+    journal = Journal(path)
+    (claim,) = claims(3)
+    journal.open(claim)
+    for _ in range(4):
+        journal.begin()
+        journal.end(ack=True)
+    whole = path.read_bytes()
+
+    assert Journal(path).left_behind() is None
+    path.write_bytes(whole.replace(b'"body": "', b'"body": "!') + b"?")
+    assert Journal(path).left_behind() is None
+    journal.clear()

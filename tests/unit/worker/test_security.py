@@ -40,6 +40,7 @@ def test_a_token_is_read_from_its_file_by_both_clients_at_each_authentication(tm
     security = Security("SASL_SSL", mechanism="OAUTHBEARER", token_file=str(file))
     provider = security.client_settings()["sasl_oauth_token_provider"]
 
+    file.touch(0o600)
     file.write_text("first\n")
     assert provider.token() == "first"
     file.write_text("second\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,12 @@ from kctl_agent.worker.transform import load_transform
 def test_a_transform_that_cannot_be_had_is_a_boot_error(
     code: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     name = f"clean_{abs(hash(code))}"
     (tmp_path / f"{name}.py").write_text(code)
 
     with pytest.raises(BootError) as failure:
-        load_transform(f"{name}:clean")
+        load_transform(f"{name}:clean", tmp_path)
 
     assert f"workers.transform '{name}:clean'" in str(failure.value)
     assert complaint in str(failure.value)
@@ -36,11 +37,11 @@ def test_a_transform_that_cannot_be_had_is_a_boot_error(
 def test_what_a_module_raised_at_its_import_is_logged_with_its_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "licensed.py").write_text("raise OSError('no licence')")
 
     with pytest.raises(BootError) as failure:
-        load_transform("licensed:clean")
+        load_transform("licensed:clean", tmp_path)
     log_trace(failure.value)
 
     assert "    Traceback (most recent call last):" in caplog.text

@@ -1,0 +1,103 @@
+"""The Spark properties of a worker, and the file by which its JVM gets them.
+
+On a command line, as PySpark hands them on, every user of the machine could read them in the list of processes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import string
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from kctl_agent.secrecy import SECRET_NAMES
+from kctl_agent.worker.settings import PipelineSettings, WorkerSettings
+
+__all__ = ["configuration", "is_local", "properties_file"]
+
+STOP_SECONDS = 10
+POLLING_MS = 50
+"""How long Spark waits before it asks the brokers again for new data. Its own default of 10 ms keeps a core busy at
+rest."""
+MALLOC_CONF = {
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+}
+"""A task's Python keeps the memory of one Arrow batch for the next instead of giving it back to the kernel each time: a
+batch takes 3 % less (`man 3 mallopt`, benchmarks/README.md). Other C libraries than glibc do not look at it."""
+PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
+_PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
+
+
+def configuration(settings: WorkerSettings) -> dict[str, str]:
+    """All Spark properties but `spark.driver.extraJavaOptions`; those of the user win."""
+    pipeline = settings.pipeline
+    return {
+        "spark.app.name": f"kctl {settings.name}",
+        "spark.jars": ",".join(pipeline.jars),
+        "spark.driver.memory": pipeline.driver_memory,
+        "spark.local.dir": str(settings.scratch_dir),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": SECRET_NAMES,
+        "spark.hadoop.fs.permissions.umask-mode": "077",  # Hadoop has one of its own, for the checkpoint
+        "spark.sql.session.timeZone": "UTC",
+        "spark.speculation": "false",
+        "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS}s",
+        "spark.sql.streaming.pollingDelay": f"{POLLING_MS}ms",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+        # `python -m pyspark.daemon` would else be looked for in the executor's working directory first.
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
+        **MALLOC_CONF,
+        **_authentication(pipeline),
+        **pipeline.conf,
+        **_python_path(pipeline),
+        "spark.master": pipeline.spark_master,
+    }
+
+
+def is_local(spark_master: str) -> bool:
+    """Whether driver and executors are one JVM: `local`, `local[2]`, `local[*,3]`."""
+    return re.fullmatch(r"local(\[.*\])?", spark_master) is not None
+
+
+@contextmanager
+def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
+    """`conf` in a file that this user alone can read, until the JVM has read it. Raises OSError."""
+    descriptor, name = tempfile.mkstemp(prefix="spark-conf-", dir=folder)  # 0600
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in conf.items())
+        yield Path(name)
+    finally:
+        os.unlink(name)
+
+
+def _authentication(pipeline: PipelineSettings) -> dict[str, str]:
+    """A local JVM draws a secret for itself; a cluster has one, and where it has, messages are encrypted too."""
+    if pipeline.auth_secret is not None:
+        return {
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": pipeline.auth_secret,
+            "spark.network.crypto.enabled": "true",
+        }
+    return {"spark.authenticate": "true"} if is_local(pipeline.spark_master) else {}
+
+
+def _python_path(pipeline: PipelineSettings) -> dict[str, str]:
+    """Executors import the transform's module by its name, as the driver did."""
+    if not pipeline.transform:
+        return {}
+    given = pipeline.conf.get(PYTHON_PATH)
+    return {PYTHON_PATH: os.pathsep.join(filter(None, (str(pipeline.import_dir), given)))}
+
+
+def _escaped(text: str) -> str:
+    """As java.util.Properties reads it."""
+    units = text.encode("utf-16-be")
+    numbers = [int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2)]
+    return "".join(chr(number) if chr(number) in _PLAIN else f"\\u{number:04x}" for number in numbers)

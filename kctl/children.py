@@ -1,0 +1,35 @@
+"""How kctl starts Python processes of its own: what they import, and what of our environment they inherit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+__all__ = ["PRIVATE", "child_environment", "python_module", "safe_environment"]
+
+PRIVATE = 0o077
+"""The umask of the master and all that it starts: what they write is for their user alone."""
+_SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+
+
+def python_module(name: str, *arguments: str) -> tuple[str, ...]:
+    """The command that runs an installed module. Without `-P` Python would look into the working directory first, and
+    run what somebody else has put there."""
+    return (sys.executable, "-P", "-m", name, *arguments)
+
+
+def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """For a child that reads the configuration itself. Python processes that it starts, also those of Spark, do not
+    import from the working directory either."""
+    return {**env, **_SAFE_PATH}
+
+
+def child_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """For a worker or sinker, which runs code of others: without settings and passwords, all of which it gets on its
+    stdin."""
+    from kctl.config.load import is_setting_variable
+    from kctl.secrets import SECRET_VARIABLES
+
+    kept = {name: text for name, text in env.items() if name not in SECRET_VARIABLES and not is_setting_variable(name)}
+    return safe_environment(kept)

@@ -1,0 +1,37 @@
+"""Secrets that are no settings: in files that settings name, or in the environment. Standard library only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kctl.errors import ConfigError
+from kctl_agent.secrecy import read_private
+
+if TYPE_CHECKING:
+    from kctl.config.sections import Config
+
+__all__ = ["CLUSTER_VARIABLE", "PASSWORD_VARIABLE", "SECRET_VARIABLES", "cluster_secret", "secret_of"]
+
+PASSWORD_VARIABLE = "KCTL_SASL_PASSWORD"  # noqa: S105 - the name of a variable, not a password
+CLUSTER_VARIABLE = "KCTL_CLUSTER_SECRET"
+SECRET_VARIABLES = frozenset({PASSWORD_VARIABLE, CLUSTER_VARIABLE})
+
+
+def secret_of(path: Path | None, what: str) -> str | None:
+    """What a file holds, without the end of its line; None without a file. Raises ConfigError."""
+    if path is None:
+        return None
+    try:
+        return read_private(path).rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{what} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str | None:
+    """What a Spark cluster and its applications know each other by. Raises ConfigError."""
+    name = config.spark.auth_secret_file
+    path = config.path.parent / name if name else None
+    return secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE)

@@ -1,0 +1,61 @@
+"""What Spark is told, and the file by which its JVM learns it."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl_agent.worker.settings import WorkerSettings
+from kctl_agent.worker.spark_conf import configuration, is_local, properties_file
+from tests.unit.worker.test_import_dir import settings
+
+
+def of(folder: Path, **pipeline: Any) -> dict[str, str]:
+    told: WorkerSettings = settings(folder, **pipeline)
+    return configuration(told)
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [("local", True), ("local[2]", True), ("local[*]", True), ("local[2,3]", True), ("local-cluster[1,1,512]", False),
+     ("spark://localhost:7077", False), ("yarn", False), ("k8s://https://host", False)],
+)  # fmt: skip
+def test_a_local_master_authenticates_by_itself_and_a_cluster_with_a_secret(
+    tmp_path: Path, master: str, local: bool
+) -> None:
+    conf = of(tmp_path, spark_master=master)
+    with_secret = of(tmp_path, spark_master=master, auth_secret="hunter2")
+
+    assert is_local(master) is local
+    assert conf.get("spark.authenticate") == ("true" if local else None)
+    assert "spark.authenticate.secret" not in conf
+    assert with_secret["spark.authenticate"] == with_secret["spark.network.crypto.enabled"] == "true"
+    assert with_secret["spark.authenticate.secret"] == "hunter2"
+
+
+def test_what_the_user_says_wins(tmp_path: Path) -> None:
+    conf = of(tmp_path, conf={"spark.authenticate": "false", "spark.redaction.regex": "x"})
+
+    assert (conf["spark.authenticate"], conf["spark.redaction.regex"]) == ("false", "x")
+
+
+def test_properties_are_in_a_file_for_this_user_alone_and_only_until_they_are_read(tmp_path: Path) -> None:
+    conf = {"spark.a.secret": "p=w: #\\ \n\u00fc\U0001f600!", "spark.b": ""}
+    with properties_file(conf, tmp_path) as path:
+        mode, text = stat.S_IMODE(path.stat().st_mode), path.read_text("ascii")
+
+    assert mode == 0o600
+    assert text.splitlines() == [
+        r"spark.a.secret=p\u003dw\u003a\u0020\u0023\u005c\u0020\u000a\u00fc\ud83d\ude00\u0021",
+        "spark.b=",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_secrets_are_in_no_text_of_the_settings(tmp_path: Path) -> None:
+    told = settings(tmp_path, auth_secret="hunter2", conf={"spark.authenticate.secret": "hunter3"})
+
+    assert "hunter" not in repr(told)
