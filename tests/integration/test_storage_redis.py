@@ -309,6 +309,7 @@ def test_a_password_may_be_in_the_url_or_in_a_file_and_is_never_told(
     start: Callable[..., RedisServer], tmp_path: Path
 ) -> None:
     server = start("--requirepass", "hunter2")
+    (tmp_path / "secret").touch(0o600)
     (tmp_path / "secret").write_text("hunter2\n")
 
     with closing(opened(f"unix://:hunter2@{server.socket}")) as storage:
@@ -319,6 +320,11 @@ def test_a_password_may_be_in_the_url_or_in_a_file_and_is_never_told(
     with pytest.raises(StorageUnusable) as refused:
         opened(f"unix://:hunter3@{server.socket}")
     assert "hunter3" not in str(refused.value)
+    (tmp_path / "secret").chmod(0o644)
+    with pytest.raises(
+        StorageUnusable, match=r"cannot read storage.password_file .*: every user .*mode 0644.*chmod o="
+    ):
+        opened(server.url, password_file=tmp_path / "secret")
     with pytest.raises(StorageUnusable, match=r"cannot read storage.password_file .*: No such file"):
         opened(server.url, password_file=tmp_path / "nothing")
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl_agent.callbacks import authenticate
+from kctl_agent.attached.callbacks import authenticate
 from kctl_agent.worker.class_archive import java_option
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.spark_conf import configuration, is_local, properties_file
