@@ -31,7 +31,7 @@ import persistqueue
 import redis
 
 from benchmarks._storages import BLOCK, IN_FLIGHT, STATES, VALUE_BYTES, burden, chunks, fill, redis_server
-from kctl_agent.storage.block import Block
+from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.putting import cut
 from kctl_agent.storage.redis import RedisStorage
@@ -171,7 +171,7 @@ def stream(url: str, messages: int) -> Step:
         pipeline.execute()
     client.xreadgroup("sinkers", "others", {"stream": ">"}, count=IN_FLIGHT)
     for chunk in chunks(0, messages):
-        for block in cut(chunk, 0, BLOCK, "none"):
+        for block in cut(chunk, 0, BLOCK, BLOCK_BYTES, "none"):
             client.xadd("stream", {"first": block.first, "last": block.last, "count": block.count, "body": block.body})
     share = messages // ROUNDS
 

@@ -14,14 +14,17 @@ from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import replace
 
+from kctl_agent.errors import StorageError
 from kctl_agent.orders import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, Snapshot, StorageFigures, WorkFigures
-from kctl_agent.storage.base import Storage
+from kctl_agent.storage.base import Storage, StorageStats
+from kctl_agent.storage.room import why_full
 
-__all__ = ["OwnFigures", "stored"]
+__all__ = ["OwnFigures", "counted", "stored"]
 
 _PUBLISH_SECONDS = 0.5
+_EXPIRE_SECONDS = 60.0
 _KEPT_EVENTS = 50
 _RATE_WINDOW_SECONDS = 10.0
 
@@ -113,10 +116,25 @@ class OwnFigures(ABC):
         self._wake.set()
 
     def _run(self) -> None:
+        expire_at = time.monotonic()
         while not self._closed:
+            if time.monotonic() >= expire_at:
+                expire_at = time.monotonic() + _EXPIRE_SECONDS
+                self._expire_dead()
             self._wake.wait(_PUBLISH_SECONDS)
             self._wake.clear()
             self._publish()
+
+    def _expire_dead(self) -> None:
+        try:
+            count = self._storage.expire_dead()
+        except StorageError as error:
+            self._log.debug("dead letters were not expired: %s", error)
+            return
+        if count:
+            age = self._storage.limits.dead_seconds
+            text = f"{count} dead letters were older than {age:g} s (storage.dead_expire_seconds) and were removed"
+            self._tell(Event(time.time(), "dead_letters_expired", text))
 
     def _publish(self) -> None:
         self._server.publish(self._snapshot())
@@ -124,9 +142,24 @@ class OwnFigures(ABC):
 
 def stored(storage: Storage) -> StorageFigures:
     """What the storage holds now; what waits for its next try is pending too. Raises StorageError."""
-    stats = storage.stats()
-    pending = stats.pending + stats.delayed
-    return StorageFigures(storage.identity, pending, stats.processing, stats.dead, stats.bytes, stats.limit)
+    return counted(storage.identity, storage.stats())
+
+
+def counted(identity: str, stats: StorageStats) -> StorageFigures:
+    """The same, of what was counted already."""
+    return StorageFigures(
+        identity,
+        pending=stats.pending + stats.delayed,
+        processing=stats.processing,
+        dead=stats.dead,
+        bytes=stats.bytes,
+        limit=stats.limits.messages,
+        delayed=stats.delayed,
+        limit_bytes=stats.limits.bytes,
+        dead_limit=stats.limits.dead,
+        free_bytes=None if stats.free is None else stats.free.bytes,
+        full=why_full(stats),
+    )
 
 
 def _resident_bytes() -> int:

@@ -88,6 +88,14 @@ class StorageFigures:
     dead: int | None = None
     bytes: int | None = None
     limit: int | None = None
+    delayed: int | None = None
+    """Of the pending ones, how many wait for their next try."""
+    limit_bytes: int | None = None
+    dead_limit: int | None = None
+    free_bytes: int | None = None
+    """What is left where the storage lies: on its disk, or of the Redis' `maxmemory`."""
+    full: str | None = None
+    """Why workers take no new batch, in one sentence; None while there is room."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.cli.table import Column, cell, clean, clip, render
+from kctl_agent.storage.room import why_full
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetter, StorageStats
@@ -37,7 +38,11 @@ def status_document(identity: str, stats: StorageStats) -> dict[str, Any]:
     return {
         "storage": identity,
         **{state: getattr(stats, state) for state in _STATES},
-        "limit": stats.limit,
+        "limit": stats.limits.messages,
+        "limit_bytes": stats.limits.bytes,
+        "dead_limit": stats.limits.dead,
+        "free_bytes": None if stats.free is None else stats.free.bytes,
+        "full": why_full(stats),
         "oldest_seconds": stats.oldest_seconds,
         "partitions": [
             {
@@ -64,7 +69,8 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
     ]
     rows.append(("(all)", None, *(getattr(stats, state) for state in _STATES), _age(stats.oldest_seconds)))
     limit = "no limit" if stats.limit is None else f"limit {stats.limit}"
-    return [f"{clean(identity)}, {limit}", "", *render(columns, rows)]
+    full = why_full(stats)
+    return [f"{clean(identity)}, {limit}", *([f"full: {clean(full)}"] if full else []), "", *render(columns, rows)]
 
 
 def letter_document(letter: DeadLetter) -> dict[str, Any]:

@@ -114,8 +114,9 @@ def _offset_checker(result: Result) -> list[str]:
 
 
 def _block_size(result: Result) -> list[str]:
-    names = ("pending", "processing", "dead", "bytes", "limit")
-    return render([Column(name, is_number=True) for name in names], [[result[name] for name in names]])
+    names = ("pending", "delayed", "processing", "dead", "bytes", "limit")
+    lines = render([Column(name, is_number=True) for name in names], [[result.get(name) for name in names]])
+    return [*lines, f"full: {cell(result['full'])}"] if result.get("full") else lines
 
 
 def _member_leader(result: Result) -> list[str]:

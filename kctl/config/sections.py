@@ -35,6 +35,7 @@ TOPIC = r"[A-Za-z0-9._-]{1,249}"
 SERVER = r"(\[[0-9A-Fa-f:]+\]|[^\s,:\[\]]+):\d{1,5}"
 SERVERS = f"{SERVER}(,{SERVER})*"
 REDIS_URL = r"(rediss?|unix)://\S+"
+AT_LEAST = (r"[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `900k` or `2m`")
 SIZE = (r"|[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `900m` or `2g`")
 NAMESPACE = r"[^\s{}]{1,249}"
 """Braces are the hash tag of the keys."""
@@ -315,6 +316,12 @@ class Storage:
         pattern=(f"({NAMESPACE})?", "letters, digits and other signs but blanks and braces"),
     )
     block_messages: int = setting(500, "The most messages of one block.", unit="messages", minimum=1, maximum=100_000)
+    block_bytes: str = setting(
+        "1m",
+        "The most bytes of messages (keys, values, headers, before compression) of one block; a larger message has one "
+        "for itself.",
+        pattern=AT_LEAST,
+    )
     compression: str = setting(
         "lz4",
         "How blocks are compressed. JSON takes a quarter of its room with lz4 and a sixth with zstd, for half as much"
@@ -323,6 +330,31 @@ class Storage:
     )
     limit: int = setting(
         0, "With so many messages waiting the workers take no new batch; 0: no limit.", unit="messages", minimum=0
+    )
+    limit_bytes: str = setting(
+        "",
+        "With so many bytes in the storage, as they are stored and dead letters included, the workers take no new "
+        "batch; empty: no limit.",
+        pattern=SIZE,
+    )
+    dead_limit: int = setting(
+        100_000,
+        "With so many dead letters the workers take no new batch, until some are requeued or cleared; none is ever "
+        "dropped for it. 0: no limit.",
+        unit="messages",
+        minimum=0,
+    )
+    dead_expire_seconds: float = setting(
+        0.0,
+        "Dead letters are removed for good, which is logged, when they are so old; 0: never.",
+        unit="seconds",
+        minimum=0.0,
+    )
+    min_free: str = setting(
+        "512m",
+        "With less space left on the disk of `path` the workers take no new batch, so that sinkers can still work on "
+        "what is stored; empty: the disk is not watched.",
+        pattern=SIZE,
     )
 
 
@@ -340,6 +372,11 @@ class Sinkers:
     )
     batch_size: int = setting(
         500, "The most messages of one call of the handler.", unit="messages", minimum=1, maximum=100_000
+    )
+    batch_bytes: str = setting(
+        "16m",
+        "The most bytes, as they are stored, that a sinker takes out of the storage at a time; one block at least.",
+        pattern=AT_LEAST,
     )
     batch_wait_seconds: float = setting(
         0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kctl.config.sections import Config
+from kctl.config.sections import Config, size_bytes
 
 __all__ = ["storage_settings"]
 
@@ -21,5 +21,10 @@ def storage_settings(config: Config) -> dict[str, Any]:
         "namespace": storage.namespace or config.kafka.group,
         "block_messages": storage.block_messages,
         "compression": storage.compression,
+        "block_bytes": size_bytes(storage.block_bytes),
         "limit": storage.limit,
+        "limit_bytes": size_bytes(storage.limit_bytes) or 0,
+        "dead_limit": storage.dead_limit,
+        "dead_expire_seconds": storage.dead_expire_seconds,
+        "min_free_bytes": size_bytes(storage.min_free) or 0,
     }

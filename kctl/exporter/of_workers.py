@@ -111,8 +111,17 @@ def _storage_messages(snapshot: FleetSnapshot) -> Iterator[Sample]:
             yield (*labels, state), value
 
 
-def _storage_limit(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    return (sample for sample in _storage("limit")(snapshot) if sample[1] > 0)  # 0 is no limit
+def _storage_limit(field: str) -> _Samples:
+    def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
+        return (sample for sample in _storage(field)(snapshot) if sample[1] > 0)  # 0 is no limit
+
+    return samples
+
+
+def _storage_full(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    reduced = snapshot.commands.get("block_size")
+    if reduced is not None and "full" in reduced.result and _number(reduced.result.get("pending")) is not None:
+        yield (snapshot.cluster, snapshot.group), float(bool(reduced.result["full"]))
 
 
 def _number(value: object) -> float | None:
@@ -218,7 +227,44 @@ METRICS: tuple[Metric, ...] = (
         labels=GROUP,
         unit="messages",
         sentence="With so many messages in the storage the workers take no new batch; absent without a limit.",
-        samples=_storage_limit,
+        samples=_storage_limit("limit"),
+    ),
+    Single(
+        name="kctl_storage_limit_bytes",
+        labels=GROUP,
+        unit="bytes",
+        sentence="With so many bytes in the storage the workers take no new batch; absent without a limit.",
+        samples=_storage_limit("limit_bytes"),
+    ),
+    Single(
+        name="kctl_storage_dead_limit_messages",
+        labels=GROUP,
+        unit="messages",
+        sentence="With so many dead letters the workers take no new batch; absent without a limit.",
+        samples=_storage_limit("dead_limit"),
+    ),
+    Single(
+        name="kctl_storage_delayed_messages",
+        labels=GROUP,
+        unit="messages",
+        sentence="Pending messages that failed and wait for their next try.",
+        samples=_storage("delayed"),
+    ),
+    Single(
+        name="kctl_storage_free_bytes",
+        labels=GROUP,
+        unit="bytes",
+        sentence="What is left where the storage lies: on the disk of a file, of the `maxmemory` of a Redis; absent of "
+        "a Redis without one.",
+        samples=_storage("free_bytes"),
+    ),
+    Single(
+        name="kctl_storage_full",
+        labels=GROUP,
+        unit="0 or 1",
+        sentence="Whether the workers take no new batch because the storage has no room (`kctl rpc block_size` says "
+        "why).",
+        samples=_storage_full,
     ),
     Single(
         name="kctl_sinker_messages_total",

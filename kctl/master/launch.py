@@ -143,6 +143,7 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
         "log_level": config.log.level,
         "batch_wait_seconds": sinkers.batch_wait_seconds,
         "lease_seconds": sinkers.lease_seconds,
+        "batch_bytes": size_bytes(sinkers.batch_bytes),
         "storage": storage_settings(config),
     }
 

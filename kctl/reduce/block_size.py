@@ -9,11 +9,12 @@ from kctl_agent.wire import JsonObject
 
 __all__ = ["reduce"]
 
-FIGURES = ("pending", "processing", "dead", "bytes", "limit")
+SUMS = ("pending", "delayed", "processing", "dead", "bytes", "limit", "limit_bytes", "dead_limit")
 
 
 def reduce(answers: Sequence[Answer], _cluster: ClusterFigures | None) -> JsonObject:
-    """`{"pending", "processing", "dead", "bytes", "limit"}`: sums over the storages, null where one does not know.
+    """Sums over the storages, null where one does not know; `free_bytes` of the one that has least; `full`, why a
+    storage is full, or null.
 
     A worker that has not opened its storage yet answers without an identity and tells nothing.
     """
@@ -23,7 +24,13 @@ def reduce(answers: Sequence[Answer], _cluster: ClusterFigures | None) -> JsonOb
         lambda storage: storage.get("storage"),
     )
     known = [figures for identity, figures in storages.items() if identity is not None]
-    return {name: _sum([figures.get(name) for figures in known]) for name in FIGURES}
+    free = [figures["free_bytes"] for figures in known if figures.get("free_bytes") is not None]
+    full = sorted({str(figures["full"]) for figures in known if figures.get("full")})
+    return {
+        **{name: _sum([figures.get(name) for figures in known]) for name in SUMS},
+        "free_bytes": min(free, default=None),
+        "full": "; ".join(full) or None,
+    }
 
 
 def _sum(figures: list[int | None]) -> int | None:

@@ -120,6 +120,19 @@ def test_a_sinker_counts_what_waits_for_its_next_try_as_pending_as_workers_do(
     assert answer["pending"] == 10 == stored(storage).pending
 
 
+def test_dead_letters_that_are_too_old_are_removed_and_said_so(
+    sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
+) -> None:
+    storage.bury([Message("t", 0, 7, None, b"v", 0)], "no")
+
+    one = sinker("counts", storage=storage_settings(place, dead_expire_seconds=0.001))
+
+    eventually(lambda: list(storage.dead()) == [])
+    (event,) = eventually(lambda: one.figures["events"])
+    assert event["kind"] == "dead_letters_expired"
+    assert event["text"].startswith("1 dead letters were older than 0.001 s")
+
+
 @pytest.mark.parametrize(("handler", "code"), [("dies", -signal.SIGKILL), ("hangs", 1)])
 def test_a_message_that_kills_or_blocks_the_process_costs_the_others_one_delivery_more(
     handler: str, code: int, sinker: Start, storage: FileStorage, eventually: Eventually

@@ -11,7 +11,8 @@ __all__ = ["BLOCK_SIZE", "answer"]
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
-    """Messages by state, bytes and the limit in messages; `storage` is equal for workers that share one.
+    """Messages by state (`delayed` ones are pending too), bytes, limits, and why the storage is full, if it is;
+    `storage` is equal for workers that share one.
 
     Raises:
         NotReady: the worker has not opened its storage yet.
@@ -22,11 +23,18 @@ def answer(snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
     return {
         "storage": storage.identity,
         "pending": storage.pending,
+        "delayed": storage.delayed,
         "processing": storage.processing,
         "dead": storage.dead,
         "bytes": storage.bytes,
         "limit": storage.limit,
+        "limit_bytes": storage.limit_bytes,
+        "dead_limit": storage.dead_limit,
+        "free_bytes": storage.free_bytes,
+        "full": storage.full,
     }
 
 
-BLOCK_SIZE = Command("block_size", answer, "messages and bytes in the storage: pending, processing, dead; the limit")
+BLOCK_SIZE = Command(
+    "block_size", answer, "messages and bytes in the storage: pending, delayed, processing, dead; the limits"
+)

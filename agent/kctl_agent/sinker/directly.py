@@ -23,6 +23,7 @@ from kctl_agent.sinker.held import RETURNED_FALSE
 from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.putting import cut, skipped
+from kctl_agent.storage.room import Limits
 
 __all__ = ["Calls", "HandlerSettings", "HandlingStorage"]
 
@@ -58,7 +59,11 @@ class HandlingStorage(DirectlyStorage):
         """`settings` are those of `open_storage`, with `handler` for `HandlerSettings`. Opens nothing yet."""
         self.settings = dict(settings)
         self.handler_settings = HandlerSettings(**settings["handler"])
-        common: dict[str, Any] = {"block_messages": settings["block_messages"], "codec": settings["compression"]}
+        common: dict[str, Any] = {
+            "block_messages": settings["block_messages"],
+            "codec": settings["compression"],
+            "limits": Limits.of(settings),
+        }
         super().__init__(Path(settings["path"]), **common)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -148,7 +153,7 @@ class _HandlingWriter(Writer):
         tp = (chunk.topic, chunk.partition)
         mark = self._storage.marks([tp]).get(tp)
         skip = skipped(chunk, None if mark is None else (mark.next, mark.topic_id))
-        for block in cut(chunk, skip, self._settings.batch_size, "none"):
+        for block in cut(chunk, skip, self._settings.batch_size, None, "none"):
             self._handle(block.messages(), chunk.topic_id)
             self._storage.advance_marks({tp: block.last + 1})
         self._storage.advance_marks({tp: chunk.end})

@@ -36,6 +36,8 @@ class SinkerSettings:
     handler_timeout_seconds: float
     ordered: bool
     storage: dict[str, Any]
+    batch_bytes: int = 16 << 20
+    """The most bytes, as stored, that are claimed at a time; one block at least."""
     paused: tuple[Scope, ...] = ()
     """Not empty: it must claim nothing until it is told otherwise."""
 

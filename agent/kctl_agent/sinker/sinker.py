@@ -115,12 +115,14 @@ class Sinker:
             log.warning("%d messages were in the hand of a sinker of this name that died; they come again", count)
 
     def _claim(self) -> None:
-        """Fill the hand: up to `batch_size` messages, for which it waits `batch_wait_seconds` after the first."""
-        wanted = self._settings.batch_size
+        """Fill the hand: up to `batch_size` messages and `batch_bytes` bytes, for which it waits `batch_wait_seconds`
+        after the first."""
+        wanted, room = self._settings.batch_size, self._settings.batch_bytes
         deadline = float("inf")
-        while wanted > 0 and not self._stop.is_asked:
-            found = self._claimed(wanted)
+        while wanted > 0 and room > 0 and not self._stop.is_asked:
+            found = self._claimed(wanted, room)
             wanted -= sum(len(held.acks) for held in found)
+            room -= sum(len(held.claim.block.body) for held in found)
             if self._hands and deadline == float("inf"):
                 deadline = time.monotonic() + self._settings.batch_wait_seconds
             if not self._hands or time.monotonic() >= deadline:
@@ -129,11 +131,17 @@ class Sinker:
                 self._stop.wait(min(IDLE_SECONDS[1], deadline - time.monotonic()))
         self._figures.in_flight(sum(len(held.acks) for held in self._hands))
 
-    def _claimed(self, limit: int) -> list[Held]:
+    def _claimed(self, limit: int, limit_bytes: int) -> list[Held]:
         settings, failures = self._settings, 0
         while not self._stop.is_asked:
             try:
-                claims = self._storage.claim(settings.owner, limit, settings.lease_seconds, ordered=settings.ordered)
+                claims = self._storage.claim(
+                    settings.owner,
+                    limit,
+                    settings.lease_seconds,
+                    ordered=settings.ordered,
+                    limit_bytes=limit_bytes,
+                )
             except StorageError as error:
                 failures = self._wait_for_storage(error, failures)
                 continue

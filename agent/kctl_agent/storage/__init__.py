@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.storage.base import Storage, StorageError
+from kctl_agent.storage.block import BLOCK_BYTES
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.redis_client import REPLY_SECONDS
+from kctl_agent.storage.room import Limits
 
 __all__ = ["MODES", "open_storage"]
 
@@ -29,8 +31,9 @@ def open_storage(settings: Mapping[str, Any], *, reply_seconds: float = REPLY_SE
     """
     common: dict[str, Any] = {
         "block_messages": settings["block_messages"],
+        "block_bytes": settings.get("block_bytes") or BLOCK_BYTES,
         "codec": settings["compression"],
-        "limit": settings["limit"] or None,
+        "limits": Limits.of(settings),
     }
     mode = settings["mode"]
     if mode == "file":

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
+from kctl_agent.storage.room import Limits
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
@@ -134,6 +135,8 @@ class Put:
 class Storage(ABC):
     """One storage. Instances can be pickled; every method may be called from any process and any thread."""
 
+    limits: Limits = Limits()
+
     @property
     @abstractmethod
     def identity(self) -> str:
@@ -172,8 +175,11 @@ class Storage(ABC):
         """All blocks but dead ones, in the order they were put, for audits."""
 
     @abstractmethod
-    def claim(self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False) -> list[Claim]:
-        """Lease blocks to `owner`: as many as hold `limit` messages together, at least one; none when none waits.
+    def claim(
+        self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
+    ) -> list[Claim]:
+        """Lease blocks to `owner`: as many as hold `limit` messages together, but none that would make it more than
+        `limit_bytes` as they are stored; at least one; none when none waits.
 
         Also gives back what has waited long enough: leases that ran out (that counts as a try) and delays that are
         over. With `ordered` at most one block of each partition, see above; all claimers should agree on it.
@@ -233,6 +239,12 @@ class Storage(ABC):
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
         """Remove for good what waits (pending and delayed, never what is leased) or dead letters; returns the number
         of messages. Marks stay."""
+
+    def expire_dead(self) -> int:
+        """Remove for good the dead letters that are older than the limits allow; returns the number of messages. For
+        once a minute, by everybody who uses the storage."""
+        age = self.limits.dead_seconds
+        return 0 if age is None else self.clear("dead", Selection(older_than_seconds=age))
 
     def close(self) -> None:  # noqa: B027 - not every storage holds something open
         """Give up connections; the next call opens them again."""

@@ -24,7 +24,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress, repeat
+from itertools import compress, pairwise, repeat
 from typing import Any
 
 import msgpack
@@ -36,7 +36,18 @@ from zlib_ng import zlib_ng
 from kctl_agent.errors import StorageError
 from kctl_agent.message import Headers, Message
 
-__all__ = ["CODECS", "BadBlock", "BinaryColumn", "Block", "Columns", "Record", "decode", "encode", "pack"]
+__all__ = [
+    "BLOCK_BYTES",
+    "CODECS",
+    "BadBlock",
+    "BinaryColumn",
+    "Block",
+    "Columns",
+    "Record",
+    "decode",
+    "encode",
+    "pack",
+]
 
 MAGIC = b"KB"
 VERSION = 2
@@ -46,6 +57,8 @@ HEADER = struct.Struct("!2sBBI")
 CHECKSUM = struct.Struct("!I")
 """Behind the header since version 2."""
 MAX_BLOCK_BYTES = 1 << 31
+BLOCK_BYTES = 1 << 20
+"""The most bytes of messages in a block, where nothing else is said."""
 MAP_OF_5, PAIR, NIL, BIN_32 = b"\x85", b"\x92", b"\xc0", struct.Struct("!BI")
 """What there is of msgpack in a block (https://github.com/msgpack/msgpack/blob/master/spec.md), written here because
 its packer copies the bytes of the messages twice; it is read by msgpack's own."""
@@ -115,13 +128,27 @@ class Columns:
             *(column and _joined(list(compress(column.values(), wanted.tolist()))) for column in columns),
         )
 
-    def split(self, size: int) -> Iterator[Columns]:
-        """Runs of `size` messages, the last one shorter. One pass: binary columns are cut by their running sums."""
-        edges = range(0, len(self), size)
+    def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
+        """Runs of at most `size` messages and `most_bytes` bytes (keys, values, headers), but of one message at least.
+        One pass: binary columns are cut by their running sums."""
+        edges = self._edges(size, most_bytes)
         keys, values, headers = (_cut(column, edges) for column in (self.keys, self.values, self.headers))
-        for i, begin in enumerate(edges):
-            end = begin + size
+        for i, (begin, end) in enumerate(pairwise(edges)):
             yield Columns(self.offsets[begin:end], self.timestamps[begin:end], keys[i], values[i], headers[i])
+
+    def _edges(self, size: int, most_bytes: int | None) -> list[int]:
+        """Where the runs of `split` begin, and where the last one ends."""
+        total = len(self)
+        binary = [column for column in (self.keys, self.values, self.headers) if column is not None]
+        if most_bytes is None or sum(len(column.data) for column in binary) <= most_bytes:
+            return [*range(0, total, size), total]
+        sums = sum((_sums(column) for column in binary), np.zeros(total + 1, np.int64))
+        edges = [0]
+        while edges[-1] < total:
+            begin = edges[-1]
+            fitting = int(np.searchsorted(sums, sums[begin] + most_bytes, "right")) - 1
+            edges.append(min(max(fitting, begin + 1), begin + size, total))
+        return edges
 
     @property
     def bytes(self) -> int:
@@ -129,16 +156,19 @@ class Columns:
         return sum(len(column.data) for column in (self.keys, self.values) if column is not None)
 
 
-def _cut(column: BinaryColumn | None, edges: range) -> list[BinaryColumn | None]:
+def _sums(column: BinaryColumn) -> NDArray[np.int64]:
+    """Where each message's bytes begin, and where the last one's end."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(column.lengths, 0), dtype=np.int64)))
+
+
+def _cut(column: BinaryColumn | None, edges: list[int]) -> list[BinaryColumn | None]:
     if column is None:
         return [None] * len(edges)
-    sums = np.concatenate(([0], np.cumsum(np.maximum(column.lengths, 0), dtype=np.int64)))
-    data, total = memoryview(column.data), len(column.lengths)
-    cut: list[BinaryColumn | None] = []
-    for begin in edges:
-        end = min(begin + edges.step, total)
-        cut.append(BinaryColumn(column.lengths[begin:end], data[int(sums[begin]) : int(sums[end])]))
-    return cut
+    sums, data = _sums(column), memoryview(column.data)
+    return [
+        BinaryColumn(column.lengths[begin:end], data[int(sums[begin]) : int(sums[end])])
+        for begin, end in pairwise(edges)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

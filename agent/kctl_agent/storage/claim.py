@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from kctl_agent.storage.room import Free, Limits
+
 if TYPE_CHECKING:
     from kctl_agent.message import Message
     from kctl_agent.storage.block import Block
@@ -134,7 +136,7 @@ class PartitionStats:
 
 @dataclass(frozen=True, slots=True)
 class StorageStats:
-    """Messages by state, their bytes as stored, and the limit (None: no limit).
+    """Messages by state, their bytes as stored, and the limits.
 
     `pending` may be claimed now; `processing` are leased; `delayed` wait for their next try; `dead` rest. A lease that
     ran out and a delay that is over are counted as they were until somebody claims.
@@ -144,14 +146,21 @@ class StorageStats:
     processing: int
     dead: int
     bytes: int
-    limit: int | None
+    limits: Limits
     delayed: int = 0
     oldest_seconds: float | None = None
     """For how long the oldest message that is not dead has been in the storage; None when there is none."""
     partitions: tuple[PartitionStats, ...] = ()
+    free: Free | None = None
+    """What is left where the storage lies; None where that is not known or has no bound."""
+
+    @property
+    def limit(self) -> int | None:
+        """In messages; None: no limit."""
+        return self.limits.messages
 
     @classmethod
-    def of(cls, partitions: tuple[PartitionStats, ...], limit: int | None) -> StorageStats:
+    def of(cls, partitions: tuple[PartitionStats, ...], limits: Limits, free: Free | None = None) -> StorageStats:
         """The sums."""
         ages = [p.oldest_seconds for p in partitions if p.oldest_seconds is not None]
         return cls(
@@ -159,8 +168,9 @@ class StorageStats:
             processing=sum(p.processing for p in partitions),
             dead=sum(p.dead for p in partitions),
             bytes=sum(p.bytes for p in partitions),
-            limit=limit,
+            limits=limits,
             delayed=sum(p.delayed for p in partitions),
             oldest_seconds=max(ages, default=None),
             partitions=partitions,
+            free=free,
         )

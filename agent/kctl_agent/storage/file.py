@@ -24,7 +24,7 @@ from typing import Any, Literal
 from kctl_agent.message import Message
 from kctl_agent.storage import file_claims, file_letters
 from kctl_agent.storage.base import Mark, Storage, StorageUnusable, TopicPartition, Writer
-from kctl_agent.storage.block import Block
+from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file_checkpoint import begin_copy
@@ -32,6 +32,7 @@ from kctl_agent.storage.file_doubts import doubting
 from kctl_agent.storage.file_log import Log
 from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, transaction
 from kctl_agent.storage.file_writer import FileWriter
+from kctl_agent.storage.room import Free, Limits
 from kctl_agent.storage.settling import dead_letters, judge, opened
 
 __all__ = ["SCHEMA_VERSION", "FileStorage"]
@@ -51,14 +52,16 @@ class FileStorage(Storage):
         path: Path,
         *,
         block_messages: int = 500,
+        block_bytes: int = BLOCK_BYTES,
         codec: str = "none",
-        limit: int | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
         clock: MachineClock = MachineClock(),  # noqa: B008 - it has no state
     ) -> None:
         self.path = path.absolute()
         self.block_messages = block_messages
+        self.block_bytes = block_bytes
         self.codec = codec
-        self.limit = limit
+        self.limits = limits
         self.clock = clock
         self._db: sqlite3.Connection | None = None
         self._log: Log | None = None
@@ -70,7 +73,7 @@ class FileStorage(Storage):
             self._forget()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.path, self.block_messages, self.codec, self.limit, self.clock)
+        return _again, (self.path, self.block_messages, self.block_bytes, self.codec, self.limits, self.clock)
 
     @property
     def identity(self) -> str:
@@ -112,19 +115,22 @@ class FileStorage(Storage):
 
     def writer(self) -> Writer:
         with self._told():
-            return FileWriter(self.path, self.clock, self.block_messages, self.codec)
+            return FileWriter(self.path, self.clock, self.block_messages, self.block_bytes, self.codec)
 
     def blocks(self) -> Iterator[Block]:
         with self._told(), closing(connect(self.path)) as db:  # of its own: one picture, however long it is read
             for row in db.execute("select topic, topic_id, partition, first, last, count, body from block order by id"):
                 yield Block(*row)
 
-    def claim(self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False) -> list[Claim]:
+    def claim(
+        self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
+    ) -> list[Claim]:
+        wanted = file_claims.Wanted(limit, limit_bytes, ordered)
         token = uuid.uuid4().hex
         while True:
             lease_until = time.monotonic() + lease_seconds
             with self._session() as db:
-                leased = file_claims.lease(db, self.clock.now(), owner, token, limit, lease_seconds, ordered)
+                leased = file_claims.lease(db, self.clock.now(), owner, token, lease_seconds, wanted)
             claims, bad = opened(leased, owner, token, lease_until, self.clock.wall())
             if bad:
                 with self._session() as db:
@@ -150,7 +156,15 @@ class FileStorage(Storage):
 
     def stats(self) -> StorageStats:
         with self._session() as db:
-            return StorageStats.of(file_letters.partitions(db, self.clock.wall()), self.limit)
+            partitions = file_letters.partitions(db, self.clock.wall())
+        return StorageStats.of(partitions, self.limits, self._free())
+
+    def _free(self) -> Free | None:
+        try:
+            disk = os.statvfs(self.path.parent)
+        except OSError:
+            return None
+        return Free(f"the disk of {self.path.parent}", disk.f_bavail * disk.f_frsize, self.limits.min_free_bytes)
 
     def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
         wall = self.clock.wall()
@@ -179,7 +193,8 @@ class FileStorage(Storage):
         wall, returned = self.clock.wall(), 0
         while after is not None:
             with self._session() as db:
-                count, after = file_letters.requeue_dead(db, selection, wall, after, self.block_messages, self.codec)
+                pack = self.block_messages, self.block_bytes, self.codec
+                count, after = file_letters.requeue_dead(db, selection, wall, after, *pack)
             returned += count
         return returned
 
@@ -235,5 +250,9 @@ class FileStorage(Storage):
             self._db = None
 
 
-def _again(path: Path, block_messages: int, codec: str, limit: int | None, clock: MachineClock) -> FileStorage:
-    return FileStorage(path, block_messages=block_messages, codec=codec, limit=limit, clock=clock)
+def _again(
+    path: Path, block_messages: int, block_bytes: int, codec: str, limits: Limits, clock: MachineClock
+) -> FileStorage:
+    return FileStorage(
+        path, block_messages=block_messages, block_bytes=block_bytes, codec=codec, limits=limits, clock=clock
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import Claim, DeadLetter
@@ -12,21 +13,32 @@ from kctl_agent.storage.file_letters import bury
 from kctl_agent.storage.file_schema import transaction
 from kctl_agent.storage.settling import Verdict
 
-__all__ = ["bury_damaged", "lease", "release", "renew", "settle"]
+__all__ = ["Wanted", "bury_damaged", "lease", "release", "renew", "settle"]
 
 FREE = "state='pending', owner=null, token=null, leased_at=null, until=null"
 """What makes a block claimable. `tries` is counted before `state` changes: SQLite sets all from the old row."""
 
 HEADS = """
-select id, count from turn where state='pending' and id in (
+select id, count, bytes from turn where state='pending' and id in (
     select (select id from turn where topic=t.topic and partition=t.partition order by id limit 1)
     from (select topic, partition from tally where state='pending' and messages>0) t)
 order by id
 """
 
+FIRST = "select id, count, bytes from turn where state='pending' order by id"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Of a claim: how many messages and how many bytes at the most (None: any), see `Storage.claim`."""
+
+    messages: int
+    bytes: int | None
+    ordered: bool
+
 
 def lease(
-    db: sqlite3.Connection, now: float, owner: str, token: str, limit: int, lease_seconds: float, ordered: bool
+    db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, wanted: Wanted
 ) -> list[tuple[str, int, Block]]:
     """Lease the next blocks; (id, tries, block) of each. Without work it takes no lock that others wait for."""
     (waits,) = db.execute(
@@ -36,7 +48,7 @@ def lease(
         return []
     with transaction(db):
         db.execute(f"update turn set tries=tries+(state='processing'), {FREE} where until<=?", (now,))  # noqa: S608
-        ids = json.dumps(_choose(db, limit, ordered))
+        ids = json.dumps(_choose(db, wanted))
         tries = dict(
             db.execute(
                 "update turn set state='processing', owner=?, token=?, leased_at=?, until=?"
@@ -52,13 +64,17 @@ def lease(
     return [(str(row[0]), tries[row[0]], Block(*row[1:])) for row in rows]
 
 
-def _choose(db: sqlite3.Connection, limit: int, ordered: bool) -> list[int]:
-    """Ids of the first pending blocks that hold `limit` messages together. Rows are read one by one, no further."""
-    ids = []
-    for id_, count in db.execute(HEADS if ordered else "select id, count from turn where state='pending' order by id"):
+def _choose(db: sqlite3.Connection, wanted: Wanted) -> list[int]:
+    """Ids of the first pending blocks that are as many as wanted. Rows are read one by one, no further."""
+    ids: list[int] = []
+    messages, room = wanted.messages, float("inf") if wanted.bytes is None else wanted.bytes
+    for id_, count, size in db.execute(HEADS if wanted.ordered else FIRST):
+        room -= size
+        if ids and room < 0:
+            break
         ids.append(id_)
-        limit -= count
-        if limit <= 0:
+        messages -= count
+        if messages <= 0:
             break
     return ids
 

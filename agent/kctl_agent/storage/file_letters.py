@@ -13,6 +13,7 @@ from kctl_agent.storage.settling import revived
 __all__ = ["bury", "clear", "find", "insert", "page", "partitions", "requeue_dead", "requeue_stuck"]
 
 PAGE_LETTERS = 1000
+PAGE_BYTES = 16 << 20
 LETTER = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
 
 
@@ -53,13 +54,20 @@ def bury(db: sqlite3.Connection, letters: Iterable[DeadLetter]) -> None:
 def page(
     db: sqlite3.Connection, selection: Selection, wall: float, after: int, limit: int = PAGE_LETTERS
 ) -> list[DeadLetter]:
-    """The next selected dead letters after an id."""
+    """The next selected dead letters after an id: so many, or fewer that hold `PAGE_BYTES` together."""
     where, values = _where(selection, "at", wall)
     rows = db.execute(
         f"select {LETTER} from dead where id>? and {where} order by id limit ?",  # noqa: S608
         (after, *values, limit),
     )
-    return [_letter(row) for row in rows]
+    letters: list[DeadLetter] = []
+    size = 0
+    for row in rows:
+        letters.append(_letter(row))
+        size += len(letters[-1].block.body)
+        if size >= PAGE_BYTES:
+            break
+    return letters
 
 
 def find(db: sqlite3.Connection, id_: int) -> DeadLetter | None:
@@ -68,12 +76,18 @@ def find(db: sqlite3.Connection, id_: int) -> DeadLetter | None:
 
 
 def requeue_dead(
-    db: sqlite3.Connection, selection: Selection, wall: float, after: int, block_messages: int, codec: str
+    db: sqlite3.Connection,
+    selection: Selection,
+    wall: float,
+    after: int,
+    block_messages: int,
+    block_bytes: int,
+    codec: str,
 ) -> tuple[int, int | None]:
     """One page of it, one transaction: how many messages returned, and after which id to go on (None: at the end)."""
     with transaction(db):
         letters = page(db, selection, wall, after)
-        blocks, ids = revived(letters, block_messages, codec)
+        blocks, ids = revived(letters, block_messages, block_bytes, codec)
         insert(db, blocks, wall)
         db.executemany("delete from dead where id=?", [(int(id_),) for id_ in ids])
     return len(ids), int(letters[-1].id) if letters else None

@@ -44,11 +44,12 @@ class FileWriter(Writer):
     """One connection. Blocks are encoded one by one as they are written, each still in the processor's cache then;
     but compressed before the lock is taken, for that takes longer than to write them."""
 
-    def __init__(self, path: Path, clock: MachineClock, block_messages: int, codec: str) -> None:
+    def __init__(self, path: Path, clock: MachineClock, block_messages: int, block_bytes: int, codec: str) -> None:
         """Raises sqlite3.Error, OSError."""
         self._path = path
         self._clock = clock
         self._block_messages = block_messages
+        self._block_bytes = block_bytes
         self._codec = codec
         self._unsynced = 0
         with ExitStack() as held:
@@ -93,4 +94,4 @@ class FileWriter(Writer):
             _uncopied[self._path] = 0
 
     def _cut(self, chunk: Chunk, skip: int) -> Iterator[Block]:
-        return cut(chunk, skip, self._block_messages, self._codec)
+        return cut(chunk, skip, self._block_messages, self._block_bytes, self._codec)

@@ -16,9 +16,10 @@ from typing import Literal
 
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Chunk, Mark, Put, Storage, TopicPartition, Writer
-from kctl_agent.storage.block import Block
+from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
 from kctl_agent.storage.putting import cut, skipped
+from kctl_agent.storage.room import Limits
 from kctl_agent.storage.settling import dead_letters, judge, opened, revived
 
 __all__ = ["MemoryStorage"]
@@ -52,13 +53,15 @@ class MemoryStorage(Storage):
         self,
         *,
         block_messages: int = 500,
+        block_bytes: int = BLOCK_BYTES,
         codec: str = "none",
-        limit: int | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.block_messages = block_messages
+        self.block_bytes = block_bytes
         self.codec = codec
-        self.limit = limit
+        self.limits = limits
         self._clock = clock
         self._lock = threading.Lock()
         self._marks: dict[TopicPartition, Mark] = {}
@@ -107,7 +110,7 @@ class MemoryStorage(Storage):
             tp = (chunk.topic, chunk.partition)
             mark = self._marks.get(tp)
             skip = skipped(chunk, (mark.next, mark.topic_id) if mark else None)
-            blocks = list(cut(chunk, skip, self.block_messages, self.codec))
+            blocks = list(cut(chunk, skip, self.block_messages, self.block_bytes, self.codec))
             self._add(blocks)
             assert mark is not None
             committed = mark.committed if chunk.committed is None else chunk.committed
@@ -118,12 +121,14 @@ class MemoryStorage(Storage):
         with self._lock:
             return iter([held.block for held in self._held.values()])
 
-    def claim(self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False) -> list[Claim]:
+    def claim(
+        self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
+    ) -> list[Claim]:
         lease_until, token = time.monotonic() + lease_seconds, uuid.uuid4().hex
         claims: list[Claim] = []
         with self._lock:
             self._wake()
-            while not claims and (taken := self._choose(limit, ordered)):
+            while not claims and (taken := self._choose(limit, ordered, limit_bytes)):
                 for _, held in taken:
                     held.state, held.owner, held.token = "processing", owner, token
                     held.leased_at = self._clock()
@@ -169,7 +174,7 @@ class MemoryStorage(Storage):
                 self._count(found, held.block, held.state, self._clock() - held.since)
             for letter in self._dead.values():
                 self._count(found, letter.block, "dead", None)
-            return StorageStats.of(tuple(found[tp] for tp in sorted(found)), self.limit)
+            return StorageStats.of(tuple(found[tp] for tp in sorted(found)), self.limits)
 
     def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
         with self._lock:
@@ -185,7 +190,7 @@ class MemoryStorage(Storage):
 
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
         with self._lock:
-            blocks, ids = revived(self._selected_dead(selection), self.block_messages, self.codec)
+            blocks, ids = revived(self._selected_dead(selection), self.block_messages, self.block_bytes, self.codec)
             self._add(blocks)
             for id_ in ids:
                 del self._dead[id_]
@@ -240,12 +245,16 @@ class MemoryStorage(Storage):
             if held.state != "pending" and held.until <= self._clock():
                 held.free(count_try=held.state == "processing")
 
-    def _choose(self, limit: int, ordered: bool) -> list[tuple[str, _Held]]:
+    def _choose(self, limit: int, ordered: bool, limit_bytes: int | None) -> list[tuple[str, _Held]]:
         chosen: list[tuple[str, _Held]] = []
+        room = float("inf") if limit_bytes is None else limit_bytes
         seen: set[TopicPartition] = set()
         for id_, held in self._held.items():  # in the order they were put
             tp = (held.block.topic, held.block.partition)
             if held.state == "pending" and not (ordered and tp in seen):
+                room -= len(held.block.body)
+                if chosen and room < 0:
+                    break
                 chosen.append((id_, held))
                 limit -= held.block.count
             seen.add(tp)

@@ -28,10 +28,10 @@ def skipped(chunk: Chunk, mark: tuple[int, str | None] | None) -> int:
     return int(np.searchsorted(chunk.columns.offsets, following))
 
 
-def cut(chunk: Chunk, skip: int, block_messages: int, codec: str) -> Iterator[Block]:
-    """The chunk without its first `skip` messages as blocks."""
+def cut(chunk: Chunk, skip: int, block_messages: int, block_bytes: int | None, codec: str) -> Iterator[Block]:
+    """The chunk without its first `skip` messages as blocks of so many messages and bytes at the most."""
     columns = chunk.columns.slice(skip, len(chunk.columns)) if skip else chunk.columns
-    for part in columns.split(block_messages):
+    for part in columns.split(block_messages, block_bytes):
         yield Block(
             chunk.topic,
             chunk.topic_id,

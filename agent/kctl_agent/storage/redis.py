@@ -21,11 +21,21 @@ from typing import Any, Literal
 
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Chunk, Mark, Put, Storage, StorageUnusable, TopicPartition, Writer
-from kctl_agent.storage.block import Block, Columns
+from kctl_agent.storage.block import BLOCK_BYTES, Block, Columns
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.putting import cut, skipped
-from kctl_agent.storage.redis_client import REPLY_SECONDS, check_server, connect, script, told, transact, where
+from kctl_agent.storage.redis_client import (
+    REPLY_SECONDS,
+    check_server,
+    connect,
+    free_memory,
+    script,
+    told,
+    transact,
+    where,
+)
 from kctl_agent.storage.redis_words import block_of, letter_of, name_of, parted, partitions_of
+from kctl_agent.storage.room import Limits
 from kctl_agent.storage.settling import Verdict, dead_letters, judge, opened, revived
 
 __all__ = ["RedisStorage"]
@@ -36,6 +46,8 @@ OLDER_LAYOUTS = (b"1",)
 SENT_SECONDS = 600
 """After which bytes go that no script has judged: Redis forgot the script, and then their sender died."""
 PAGE = 500
+PAGE_BYTES = 16 << 20
+"""Of dead letters that are read at a time."""
 PORTION_BYTES = 2 << 20
 """Of one transaction, as they are sent. Above about 4 MB Redis needs twice the time of the kernel for each byte of its
 append-only file: the buffers grow so large that they are given back and asked for anew each time
@@ -52,8 +64,9 @@ class RedisStorage(Storage):
         *,
         password_file: Path | None = None,
         block_messages: int = 500,
+        block_bytes: int = BLOCK_BYTES,
         codec: str = "none",
-        limit: int | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
         reply_seconds: float = REPLY_SECONDS,
     ) -> None:
         self._place = where(url)
@@ -61,8 +74,9 @@ class RedisStorage(Storage):
         self._namespace = namespace
         self._password_file = password_file
         self.block_messages = block_messages
+        self.block_bytes = block_bytes
         self.codec = codec
-        self.limit = limit
+        self.limits = limits
         self.prefix = f"{{kctl:{namespace}}}:"
         self.reply_seconds = reply_seconds
         """How long a reply is waited for. An executor, which gets a copy with its task, waits as long as is usual."""
@@ -129,7 +143,7 @@ class RedisStorage(Storage):
         skip, cut_at = 0, ""
         name, committed = name_of((chunk.topic, chunk.partition)), "" if chunk.committed is None else chunk.committed
         while True:
-            blocks = list(cut(chunk, skip, self.block_messages, self.codec))
+            blocks = list(cut(chunk, skip, self.block_messages, self.block_bytes, self.codec))
             place = (name, chunk.topic_id or "", chunk.start, chunk.end, committed, cut_at)
             answer = self._send(blocks, place)
             if answer[0] == b"ok":
@@ -164,11 +178,14 @@ class RedisStorage(Storage):
             rows = [[*row[:5], body or row[5]] for row, body in zip(found[::2], found[1::2], strict=True)]
             yield from (block_of(row) for row in rows if row[0] is not None)
 
-    def claim(self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False) -> list[Claim]:
+    def claim(
+        self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
+    ) -> list[Claim]:
+        most = "" if limit_bytes is None else limit_bytes
         while True:
             token = uuid.uuid4().hex
             lease_until = time.monotonic() + lease_seconds
-            rows = self._run("claim", owner, token, limit, int(lease_seconds * 1000), int(ordered))
+            rows = self._run("claim", owner, token, limit, int(lease_seconds * 1000), int(ordered), most)
             leased = [(id_.decode(), int(tries), block_of(row)) for id_, tries, *row in rows]
             claims, bad = opened(leased, owner, token, lease_until, time.time())
             for id_, letter in bad.items():
@@ -202,7 +219,9 @@ class RedisStorage(Storage):
         return int(self._run("release", owner, int(count_try)))
 
     def stats(self) -> StorageStats:
-        return StorageStats.of(partitions_of(*self._run("stats")), self.limit)
+        partitions = partitions_of(*self._run("stats"))
+        with told(self._place):
+            return StorageStats.of(partitions, self.limits, free_memory(self._client(), self._place))
 
     def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
         letters = [x for m in messages for x in dead_letters([m], topic_id, m.tries, error, self.codec, time.time())]
@@ -226,7 +245,7 @@ class RedisStorage(Storage):
         return sum(self._resurrect(page) for page in self._dead_pages(selection))
 
     def _resurrect(self, letters: list[DeadLetter]) -> int:
-        blocks, ids = revived(letters, self.block_messages, self.codec)
+        blocks, ids = revived(letters, self.block_messages, self.block_bytes, self.codec)
         rows = [
             word for b in blocks for word in (_name(b), b.topic_id or "", b.first, b.last, b.count, b.body)
         ]  # fmt: skip
@@ -262,6 +281,17 @@ class RedisStorage(Storage):
         found = [self.find_dead(letter.id) for letter in letters]
         return self._forget([letter for letter in found if letter is not None])
 
+    def expire_dead(self) -> int:
+        """Looks at the oldest only: up to the first page in which none is too old."""
+        removed, age = 0, self.limits.dead_seconds
+        if age is not None:
+            for page in self._dead_pages(EVERYTHING):
+                old = [letter for letter in page if time.time() - letter.at >= age]
+                removed += self._forget(old) if old else 0
+                if len(old) < len(page):
+                    break
+        return removed
+
     def close(self) -> None:
         if self._redis is not None:
             self._redis.close()
@@ -273,14 +303,31 @@ class RedisStorage(Storage):
         with told(self._place):
             ids = [int(id_) for id_ in client.zrange(self.prefix + "dead", 0, -1)]
         for begin in range(0, len(ids), PAGE):
-            page = ids[begin : begin + PAGE]
-            with told(self._place), client.pipeline(transaction=False) as pipeline:
-                for id_ in page:
-                    pipeline.hgetall(self._key("dead", id_))
-                rows = pipeline.execute()
-            letters = [letter_of(str(id_), row) for id_, row in zip(page, rows, strict=True) if row]
-            if chosen := [letter for letter in letters if selection.takes_letter(letter, wall)]:
-                yield chosen
+            for page in self._by_bytes(ids[begin : begin + PAGE]):
+                with told(self._place), client.pipeline(transaction=False) as pipeline:
+                    for id_ in page:
+                        pipeline.hgetall(self._key("dead", id_))
+                    rows = pipeline.execute()
+                letters = [letter_of(str(id_), row) for id_, row in zip(page, rows, strict=True) if row]
+                if chosen := [letter for letter in letters if selection.takes_letter(letter, wall)]:
+                    yield chosen
+
+    def _by_bytes(self, ids: list[int]) -> Iterator[list[int]]:
+        """Ids of dead letters in runs that hold `PAGE_BYTES` together, or little more."""
+        client = self._client()
+        with told(self._place), client.pipeline(transaction=False) as pipeline:
+            for id_ in ids:
+                pipeline.hstrlen(self._key("dead", id_), "body")
+            sizes = pipeline.execute()
+        page, held = [], 0
+        for id_, size in zip(ids, sizes, strict=True):
+            page.append(id_)
+            held += size
+            if held >= PAGE_BYTES:
+                yield page
+                page, held = [], 0
+        if page:
+            yield page
 
     def _names(self) -> list[str]:
         return sorted(name.decode() for name in self._client().smembers(self.prefix + "partitions"))
@@ -312,7 +359,8 @@ class RedisWriter(Writer):
     def portions(self, columns: Columns) -> Iterator[Columns]:
         block = self._storage.block_messages
         rows = int(len(columns) * PORTION_BYTES / max(columns.bytes * self._density, 1))
-        yield from columns.split(max(rows // block, 1) * block)
+        # Where messages differ in size, a portion may be twice as large as it should; no more than that.
+        yield from columns.split(max(rows // block, 1) * block, int(2 * PORTION_BYTES / self._density))
 
     def put(self, chunk: Chunk) -> Put:
         put = self._storage.put(chunk)

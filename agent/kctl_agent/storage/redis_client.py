@@ -18,8 +18,19 @@ from urllib.parse import urlsplit
 
 from kctl_agent.secrecy import read_private
 from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.room import Free
 
-__all__ = ["REPLY_SECONDS", "Script", "check_server", "connect", "script", "told", "transact", "where"]
+__all__ = [
+    "REPLY_SECONDS",
+    "Script",
+    "check_server",
+    "connect",
+    "free_memory",
+    "script",
+    "told",
+    "transact",
+    "where",
+]
 
 Script = Callable[..., Any]
 log = logging.getLogger(__name__)
@@ -30,6 +41,7 @@ REPLY_SECONDS = 30.0
 GIVE_UP_SECONDS = 10.0
 """No further try after so long: each would wait for a reply of a server that hangs, up to 7 x 30 s in all."""
 RETRIES = 6
+FREE_SHARE = 0.1
 RETRY_SECONDS = (0.05, 2.0)
 """A call is tried again for about four seconds: the time a Redis takes to be started again with a small AOF. Longer
 outages are StorageUnusable, which every caller tries again later."""
@@ -171,6 +183,16 @@ def check_server(client: Any, place: str) -> None:
     elif (sync := _appendfsync(client)) not in (None, "always"):
         # While a background fsync runs, Redis answers up to two seconds before it writes (aof.c, flushAppendOnlyFile).
         log.warning("%s may forget the last seconds when it is killed (appendfsync %s): set always", place, sync)
+
+
+def free_memory(client: Any, place: str) -> Free | None:
+    """What is left of `maxmemory`, of which a tenth should stay free, as Redis itself reckons it; None without one."""
+    info = client.info("memory")
+    most = int(info.get("maxmemory") or 0)
+    if not most:
+        return None
+    used = int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict") or 0)
+    return Free(f"the memory of {place} (maxmemory)", max(most - used, 0), int(most * FREE_SHARE))
 
 
 def _appendfsync(client: Any) -> str | None:

@@ -62,7 +62,9 @@ def damaged(block: Block, tries: int, error: BadBlock, at: float) -> DeadLetter:
     return DeadLetter("", block, tries, _kept(str(error)), at, is_damaged=True)
 
 
-def revived(letters: Iterable[DeadLetter], block_messages: int, codec: str) -> tuple[list[Block], list[str]]:
+def revived(
+    letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
+) -> tuple[list[Block], list[str]]:
     """Dead letters as blocks again, and the ids of those that are in them: all that can be read.
 
     In offset order, incarnations of a topic apart.
@@ -78,7 +80,8 @@ def revived(letters: Iterable[DeadLetter], block_messages: int, codec: str) -> t
         pairs = list(group)
         columns = pack([message for _, message in pairs])
         topic_id = pairs[0][0].topic_id
-        blocks += [_block(topic, topic_id, partition, part, codec) for part in columns.split(block_messages)]
+        parts = columns.split(block_messages, block_bytes)
+        blocks += [_block(topic, topic_id, partition, part, codec) for part in parts]
     return blocks, ids
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from kafka import TopicPartition
 
 from kctl_agent.orders import Inbox, is_paused
-from kctl_agent.own_figures import OwnFigures, stored
+from kctl_agent.own_figures import OwnFigures, counted
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, MemberFigures, PartitionFigures, Snapshot, StorageFigures
-from kctl_agent.storage.base import Storage, StorageError
+from kctl_agent.storage.base import Storage, StorageError, StorageStats
+from kctl_agent.storage.room import why_full
 from kctl_agent.worker.brokers import BrokerView
 from kctl_agent.worker.pipeline import Batch
 
@@ -42,18 +43,16 @@ class Figures(OwnFigures):
         self._timestamps: dict[TopicPartition, float] = {}
         self._sources: Sources | None = None
         self._stored: StorageFigures | None = None
+        self._stats: StorageStats | None = None
         self._storage_failed = False
         self._left_out: Mapping[TopicPartition, str] = {}
         self._long_batch_seen_at = 0.0
         self._stored_offsets: dict[tuple[str, int], int] = {}
 
-    @property
-    def held(self) -> int | None:
-        """Messages that the storage still holds for the handler, as last counted; None before the first count."""
-        stored = self._stored
-        if stored is None or stored.pending is None or stored.processing is None:
-            return None
-        return stored.pending + stored.processing
+    def why_full(self, share: float) -> str | None:
+        """Why the storage, as last counted, has no room for another batch (`storage.room`); None if it has, and before
+        the first count."""
+        return None if self._stats is None else why_full(self._stats, share)
 
     def draw_from(self, sources: Sources) -> None:
         self._sources = sources
@@ -158,11 +157,11 @@ class Figures(OwnFigures):
 
     def _count_storage(self) -> StorageFigures:
         try:
-            figures = stored(self._storage)
+            self._stats = self._storage.stats()
         except StorageError as error:
             if not self._storage_failed and self._sources:
                 self._log.warning("the storage cannot be counted: %s", error)
-            self._storage_failed = True
+            self._storage_failed, self._stats = True, None
             return StorageFigures(self._storage.identity)
         self._storage_failed = False
-        return figures
+        return counted(self._storage.identity, self._stats)

@@ -264,14 +264,15 @@ class Worker:
         return began is not None and is_newer and view.topic_ids.get(tp.topic) != began
 
     def _is_full(self) -> bool:
-        limit, held = self._settings.storage["limit"], self._figures.held
-        if not limit or held is None:
-            return False
         throttled = self._figures.state == "throttled"
-        full = bool(held >= limit * (RESUME_FRACTION if throttled else 1.0))
-        if full:
+        why = self._figures.why_full(RESUME_FRACTION if throttled else 1.0)
+        if why is not None and not throttled:
+            self._figures.happened("throttled", f"takes no new batch: {why}")
             self._figures.enter("throttled")
-        return full
+            self._figures.failed(why)
+        elif why is None and throttled:
+            self._figures.failed(None)
+        return why is not None
 
     def _start_query(self, membership: Membership, wanted: frozenset[TopicPartition]) -> None:
         self._figures.enter("assigned")

@@ -73,7 +73,9 @@ def snapshot() -> Snapshot:
         ),
         brokers=(BrokerFigures(1, "b1.example", 9092, None, True),),
         topics=(TopicPartitionFigures("orders", 0, 1, (1, 2), (1,), (2,)),),
-        storage=StorageFigures("file:/data/storage.sqlite", 10, None, 0, 4096, 1000),
+        storage=StorageFigures(
+            "file:/data/storage.sqlite", 10, None, 0, 4096, 1000, delayed=3, dead_limit=50, full="no room"
+        ),
         work=WorkFigures("q-1", 3, now - 4, 1.5, 200, 133.3, 600, 3, None),
         rss_bytes=50_000_000,
         events=(Event(1_700_000_000.0, "rewound", "the group was reset", "orders", 0, 100, 5),),

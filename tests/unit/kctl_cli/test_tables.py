@@ -62,13 +62,15 @@ def test_offset_checker_shows_the_age_of_figures_that_are_old() -> None:
     assert lines[1].endswith("1m15s")
 
 
-def test_block_size_is_one_row() -> None:
-    figures = {"pending": 1500, "processing": 0, "dead": None, "bytes": 204800, "limit": None}
-
-    assert shown("block_size", figures) == [
-        "pending  processing  dead   bytes  limit",
-        "   1500           0     -  204800      -",
+def test_block_size_is_one_row_and_says_why_the_storage_is_full() -> None:
+    figures = {"pending": 1500, "delayed": 20, "processing": 0, "dead": None, "bytes": 204800, "limit": None}
+    row = [
+        "pending  delayed  processing  dead   bytes  limit",
+        "   1500       20           0     -  204800      -",
     ]
+
+    assert shown("block_size", {**figures, "full": None}) == row
+    assert shown("block_size", {**figures, "full": "the disk is full"}) == [*row, "full: the disk is full"]
 
 
 def member(worker: str, generation: int | None, *numbers: int) -> dict[str, Any]:

@@ -134,6 +134,25 @@ def test_a_storage_state_that_is_not_known_is_absent() -> None:
     }
 
 
+def test_a_storage_tells_its_limits_and_whether_it_is_full() -> None:
+    latest = snapshot(pending=7)
+    more = {"delayed": 2, "limit_bytes": 0, "dead_limit": 50, "free_bytes": 99, "full": "no room"}
+    told = latest.commands["block_size"]
+    full = replace(latest, commands={**latest.commands, "block_size": replace(told, result={**told.result, **more})})
+
+    found = {
+        name.removeprefix("kctl_storage_"): value for (name, _), value in scraped(full).items() if "_storage_" in name
+    }
+
+    assert {name: value for name, value in found.items() if name != "messages"} == {
+        "delayed_messages": 2,
+        "dead_limit_messages": 50,
+        "free_bytes": 99,
+        "full": 1,
+    }
+    assert "kctl_storage_full" not in {name for name, _ in scraped(latest)}, "unknown is absent"
+
+
 def test_how_old_each_part_is_can_be_told() -> None:
     samples = scraped(snapshot())
 

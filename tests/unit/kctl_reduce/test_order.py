@@ -39,7 +39,8 @@ RESULTS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "block_size": st.fixed_dictionaries(
         {
             "storage": st.none() | st.sampled_from(["file:/a", "file:/b"]),
-            **dict.fromkeys(("pending", "processing", "dead", "bytes", "limit"), offsets),
+            **dict.fromkeys(("pending", "delayed", "processing", "dead", "bytes", "limit", "free_bytes"), offsets),
+            "full": st.none() | names,
         }
     ),
     "member_leader": st.fixed_dictionaries(

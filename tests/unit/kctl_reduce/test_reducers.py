@@ -12,7 +12,13 @@ from kctl.reduce.ping import reduce as ping
 from kctl.reduce.workers import reduce as workers
 
 
-def storage(identity: str | None, pending: int | None, **more: int | None) -> dict[str, Any]:
+def figures(**known: int) -> dict[str, Any]:
+    """What `block_size` is reduced to, with all that is not given unknown."""
+    names = ("pending", "delayed", "processing", "dead", "bytes", "limit", "limit_bytes", "dead_limit")
+    return {**dict.fromkeys((*names, "free_bytes", "full")), **known}
+
+
+def storage(identity: str | None, pending: int | None, **more: Any) -> dict[str, Any]:
     return {"storage": identity, "pending": pending, "processing": 0, "dead": 0, "bytes": 10, "limit": None, **more}
 
 
@@ -26,16 +32,25 @@ def test_a_storage_that_workers_share_is_counted_once_and_the_youngest_answer_wi
         Answer("worker-1", storage("file:/a", 130), 0.1),
     ]
 
-    assert block_size(answers, None) == {"pending": 130, "processing": 0, "dead": 0, "bytes": 10, "limit": None}
+    assert block_size(answers, None) == figures(pending=130, processing=0, dead=0, bytes=10)
 
 
 def test_different_storages_are_summed() -> None:
     answers = [
-        Answer("worker-0", storage("file:/a", 100, limit=1000), 0.0),
-        Answer("worker-1", storage("file:/b", 30, limit=500), 0.0),
+        Answer("worker-0", storage("file:/a", 100, limit=1000, delayed=3, free_bytes=70), 0.0),
+        Answer("worker-1", storage("file:/b", 30, limit=500, delayed=4, free_bytes=60), 0.0),
     ]
 
-    assert block_size(answers, None) == {"pending": 130, "processing": 0, "dead": 0, "bytes": 20, "limit": 1500}
+    assert block_size(answers, None) == figures(
+        pending=130, delayed=7, processing=0, dead=0, bytes=20, limit=1500, free_bytes=60
+    )
+
+
+def test_each_reason_why_a_storage_is_full_is_given_once() -> None:
+    reasons = {"file:/a": "no space", "file:/b": "its limit", "file:/c": "no space", "file:/d": None}
+    answers = [Answer(identity, storage(identity, 1, full=why), 0.0) for identity, why in reasons.items()]
+
+    assert block_size(answers, None)["full"] == "its limit; no space"
 
 
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:
@@ -51,7 +66,7 @@ def test_a_worker_without_a_storage_yet_does_not_make_the_others_unknown() -> No
 
 
 def test_without_answers_the_storage_is_unknown_not_empty() -> None:
-    assert block_size([], None) == {"pending": None, "processing": None, "dead": None, "bytes": None, "limit": None}
+    assert block_size([], None) == figures()
 
 
 def test_members_are_listed_with_worker_and_sorted_partitions() -> None:

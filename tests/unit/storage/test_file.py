@@ -128,7 +128,7 @@ def test_settings_open_it(path: Path) -> None:
     storage = open_storage(settings)
 
     assert isinstance(storage, FileStorage)
-    assert (storage.path, storage.block_messages, storage.codec, storage.limit) == (path, 7, "zstd", 100)
+    assert (storage.path, storage.block_messages, storage.codec, storage.limits.messages) == (path, 7, "zstd", 100)
 
 
 def test_a_wall_clock_that_is_set_changes_no_lease_and_no_delay(storage: FileStorage, machine: Machine) -> None:

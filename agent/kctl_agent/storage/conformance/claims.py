@@ -35,6 +35,15 @@ class Claims:
         assert offsets(storage.claim("a", 1, 60.0)) == [0, 1, 2]
         assert offsets(storage.claim("a", 4, 60.0)) == [3, 4, 5, 6, 7, 8]
 
+    def test_a_claim_takes_no_block_that_would_exceed_its_bytes_and_at_least_one(self, storage: Storage) -> None:
+        fill(storage, 15)
+        size = storage.stats().bytes // 5
+
+        assert offsets(storage.claim("a", 100, 60.0, limit_bytes=1)) == [0, 1, 2]
+        assert offsets(storage.claim("a", 100, 60.0, limit_bytes=2 * size + 1)) == [3, 4, 5, 6, 7, 8]
+        assert offsets(storage.claim("a", 1, 60.0, limit_bytes=3 * size)) == [9, 10, 11]
+        assert total(storage) == (3, 12, 0, 0)
+
     def test_what_is_leased_is_not_handed_out_again(self, storage: Storage) -> None:
         fill(storage, 6)
 

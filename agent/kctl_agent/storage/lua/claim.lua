@@ -1,7 +1,8 @@
--- ARGV: owner, token, limit, lease in milliseconds, '1' for ordered.
+-- ARGV: owner, token, limit, lease in milliseconds, '1' for ordered, bytes at the most ('': any; one block at least).
 -- {id, tries, tp, topic_id, first, last, count, body} of each block that is leased now. A claim that is repeated because
 -- its reply was lost gets the same blocks: else the first ones would wait for their lease to run out.
 local owner, token, limit, lease, ordered = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
+local room = tonumber(ARGV[6] or '') or math.huge
 local MOST_WOKEN = 1000 -- a script must be short: the next claim wakes the rest
 local LOOK_AHEAD = 16
 local leased = {}
@@ -29,8 +30,14 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'timed', '-inf', now, 'LIMI
   free(id, redis.call('HGET', P .. 'block:' .. id, 'state') == 'processing')
 end
 
+-- Does nothing, and ends the claim, when the block would be too much.
 local function take(id)
   local block = P .. 'block:' .. id
+  room = room - size_of(id)
+  if #leased > 0 and room < 0 then
+    limit = 0
+    return
+  end
   local found = read(id)
   redis.call('ZREM', P .. 'ready', id)
   if not found[2] then return end

@@ -1,0 +1,77 @@
+"""Whether a storage has room for another batch. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.claim import StorageStats
+
+__all__ = ["Free", "Limits", "why_full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """At which workers take no new batch, and how long dead letters are kept; None is no limit. Nothing is dropped for
+    a limit but dead letters that are too old."""
+
+    messages: int | None = None
+    """That are not dead."""
+    bytes: int | None = None
+    """As stored, dead letters included."""
+    dead: int | None = None
+    """Messages that are dead letters."""
+    min_free_bytes: int | None = None
+    """Of the disk of a file storage."""
+    dead_seconds: float | None = None
+    """Dead letters that are older are removed for good (`Storage.expire_dead`)."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Limits:
+        """Those of `open_storage`'s settings; what is missing or 0 is no limit."""
+        names = ("limit", "limit_bytes", "dead_limit", "min_free_bytes", "dead_expire_seconds")
+        return cls(*(settings.get(name) or None for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Room where a storage lies: `bytes` of it are free, and `minimum` should stay so (None: no matter)."""
+
+    where: str
+    """In a sentence, such as "the disk of /var/lib/kctl"."""
+    bytes: int
+    minimum: int | None
+
+
+def why_full(stats: StorageStats, share: float = 1.0) -> str | None:
+    """Why a storage has no room for another batch, in one sentence; None if it has.
+
+    With a `share` less than 1 it has room only below that part of its limits: for workers that wait, so that they do
+    not start and stop all the time.
+    """
+    limits, free = stats.limits, stats.free
+    held = stats.pending + stats.delayed + stats.processing
+    if limits.messages is not None and held >= limits.messages * share:
+        return f"the storage holds {held:,} messages, and storage.limit is {limits.messages:,}"
+    if limits.bytes is not None and stats.bytes >= limits.bytes * share:
+        dead = f" ({stats.dead:,} dead letters among them)" if stats.dead else ""
+        return f"the storage holds {_size(stats.bytes)}{dead}, and storage.limit_bytes is {_size(limits.bytes)}"
+    if limits.dead is not None and stats.dead >= limits.dead * share:
+        return (
+            f"the storage holds {stats.dead:,} dead letters, and storage.dead_limit is {limits.dead:,}: "
+            "`kctl storage dead list` shows them, `kctl storage requeue --dead` and `clear --dead` make room"
+        )
+    if free is not None and free.minimum is not None and free.bytes * share < free.minimum:
+        return f"{free.where} has {_size(free.bytes)} left, and {_size(free.minimum)} should stay free"
+    return None
+
+
+def _size(number: float) -> str:
+    """Bytes as people read them: `1.5 GiB`."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"

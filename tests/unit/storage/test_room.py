@@ -1,0 +1,70 @@
+"""When workers take no new batch, and what they say then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kctl_agent.storage.claim import StorageStats
+from kctl_agent.storage.room import Free, Limits, why_full
+
+EMPTY = StorageStats(0, 0, 0, 0, Limits())
+LIMITS = Limits(messages=1000, bytes=5 << 30, dead=100)
+GIB = 1 << 30
+
+
+def test_without_limits_there_is_always_room() -> None:
+    vast = replace(EMPTY, pending=10**12, dead=10**12, bytes=10**18, free=Free("the disk of /x", 0, None))
+
+    assert why_full(vast) is None
+
+
+@pytest.mark.parametrize(
+    ("stats", "why"),
+    [
+        (replace(EMPTY, pending=500, processing=300, delayed=199, dead=99, bytes=5 * GIB - 1), None),
+        (
+            replace(EMPTY, pending=500, processing=300, delayed=200),
+            "the storage holds 1,000 messages, and storage.limit is 1,000",
+        ),
+        (replace(EMPTY, bytes=5 * GIB), "the storage holds 5.0 GiB, and storage.limit_bytes is 5.0 GiB"),
+        (
+            replace(EMPTY, bytes=5 * GIB, dead=7),
+            "the storage holds 5.0 GiB (7 dead letters among them), and storage.limit_bytes is 5.0 GiB",
+        ),
+        (
+            replace(EMPTY, dead=100),
+            "the storage holds 100 dead letters, and storage.dead_limit is 100: `kctl storage dead list` shows them, "
+            "`kctl storage requeue --dead` and `clear --dead` make room",
+        ),
+        (replace(EMPTY, free=Free("the disk of /x", GIB, GIB)), None),
+        (
+            replace(EMPTY, free=Free("the disk of /x", GIB - 1, GIB)),
+            "the disk of /x has 1024.0 MiB left, and 1.0 GiB should stay free",
+        ),
+    ],
+)
+def test_each_limit_has_its_sentence(stats: StorageStats, why: str | None) -> None:
+    assert why_full(replace(stats, limits=LIMITS)) == why
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [
+        replace(EMPTY, pending=900),
+        replace(EMPTY, bytes=int(4.5 * GIB)),
+        replace(EMPTY, dead=90),
+        replace(EMPTY, free=Free("the disk of /x", int(1.1 * GIB), GIB)),
+    ],
+)
+def test_who_waits_for_room_goes_on_only_when_there_is_some_more(stats: StorageStats) -> None:
+    assert why_full(replace(stats, limits=LIMITS)) is None
+    assert why_full(replace(stats, limits=LIMITS), share=0.9) is not None
+
+
+def test_limits_are_those_of_the_settings_and_0_is_none() -> None:
+    settings = {"limit": 0, "limit_bytes": 5, "dead_limit": 6, "min_free_bytes": 7}
+
+    assert Limits.of(settings) == Limits(None, 5, 6, 7)
+    assert Limits.of({}) == Limits()
