@@ -129,6 +129,8 @@ class WorkFigures:
     """How often a query has ended by itself, with an error; each time another one was begun."""
     left_out: tuple[tuple[str, int, str], ...] = ()
     """Topic, partition, reason: what is assigned and cannot be read just now, while the others are."""
+    isolated: tuple[tuple[str, int, str], ...] = ()
+    """The same of what is in a query of its own, which fails."""
     progress: int = 0
     """Rises with each batch and, while one runs for long, whenever stored offsets have moved."""
 

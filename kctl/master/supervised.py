@@ -26,6 +26,7 @@ _ONLY_IT_COULD_TELL: JsonObject = {
     "queries_failed": None,
     "last_error": None,
     "left_out": None,
+    "isolated": None,
     "paused": None,
     "events": [],
 }

@@ -38,9 +38,10 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float 
 
 
 def _lag(snapshot: Snapshot, now: float) -> int | None:
+    not_read = {(topic, partition) for topic, partition, _ in (*snapshot.work.left_out, *snapshot.work.isolated)}
     total = 0
     for figures in snapshot.partitions:
-        if figures.paused:
+        if figures.paused or (figures.topic, figures.partition) in not_read:
             continue
         if figures.taken_at is None or now - figures.taken_at > _OLD_SECONDS or figures.lag is None:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterable
 
 from kctl_agent.commands.base import Command
 from kctl_agent.snapshot import Event, Snapshot
@@ -34,11 +35,16 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         "batches_total": work.batches_total,
         "queries_failed": work.queries_failed,
         "last_error": work.last_error,
-        "left_out": [{"topic": topic, "partition": number, "why": why} for topic, number, why in work.left_out],
+        "left_out": _reasons(work.left_out),
+        "isolated": _reasons(work.isolated),
         "paused": [scope.to_json() for scope in snapshot.paused],
         "events": [_event(event) for event in snapshot.events],
         **({} if snapshot.sinker is None else {"sinker": dataclasses.asdict(snapshot.sinker)}),
     }
+
+
+def _reasons(partitions: Iterable[tuple[str, int, str]]) -> list[JsonObject]:
+    return [{"topic": topic, "partition": number, "why": why} for topic, number, why in partitions]
 
 
 def _event(event: Event) -> JsonObject:

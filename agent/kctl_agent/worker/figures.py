@@ -46,6 +46,7 @@ class Figures(OwnFigures):
         self._stats: StorageStats | None = None
         self._storage_failed = False
         self._left_out: Mapping[TopicPartition, str] = {}
+        self._isolated: Mapping[TopicPartition, str] = {}
         self._long_batch_seen_at = 0.0
         self._stored_offsets: dict[tuple[str, int], int] = {}
 
@@ -60,6 +61,11 @@ class Figures(OwnFigures):
     def leaves_out(self, reasons: Mapping[TopicPartition, str]) -> None:
         """Partitions that are assigned and not read, with the reason; the mapping is not changed any more."""
         self._left_out = reasons
+        self._wake.set()
+
+    def isolates(self, reasons: Mapping[TopicPartition, str]) -> None:
+        """Partitions whose query fails while they are alone in it; the mapping is not changed any more."""
+        self._isolated = reasons
         self._wake.set()
 
     def query_failed(self, why: str, *, is_first: bool) -> None:
@@ -115,13 +121,15 @@ class Figures(OwnFigures):
                     common.work,
                     query_id=sources.query_id(),
                     batch_started_at=sources.batch_started_at(),
-                    last_error=common.work.last_error or self._what_is_left_out(),
+                    last_error=common.work.last_error or self._what_is_not_read(),
                     left_out=tuple((*tp, why) for tp, why in sorted(self._left_out.items())),
+                    isolated=tuple((*tp, why) for tp, why in sorted(self._isolated.items())),
                 ),
             )
 
-    def _what_is_left_out(self) -> str | None:
-        texts = [f"{tp.topic}-{tp.partition} is not read: {why}" for tp, why in sorted(self._left_out.items())]
+    def _what_is_not_read(self) -> str | None:
+        reasons = {**self._isolated, **self._left_out}
+        texts = [f"{tp.topic}-{tp.partition} is not read: {why}" for tp, why in sorted(reasons.items())]
         return "; ".join(texts)[:500] or None
 
     def _partitions(self, sources: Sources, view: BrokerView) -> tuple[PartitionFigures, ...]:

@@ -1,8 +1,8 @@
 """The streaming query: from assigned partitions and their start offsets to batches that are stored.
 
-One query at a time, with a scratch checkpoint of its own that nobody needs afterwards: where to go on is told by the
-mark and the group. Spark asks for a batch on a Py4J callback thread (`_Run.put_batch`); the main thread starts and
-stops queries.
+One query for each set of partitions, as a rule one for all, with a scratch checkpoint of its own that nobody needs
+afterwards: where to go on is told by the mark and the group. Spark asks for a batch on a Py4J callback thread
+(`_Run.put_batch`); the main thread starts and stops queries.
 
 The end offsets of a batch are read from the checkpoint's offset log, which Spark writes before it runs the batch. That
 gives them before the progress event does, and tells the put which range each partition must cover.
@@ -141,7 +141,7 @@ class _Run:
 
 
 class Pipeline:
-    """Owns the Spark session and the query. `start`, `stop` and `failure` are for one thread at a time."""
+    """Owns the Spark session and the queries. `start`, `stop` and `failures` are for one thread at a time."""
 
     def __init__(
         self,
@@ -154,7 +154,8 @@ class Pipeline:
         self.on_batch = on_batch
         self._settings = settings
         self._storage = storage
-        self._run: _Run | None = None
+        self._runs: dict[frozenset[TopicPartition], _Run] = {}
+        """By what they read; replaced, never changed in place."""
         self._spark: SparkSession | None = None
         self._transform: Callable[[DataFrame], DataFrame] = load_transform(
             settings.pipeline.transform, settings.pipeline.import_dir
@@ -167,31 +168,38 @@ class Pipeline:
         check_transform(self._settings.pipeline.transform, self._transform(self._source({topic: Source(0, None)})))
 
     @property
+    def groups(self) -> frozenset[frozenset[TopicPartition]]:
+        """The partitions of each query there is."""
+        return frozenset(self._runs)
+
+    @property
     def sources(self) -> dict[TopicPartition, Source] | None:
         """The partitions that are read now; None when no query runs."""
-        return self._run.sources if self._run else None
+        runs = self._runs.values()
+        return {tp: source for run in runs for tp, source in run.sources.items()} if runs else None
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """End offsets of the last finished batch (at first: the start offsets) of the running query."""
-        return self._run.positions if self._run else {}
+        """End offsets of the last finished batches (at first: the start offsets) of the running queries."""
+        return {tp: offset for run in self._runs.values() for tp, offset in run.positions.items()}
 
     @property
     def planned(self) -> dict[TopicPartition, int]:
-        """End offsets of the batch that runs, else of the last finished one."""
-        return self._run.planned if self._run else {}
+        """End offsets of the batches that run, else of the last finished ones."""
+        return {tp: offset for run in self._runs.values() for tp, offset in run.planned.items()}
 
     @property
     def query_id(self) -> str | None:
-        return self._run.query_id if self._run else None
+        """Of the query that reads the most."""
+        return max(self._runs.values(), key=lambda run: len(run.sources)).query_id if self._runs else None
 
     @property
     def batch_started_at(self) -> float | None:
-        """`time.monotonic()` at which the batch that is being put began; None between batches."""
-        return self._run.batch_started_at if self._run else None
+        """`time.monotonic()` at which the batch that is being put began, the oldest of several; else None."""
+        return min((at for run in self._runs.values() if (at := run.batch_started_at) is not None), default=None)
 
     def start(self, sources: Mapping[TopicPartition, Source]) -> None:
-        """Begin to read. Raises what Spark raises when the query cannot be started."""
+        """Begin to read these with a query of their own. Raises what Spark raises when it cannot be started."""
         assert self._spark is not None
         checkpoint = Path(tempfile.mkdtemp(prefix="query-", dir=self._settings.scratch_dir))
         run = _Run(self._storage, sources, checkpoint, self)
@@ -208,51 +216,59 @@ class Pipeline:
         except BaseException:
             shutil.rmtree(checkpoint, ignore_errors=True)
             raise
-        self._run = run
+        self._runs = {**self._runs, frozenset(sources): run}
 
-    def hold(self) -> bool:
-        """Let no further batch begin; True when none is running, so that `stop` will not have to wait for one."""
-        if self._run is None:
-            return True
-        self._run.gate.set()
-        return not self._run.busy.locked()
+    def hold(self, group: frozenset[TopicPartition] | None = None) -> bool:
+        """Let no further batch begin, of this query or of any; True when none is running, so that `stop` will not have
+        to wait for one."""
+        runs = self._of(group).values()
+        for run in runs:
+            run.gate.set()
+        return not any(run.busy.locked() for run in runs)
 
     @property
-    def is_held(self) -> bool:
-        """A query is there that begins no further batch: it has to be stopped."""
-        return self._run is not None and self._run.gate.is_set()
+    def held(self) -> frozenset[frozenset[TopicPartition]]:
+        """Queries that begin no further batch: they have to be stopped."""
+        return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
 
-    def stop(self, wait_seconds: float) -> dict[TopicPartition, int]:
-        """End the query: wait so long for the running batch, then abandon it. Returns the positions that are stored.
+    def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """End this query, or all: wait so long for running batches, then abandon them. Returns the positions that are
+        stored.
 
         An abandoned task may still write for a moment: the mark makes that harmless.
         """
-        run, self._run = self._run, None
-        if run is None:
-            return {}
-        run.gate.set()
-        if run.busy.acquire(timeout=max(wait_seconds, 0)):
-            run.busy.release()
-        else:
-            log.warning(
-                "the running batch did not end within %.0f s; it is abandoned and will be run again", wait_seconds
-            )
-        try:
-            run.query.stop()
-        except (
-            Exception
-        ) as error:  # a stream thread that does not end in time, a JVM that is gone: the query is over for us
-            log.warning("stopping the query: %s", _cause(error))
-        shutil.rmtree(run.checkpoint, ignore_errors=True)
-        return run.positions
+        runs = self._of(group)
+        self._runs = {key: run for key, run in self._runs.items() if key not in runs}
+        deadline = time.monotonic() + wait_seconds
+        for run in runs.values():
+            run.gate.set()
+        for run in runs.values():
+            if run.busy.acquire(timeout=max(deadline - time.monotonic(), 0)):
+                run.busy.release()
+            else:
+                log.warning(
+                    "the running batch did not end within %.0f s; it is abandoned and will be run again", wait_seconds
+                )
+            try:
+                run.query.stop()
+            except (
+                Exception
+            ) as error:  # a stream thread that does not end in time, a JVM that is gone: the query is over for us
+                log.warning("stopping the query: %s", _cause(error))
+            shutil.rmtree(run.checkpoint, ignore_errors=True)
+        return {tp: offset for run in runs.values() for tp, offset in run.positions.items()}
 
-    def failure(self) -> str | None:
-        """Why the query ended by itself, in one line; None while it runs or none was started."""
-        run = self._run
-        if run is None or run.gate.is_set() or run.query.isActive:
-            return None
-        error = run.query.exception()
-        return run.error or (_cause(error) if error else "the query ended")
+    def failures(self) -> dict[frozenset[TopicPartition], str]:
+        """The queries that ended by themselves, and why, in one line."""
+        found = {}
+        for group, run in self._runs.items():
+            if not run.gate.is_set() and not run.query.isActive:
+                error = run.query.exception()
+                found[group] = run.error or (_cause(error) if error else "the query ended")
+        return found
+
+    def _of(self, group: frozenset[TopicPartition] | None) -> dict[frozenset[TopicPartition], _Run]:
+        return {key: run for key, run in self._runs.items() if group is None or key == group}
 
     def close(self) -> None:
         if self._spark is not None:

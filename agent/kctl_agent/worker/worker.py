@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from kafka import TopicPartition
@@ -24,6 +25,7 @@ from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.commits import Commits
 from kctl_agent.worker.epochs import Epochs
 from kctl_agent.worker.figures import Figures, Sources
+from kctl_agent.worker.groups import RETRY_SECONDS, Groups
 from kctl_agent.worker.left_out import LeftOut
 from kctl_agent.worker.membership import Fenced, Lost, Membership
 from kctl_agent.worker.pipeline import Batch, Pipeline, Source
@@ -36,8 +38,6 @@ __all__ = ["Worker"]
 log = logging.getLogger("kctl_agent.worker")
 
 POLL_SECONDS = 0.1
-RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Back-off between starts of a query that ended by itself, or that could not be started."""
 LEADERLESS_SECONDS = 15.0
 """A dead leader is noticed after 9 s (`broker.session.timeout.ms`), an election takes little. For a partition that has
 no leader for longer the query is begun again without it."""
@@ -71,6 +71,10 @@ class Worker:
         self._topic_ids: dict[TopicPartition, str | None] = {}
         """Of the topics as they were when reading them began."""
         self._began_at = 0.0
+        self._groups = Groups()
+        self._stored: deque[frozenset[TopicPartition]] = deque()
+        """What batches have stored of since the last turn; filled by Spark's callback threads."""
+        self._reported_isolated: dict[TopicPartition, str] = {}
         self._left_out = LeftOut()
         self._reported_left_out: dict[TopicPartition, str] = {}
         self._failures = 0
@@ -207,28 +211,40 @@ class Worker:
         """Make the query read what is assigned, as long as the storage has room."""
         paused = self._inbox.paused
         wanted = frozenset(tp for tp in membership.partitions if not is_paused(paused, tp.topic, tp.partition))
-        running = self._pipeline.sources
         self._left_out.keep(membership.partitions, time.monotonic())
         self._report_left_out()
-        if running is not None and self._is_outdated(running, wanted - self._unreadable()):
-            if self._pipeline.hold() or self._is_without_leader(running, ABANDON_SECONDS):
-                self._stop_query(0.0)
-            return
-        if running is not None:
-            self._check_query(running)
-        elif membership.partitions and not wanted:
+        self._report_isolated()
+        while self._stored:
+            self._groups.stored(self._stored.popleft())
+        plan = self._groups.plan(wanted - self._unreadable(), time.monotonic())
+        self._stop_outdated(plan)
+        self._check_queries()
+        running = self._pipeline.sources
+        if running is None and membership.partitions and not wanted:
             self._figures.enter("paused")
-        elif wanted and time.monotonic() >= self._retry_at and not self._is_full():
-            self._start_query(membership, wanted)
+        for group in plan:
+            if group.isdisjoint(running or ()) and self._is_due(group) and not self._is_full():
+                self._start_query(membership, group)
 
-    def _is_outdated(self, running: Mapping[TopicPartition, Source], wanted: frozenset[TopicPartition]) -> bool:
-        """The query reads other partitions than it should or a topic that was made again, is held by an order that came
-        to nothing, or has to wait for room."""
+    def _is_due(self, group: frozenset[TopicPartition]) -> bool:
+        now = time.monotonic()
+        return now >= self._retry_at and self._groups.is_due(group, now)
+
+    def _stop_outdated(self, plan: Collection[frozenset[TopicPartition]]) -> None:
+        """Let queries end that read other partitions than they should or a topic that was made again, are held by an
+        order that came to nothing, or have to wait for room."""
+        running = self._pipeline.sources
+        if running is None:
+            return
         ids = self._watcher.view.topic_ids if self._watcher else {}
-        recreated = any(self._is_void(tp) and tp.topic in ids for tp in running)
-        if self._is_without_leader(running, LEADERLESS_SECONDS):
-            return True
-        return running.keys() != wanted or recreated or self._pipeline.is_held or self._is_full()
+        is_recreated = any(self._is_void(tp) and tp.topic in ids for tp in running)
+        is_leaderless = self._is_without_leader(running, LEADERLESS_SECONDS)
+        groups = self._pipeline.groups
+        if not is_recreated and not is_leaderless and not self._is_full():
+            groups = (groups - set(plan)) | self._pipeline.held
+        for group in groups:
+            if self._pipeline.hold(group) or self._is_without_leader(running, ABANDON_SECONDS):
+                self._stop_query(0.0, group)
 
     def _unreadable(self) -> frozenset[TopicPartition]:
         """What is left out and cannot be taken in again yet."""
@@ -242,6 +258,18 @@ class Worker:
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
         return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)
+
+    def _report_isolated(self) -> None:
+        isolated, before = self._groups.isolated(), self._reported_isolated
+        if isolated == before:
+            return
+        self._reported_isolated = isolated
+        for tp in sorted(isolated.keys() - before.keys()):
+            text = f"{tp.topic}-{tp.partition} is read by a query of its own, which fails: {isolated[tp]}"
+            self._figures.happened("partition_isolated", text, tp)
+        for tp in sorted(before.keys() - isolated.keys()):
+            self._figures.happened("partition_released", f"{tp.topic}-{tp.partition} is isolated no more", tp)
+        self._figures.isolates(isolated)
 
     def _report_left_out(self) -> None:
         """Of what has been left out for longer than an election takes."""
@@ -275,14 +303,18 @@ class Worker:
         return why is not None
 
     def _start_query(self, membership: Membership, wanted: frozenset[TopicPartition]) -> None:
-        self._figures.enter("assigned")
+        others = self._pipeline.sources or {}
+        if not others:
+            self._figures.enter("assigned")
         assert self._brokers is not None
         try:
             found, unanswered = self._brokers.found(wanted, self._epochs.known)
             with self._query_lock:
                 if not wanted <= membership.partitions:
                     return  # a rebalance came between
+                known = self._commits.known
                 sources = self._place(found)
+                self._commits.found({**{tp: at for tp, at in known.items() if tp in others}, **self._commits.known})
                 self._pipeline.start(sources)
         except (KafkaError, StorageError) as error:
             self._retry_later(f"cannot begin to read: {error or type(error).__name__}")
@@ -314,14 +346,20 @@ class Worker:
         self._commits.found({tp: at.committed for tp, at in found.items() if at.committed is not None})
         return {tp: Source(start.offset, found[tp].topic_id) for tp, start in starts.items()}
 
-    def _check_query(self, running: Mapping[TopicPartition, Source]) -> None:
-        if failure := self._pipeline.failure():
-            self._stop_query(0.0)
-            self._figures.enter("assigned")
-            is_first = self._failures == 0
-            self._retry_later(failure)
-            self._figures.query_failed(failure, is_first=is_first)
-            return
+    def _check_queries(self) -> None:
+        for group, why in self._pipeline.failures().items():
+            self._stop_query(0.0, group)
+            if self._pipeline.sources is None:
+                self._figures.enter("assigned")
+            is_storage = "StorageUnusable" in why  # everybody's, whatever they read
+            failures, seconds = self._groups.failed(group, why, time.monotonic(), may_split=not is_storage)
+            self._report_retry(why, failures, seconds)
+            self._figures.query_failed(why, is_first=failures == 1)
+        running = self._pipeline.sources
+        if running is not None:
+            self._check_logs(running)
+
+    def _check_logs(self, running: Mapping[TopicPartition, Source]) -> None:
         view = self._watcher.view if self._watcher else BrokerView()
         self._compare_logs(running, view)
         positions = self._pipeline.positions
@@ -359,7 +397,10 @@ class Worker:
         seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
         self._failures += 1
         self._retry_at = time.monotonic() + seconds
-        if self._failures > 1:
+        self._report_retry(error, self._failures, seconds)
+
+    def _report_retry(self, error: str, failures: int, seconds: float) -> None:
+        if failures > 1:
             self._complain(f"{error}; next try in {seconds:.0f} s")
         else:
             log.warning("%s; tried again in %.0f s", error, seconds)
@@ -375,9 +416,12 @@ class Worker:
         log.error("%s", error)
         self._figures.failed(error)
 
-    def _stop_query(self, wait_seconds: float) -> dict[TopicPartition, int]:
+    def _stop_query(
+        self, wait_seconds: float, group: frozenset[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Of this group, or all."""
         with self._query_lock:
-            ends = self._pipeline.stop(wait_seconds)
+            ends = self._pipeline.stop(wait_seconds, group)
         self._reached = {**self._reached, **ends}
         return ends
 
@@ -390,6 +434,7 @@ class Worker:
     def _batch_done(self, batch: Batch) -> None:
         """On Spark's callback thread."""
         self._failures = 0
+        self._stored.append(frozenset(batch.ends))
         self._figures.batch(batch)
 
     def _commit(self, membership: Membership) -> None:

@@ -159,6 +159,7 @@ def test_a_worker_tells_its_state_its_pace_and_its_events(snapshot: Snapshot) ->
         "batches_total": 3,
         "queries_failed": 0,
         "left_out": [],
+        "isolated": [],
         "last_error": None,
         "paused": [],
         "events": [

@@ -1,0 +1,73 @@
+"""A record that cannot be read stops its own partition and no other: its query is halved until it is alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.transforms import POISON
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+
+ROOT = Path(__file__).parents[2]
+WHY = "ValueError: the price of order 7 is no number"
+BAD, GOOD = 2, (0, 1, 3)
+
+
+def test_the_partition_of_a_record_that_fails_is_isolated_while_the_others_are_read(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mended = short_dir / "mended"
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(mended))
+    fleet = make_fleet(workers=1, partitions=4, workers_more='transform = "tests.acceptance.transforms:chokes"')
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.send(40)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "what is well is stored and committed")
+    pid = fleet.workers()["worker-0"]["pid"]
+
+    send(fleet, POISON, BAD)
+    send(fleet, b"x", *GOOD)
+    row = eventually(lambda: isolated(fleet), 180, "it is isolated")
+    assert row["isolated"] == [{"topic": fleet.topic, "partition": BAD, "why": WHY}]
+    assert [event["partition"] for event in row["events"] if event["kind"] == "partition_isolated"] == [BAD]
+    eventually(lambda: are_committed(fleet, *GOOD), SETTLE_SECONDS, "the others are stored and committed")
+    send(fleet, b"x", *GOOD)
+    eventually(lambda: are_committed(fleet, *GOOD), SETTLE_SECONDS, "they go on being read")
+
+    mended.touch()
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
+    eventually(lambda: fleet.workers()["worker-0"]["isolated"] == [], SETTLE_SECONDS, "it is isolated no more")
+    assert fleet.workers()["worker-0"]["pid"] == pid, "the process was not started again"
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+
+
+def send(fleet: Fleet, value: bytes, *partitions: int) -> None:
+    producer = KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, acks="all")
+    try:
+        for partition in partitions:
+            producer.send(fleet.topic, value, partition=partition)
+        producer.flush()
+    finally:
+        producer.close()
+    fleet.sent.update(TopicPartition(fleet.topic, partition) for partition in partitions)
+
+
+def are_committed(fleet: Fleet, *partitions: int) -> bool:
+    fleet.check()
+    rows = fleet.offsets()
+    return all(rows[each]["current_offset"] == fleet.sent[TopicPartition(fleet.topic, each)] for each in partitions)
+
+
+def isolated(fleet: Fleet) -> dict[str, Any] | None:
+    fleet.check()
+    row = fleet.workers().get("worker-0", {})
+    return row if row.get("isolated") else None
