@@ -40,7 +40,7 @@ def burden(storage: FileStorage | RedisStorage, state: str) -> None:
         assert _lease_singles(storage) == IN_FLIGHT
     if state == "dead":
         storage.bury([Message(TOPIC, 2, offset, None, b"x" * VALUE_BYTES, 0) for offset in range(DEAD)], "no")
-    storage.place_marks([Mark(TOPIC, 0, None, 0, None)])
+    storage.place_marks([Mark(TOPIC, 0, None, 0)])
 
 
 def fill(storage: Storage, messages: int) -> None:
@@ -57,17 +57,17 @@ def chunks(start: int, messages: int) -> Iterator[Chunk]:
         offsets = np.arange(begin, begin + CHUNK)
         values = BinaryColumn(np.full(CHUNK, VALUE_BYTES, np.int32), random.bytes(CHUNK * VALUE_BYTES))
         keys = BinaryColumn(np.full(CHUNK, 8, np.int32), random.bytes(CHUNK * 8))
-        yield Chunk(TOPIC, 0, None, begin, begin + CHUNK, 0, Columns(offsets, offsets, keys, values, None))
+        yield Chunk(TOPIC, 0, None, begin, begin + CHUNK, 1, Columns(offsets, offsets, keys, values, None))
 
 
 def _lease_singles(storage: FileStorage | RedisStorage) -> int:
     """Blocks of one message, all leased to others for an hour."""
-    storage.place_marks([Mark(TOPIC, 1, None, 0, None)])
+    storage.place_marks([Mark(TOPIC, 1, None, 0)])
     offsets = np.arange(IN_FLIGHT)
     values = BinaryColumn(np.full(IN_FLIGHT, 4, np.int32), b"busy" * IN_FLIGHT)
     kept, storage.block_messages = storage.block_messages, 1
     with storage.writer() as writer:
-        writer.put(Chunk(TOPIC, 1, None, 0, IN_FLIGHT, 0, Columns(offsets, offsets, None, values, None)))
+        writer.put(Chunk(TOPIC, 1, None, 0, IN_FLIGHT, 1, Columns(offsets, offsets, None, values, None)))
     storage.block_messages = kept
     return len(storage.claim("others", IN_FLIGHT, 3600.0))
 

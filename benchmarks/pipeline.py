@@ -58,7 +58,7 @@ from kctl.demo.topics import create_topic
 from kctl.jars import jar_paths
 from kctl.master.launch import worker_settings
 from kctl_agent.storage import open_storage
-from kctl_agent.storage.base import Mark, Storage
+from kctl_agent.storage.base import Advance, Mark, Storage
 from kctl_agent.worker import pipeline as worker
 from kctl_agent.worker.put import PartitionPlan, PutJob
 from kctl_agent.worker.settings import WorkerSettings, parse
@@ -135,10 +135,10 @@ def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], rounds: 
     settings.scratch_dir.mkdir(parents=True)
     for storage in storages.values():
         storage.prepare()
-        storage.place_marks([Mark(TOPIC, number, None, 0, None) for number in range(PARTITIONS)])
-    sources = {TopicPartition(TOPIC, number): worker.Source(0, None) for number in range(PARTITIONS)}
+        storage.place_marks([Mark(TOPIC, number, None, 0) for number in range(PARTITIONS)])
+    sources = {TopicPartition(TOPIC, number): worker.Source(0, None, 1) for number in range(PARTITIONS)}
     checkpoint = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
-    pipeline = worker.Pipeline(settings, next(iter(storages.values())), dict, lambda _: None)
+    pipeline = worker.Pipeline(settings, next(iter(storages.values())), lambda _: None)
     pipeline.open()
     runs = {kind: worker._Run(storage, sources, checkpoint, pipeline) for kind, storage in storages.items()}
     turns = Turns(runs, rounds)
@@ -193,7 +193,7 @@ class Turns:
         self._runs = runs
         self._first = next(iter(runs.values()))
         self._ends = self._first.positions
-        self._selected = PutJob(self._first._storage, {(TOPIC, 0): PartitionPlan(0, None, None)}).selected()
+        self._selected = PutJob(self._first._storage, {(TOPIC, 0): PartitionPlan(0, 1, None)}).selected()
         ours = [turn for of in self.after for turn in ((of, self.seconds[of]), ("noop", self.after[of]))]
         self._left = deque((ours + [(sink, self.seconds[sink]) for sink in PLAIN]) * rounds)
         self._waiting: set[str] = set()
@@ -207,7 +207,9 @@ class Turns:
             sink, seconds = turn
             run = self._runs.get(sink)
             if run is not None:  # the marks and the worker's positions have not seen the batches before
-                run._storage.advance_marks({(tp.topic, tp.partition): start for tp, start in starts.items()})
+                run._storage.advance_marks(
+                    [Advance(tp.topic, tp.partition, 1, 0, start) for tp, start in starts.items()]
+                )
                 run.positions = starts
             seconds.append(self._timed(frame, batch_id, sink))
             if sink in APPENDFSYNC and run is not None:

@@ -328,6 +328,18 @@ class Storage:
         " processor time again.",
         choices=("none", "snappy", "lz4", "zstd"),
     )
+    on_lost_marks: str = setting(
+        "stop",
+        "When the group has committed offsets with this storage and it does not know the partition any more (it was "
+        "emptied or replaced): `stop` with the reason, or `continue` at the committed offset.",
+        choices=("stop", "continue"),
+    )
+    on_other_storage: str = setting(
+        "stop",
+        "When the storage belongs to another group or cluster, or the group's offsets were committed with another "
+        "storage: `stop` with both names, or `take_over`: go on at the committed offset, with this storage.",
+        choices=("stop", "take_over"),
+    )
     limit: int = setting(
         0, "With so many messages waiting the workers take no new batch; 0: no limit.", unit="messages", minimum=0
     )

@@ -92,6 +92,7 @@ METRICS: tuple[Metric, ...] = (
         unit="events",
         sentence="What happened since the master started, by kind: `rebalance`, `restart`, `status`, `state`, `order`, "
         "and what workers and sinkers tell: `rewound`, `skipped`, `truncated`, `topic_recreated`, `records_lost`, "
+        "`storage_rolled_back`, `storage_lost_marks`, `other_storage`, "
         "`lost`, `query_failed`, ….",
         samples=_events,
     ),

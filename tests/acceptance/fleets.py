@@ -200,6 +200,8 @@ class Fleet(DemoFleet):
                 "block_messages": 500,
                 "compression": "none",
                 "limit": 0,
+                "on_lost_marks": "stop",
+                "on_other_storage": "stop",
             },
         }
         with (self.directory / "logs" / f"{name}.log").open("ab") as log:

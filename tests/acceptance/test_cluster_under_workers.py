@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 
 from kctl.demo import topics
 from kctl.demo.cluster import KafkaCluster
-from kctl_agent.worker.epochs import LogSeen
+from kctl_agent.worker.note import log_seen, parse
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.scenes import Scene, UncleanElection, create, layout
 
@@ -159,7 +159,7 @@ def noted(fleet: Fleet) -> set[int | None]:
     """How far the log is known to have gone, by what is committed with the offsets."""
     with KafkaAdminClient(bootstrap_servers=fleet.broker.bootstrap_servers.split(",")) as admin:
         offsets = admin.list_group_offsets({fleet.group: None})[fleet.group]
-    known = [LogSeen.from_commit(*at) for at in offsets.values()]
+    known = [log_seen(parse(at.metadata), at.offset, at.leader_epoch) for at in offsets.values()]
     return {seen.end if seen else None for seen in known}
 
 

@@ -98,5 +98,5 @@ def test_records_that_retention_removed_before_they_were_read_are_counted_and_to
     at = np.array([mark.next + 5])
     columns = Columns(at, at, None, None, None)
     with fleet.storage.writer() as writer, pytest.raises(GapRefused, match=f"above the mark {mark.next}"):
-        writer.put(Chunk(fleet.topic, 0, mark.topic_id, mark.next + 5, mark.next + 6, None, columns))
+        writer.put(Chunk(fleet.topic, 0, mark.topic_id, mark.next + 5, mark.next + 6, mark.version, columns))
     assert stored(fleet, 0) == list(range(200))

@@ -50,7 +50,7 @@ def large(start: int) -> Chunk:
 
 def filled(storage: RedisStorage) -> int:
     """Puts until one is refused; how many messages the storage has taken."""
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     with pytest.raises(StorageUnusable, match="maxmemory"):
         put(storage, *map(large, range(0, 1_000_000, PER_CHUNK)))
     stats = storage.stats()

@@ -311,8 +311,8 @@ def test_the_example_is_a_configuration_and_a_handler_that_run(
     told = sinker_settings(config, "sinker-0")
     values = [b'{"amount": 12.5}', b"no order", b'{"amount": 1}']
     messages = [Message("orders", 0, offset, None, value, 0) for offset, value in enumerate(values)]
-    storage.place_marks([Mark("orders", 0, None, 0, None)])
-    put(storage, Chunk("orders", 0, None, 0, 3, None, pack(messages)))
+    storage.place_marks([Mark("orders", 0, None, 0)])
+    put(storage, Chunk("orders", 0, None, 0, 3, 1, pack(messages)))
 
     names = ("handler", "import_dir", "batch_size", "batch_wait_seconds", "ordered")
     one = sinker(**{name: told[name] for name in names}, max_tries=2)

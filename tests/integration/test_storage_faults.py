@@ -78,7 +78,7 @@ def killed_at_work(work: Callable[[int], None], steps: int) -> None:
 
 def test_a_put_that_was_killed_is_there_whole_or_not_at_all(storage: Storage) -> None:
     chance = random.Random(1)
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     storage.close()
 
     def work(told: int) -> None:
@@ -101,7 +101,7 @@ def test_a_put_that_was_killed_is_there_whole_or_not_at_all(storage: Storage) ->
 def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: Storage) -> None:
     chance = random.Random(2)
     count = 2000
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     put(storage, chunk(0, count))
     storage.close()
     read, handled_by = os.pipe()  # 4 bytes for each message that a handler has seen
@@ -136,7 +136,7 @@ def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: St
 
 
 def test_claimers_in_many_processes_share_without_overlap(storage: Storage) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     put(storage, chunk(0, 1000))
     storage.close()
     answers: multiprocessing.SimpleQueue[list[int]] = FORK.SimpleQueue()
@@ -170,7 +170,7 @@ def small_disk(short_dir: Path) -> Iterator[Path]:
 def test_a_full_disk_is_told_and_what_was_stored_before_stays_and_goes_on(small_disk: Path) -> None:
     with closing(FileStorage(small_disk / "s.sqlite", block_messages=500)) as storage:
         storage.prepare()
-        storage.place_marks([Mark("t", 0, "A", 0, None)])
+        storage.place_marks([Mark("t", 0, "A", 0)])
         start = 0
         with pytest.raises(StorageUnusable, match=r"t-0 could not be stored: .*full"):  # noqa: PT012 - until it is full
             while True:
@@ -274,7 +274,7 @@ def test_what_the_disk_did_not_take_counts_for_nobody_until_all_was_written_anew
 
     with closing(FileStorage(path)) as storage:
         storage.prepare()
-        storage.place_marks([Mark("t", number, "A", 0, None) for number in range(3)])
+        storage.place_marks([Mark("t", number, "A", 0) for number in range(3)])
         put(storage, chunks[0])
         Path(f"{path}-doubts").mkdir()
         os.sync()
@@ -312,7 +312,7 @@ def test_a_file_that_cannot_be_written_is_told_and_used_again_when_it_can(short_
     path = short_dir / "s.sqlite"
     with closing(FileStorage(path)) as storage:
         storage.prepare()
-        storage.place_marks([Mark("t", 0, "A", 0, None)])
+        storage.place_marks([Mark("t", 0, "A", 0)])
     short_dir.chmod(0o755)
     answers: multiprocessing.SimpleQueue[str] = FORK.SimpleQueue()
 
@@ -341,7 +341,7 @@ def test_a_damaged_file_is_told_and_a_copy_put_in_its_place_is_used(tmp_path: Pa
     path, copy = tmp_path / "s.sqlite", tmp_path / "copy"
     storage = FileStorage(path, block_messages=5)
     storage.prepare()
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     put(storage, chunk(0, 5000))
     storage.close()
     shutil.copy(path, copy)

@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from kctl_agent.storage import redis_client
-from kctl_agent.storage.base import Chunk, GapRefused, Mark, MarkMissing, StorageUnusable
+from kctl_agent.storage.base import Advance, Binding, Chunk, GapRefused, Mark, MarkMissing, StorageUnusable
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
 from kctl_agent.storage.redis import RedisStorage
@@ -68,7 +68,7 @@ def client_of(server: RedisServer) -> Any:
 
 
 def test_nothing_is_lost_when_redis_is_killed_and_started_again(server: RedisServer, storage: RedisStorage) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     told, done = threading.Event(), threading.Event()
     stop = threading.Event()
 
@@ -233,7 +233,7 @@ def test_a_large_put_goes_in_portions_of_whole_blocks(storage: RedisStorage) -> 
 
 def test_portions_are_measured_as_they_were_sent_last(storage: RedisStorage) -> None:
     storage.block_messages, storage.codec = 500, "zstd"
-    storage.place_marks([Mark("t", 0, None, 0, None)])
+    storage.place_marks([Mark("t", 0, None, 0)])
 
     with storage.writer() as writer:
         for start, values, portions in (
@@ -245,7 +245,7 @@ def test_portions_are_measured_as_they_were_sent_last(storage: RedisStorage) -> 
             offsets = np.arange(start, start + 20_000)
             columns = Columns(offsets, offsets, None, BinaryColumn(np.full(20_000, 200, np.int32), values), None)
             assert len(list(writer.portions(columns))) == portions
-            writer.put(Chunk("t", 0, None, start, start + 20_000, None, columns))
+            writer.put(Chunk("t", 0, None, start, start + 20_000, 1, columns))
 
 
 def test_blocks_of_the_layout_before_are_handed_out(server: RedisServer, storage: RedisStorage) -> None:
@@ -341,7 +341,8 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
         storage.settle(claims[0], [True, False, True], max_tries=5)
         storage.settle(claims[1], [False] * 3, reason="no")
         storage.release("a")
-        storage.advance_marks({("t", 0): 10})
+        storage.bind(Binding("orders", "K1"))
+        storage.advance_marks([Advance("t", 0, 1, 9, 10)])
         storage.bury(claims[0].messages, "no")
         assert len(list(storage.dead())) == 6
         assert storage.find_dead("4711") is None
@@ -353,7 +354,7 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
     with client_of(server) as client:
         client.execute_command("ACL", "SETUSER", "kctl", "-hset")
     with pytest.raises(StorageUnusable, match=r"ACL|permission|cannot be used"):
-        opened(f"unix://kctl:hunter2@{server.socket}").place_marks([Mark("t", 0, "A", 0, None)])
+        opened(f"unix://kctl:hunter2@{server.socket}").place_marks([Mark("t", 0, "A", 0)])
 
 
 def test_it_speaks_tls(short_dir: Path, start: Callable[..., RedisServer], eventually: Eventually) -> None:
@@ -395,7 +396,7 @@ def test_a_full_redis_refuses_a_put_and_goes_on_when_there_is_room(start: Callab
     server = start("--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
     with closing(RedisStorage(server.url, "readers")) as storage, client_of(server) as client:
         storage.prepare()
-        storage.place_marks([Mark("t", 0, "A", 0, None)])
+        storage.place_marks([Mark("t", 0, "A", 0)])
         start_at = 0
         with pytest.raises(StorageUnusable, match="maxmemory"):  # noqa: PT012 - until it is full
             while True:
@@ -440,7 +441,7 @@ def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -
     with client_of(server) as client:
         client.set(storage.prefix + "layout", "9")
 
-    with pytest.raises(StorageUnusable, match="layout 9; this release reads 1 to 2"):
+    with pytest.raises(StorageUnusable, match="layout 9; this release reads 1 to 3"):
         storage.prepare()
 
 

@@ -20,9 +20,9 @@ from kctl_agent.message import Message
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.held import RETURNED_FALSE
-from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
+from kctl_agent.storage.base import Advance, Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.directly import DirectlyStorage
-from kctl_agent.storage.putting import cut, skipped
+from kctl_agent.storage.putting import cut, judged, skipped
 from kctl_agent.storage.room import Limits
 
 __all__ = ["Calls", "HandlerSettings", "HandlingStorage"]
@@ -150,13 +150,13 @@ class _HandlingWriter(Writer):
         self._pause = threading.Event()
 
     def put(self, chunk: Chunk) -> Put:
-        tp = (chunk.topic, chunk.partition)
-        mark = self._storage.marks([tp]).get(tp)
-        skip = skipped(chunk, None if mark is None else (mark.next, mark.topic_id))
+        mark = judged(chunk, self._storage.marks([chunk.tp]).get(chunk.tp))
+        skip, done = skipped(chunk, mark), mark.next
         for block in cut(chunk, skip, self._settings.batch_size, None, "none"):
             self._handle(block.messages(), chunk.topic_id)
-            self._storage.advance_marks({tp: block.last + 1})
-        self._storage.advance_marks({tp: chunk.end})
+            self._storage.advance_marks([Advance(*chunk.tp, chunk.version, done, block.last + 1)])
+            done = block.last + 1
+        self._storage.advance_marks([Advance(*chunk.tp, chunk.version, done, chunk.end)])
         return Put(len(chunk.columns) - skip, skip, chunk.columns.bytes)
 
     def close(self) -> None:

@@ -6,7 +6,12 @@ What every implementation guarantees to the workers that put:
 - **The mark decides.** Messages below the mark are skipped, so a task that is retried, a batch that is run again and
   two owners that overlap store nothing twice. A chunk that begins above the mark is refused (`GapRefused`): it would
   lose what lies between.
-- **Only `place_marks` moves a mark backwards**, for the reasons that `kctl_agent.worker.positions` decides on.
+- **Only `place_marks` moves a mark backwards**, for the reasons that `kctl_agent.worker.positions` decides on, and only
+  if the mark still is the one that the decision was made on: compare and set. Each placement gives the mark a new
+  version; puts and advances that were planned on another version are refused (`MarkMoved`). So a worker that was frozen
+  between any two steps can neither move the mark of the next owner nor store beside it.
+- **One storage, one group.** With the first `bind` a storage gets an id of its own and belongs to one group of one
+  cluster; every other is refused.
 - **Durable when the writer is closed.** Then what was put survives a power cut, and only then may its offset be
   committed. So does a mark that was told.
 
@@ -32,7 +37,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from kctl_agent.errors import StorageError
@@ -44,12 +50,16 @@ if TYPE_CHECKING:
     from kctl_agent.storage.block import Block, Columns
 
 __all__ = [
+    "Advance",
+    "Binding",
     "Chunk",
     "Claim",
     "DeadLetter",
     "GapRefused",
     "Mark",
     "MarkMissing",
+    "MarkMoved",
+    "OtherGroup",
     "PartitionStats",
     "Put",
     "Selection",
@@ -59,7 +69,6 @@ __all__ = [
     "StorageStats",
     "StorageUnusable",
     "TopicPartition",
-    "TopicRecreated",
     "Writer",
 ]
 
@@ -78,10 +87,18 @@ class MarkMissing(StorageError):
     code = "mark_missing"
 
 
-class TopicRecreated(StorageError):
-    """A chunk of another incarnation of the topic than the mark's (KIP-516 topic id)."""
+class MarkMoved(StorageError):
+    """The mark is not the one that was decided or planned on: another owner has placed it anew since (a reset, a seek,
+    a recreated topic), or has stored further."""
 
-    code = "topic_recreated"
+    code = "mark_moved"
+    retriable = True
+
+
+class OtherGroup(StorageError):
+    """The storage belongs to another consumer group, or to the same group of another cluster."""
+
+    code = "other_group"
 
 
 class StorageUnusable(StorageError):
@@ -93,22 +110,64 @@ class StorageUnusable(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far one partition is stored. `next` is the first offset not yet stored.
+    """How far one partition is stored. `next` is the first offset not yet stored; `topic_id` (KIP-516) tells a topic
+    that was recreated.
 
-    `committed` is the group's committed offset as it was last known when something was put; with `topic_id` it tells a
-    reset of the group and a topic made again from a mere crash.
+    `version` counts the placements of this mark; the storage gives it. `next` alone would not do for compare and set:
+    a mark that was placed back and has come forward again looks as it did before.
     """
 
     topic: str
     partition: int
     topic_id: str | None
     next: int
-    committed: int | None
+    version: int = 0
+
+    @property
+    def tp(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """The offsets `start` up to, not including, `end` of a partition hold nothing to store. `version` is the mark's on
+    which the batch was planned."""
+
+    topic: str
+    partition: int
+    version: int
+    start: int
+    end: int
+
+    @property
+    def tp(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Whose messages a storage holds. `cluster_id` is None where the brokers do not tell one."""
+
+    group: str
+    cluster_id: str | None
+
+    def differs_from(self, other: Binding) -> bool:
+        """An id that is not known differs from none."""
+        ids = {self.cluster_id, other.cluster_id} - {None}
+        return self.group != other.group or len(ids) > 1
+
+    def known_from(self, before: Binding | None) -> Binding:
+        """With the cluster's id as it was known before, where it is not known now."""
+        return self if self.cluster_id or before is None else replace(self, cluster_id=before.cluster_id)
+
+    def __str__(self) -> str:
+        return f"group {self.group} of cluster {self.cluster_id or '(unknown)'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Messages of one partition in offset order that cover the offsets `start` up to, not including, `end`.
+    """Messages of one partition in offset order that cover the offsets `start` up to, not including, `end`. `version`
+    is the mark's on which the batch was planned.
 
     `start` is where the driver expects this chunk to begin, which is not always the first message's offset: control
     records, compaction and a filter of the user leave holes. `end` is the same for its end.
@@ -119,8 +178,12 @@ class Chunk:
     topic_id: str | None
     start: int
     end: int
-    committed: int | None
+    version: int
     columns: Columns
+
+    @property
+    def tp(self) -> TopicPartition:
+        return self.topic, self.partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +214,33 @@ class Storage(ABC):
         """The marks of these partitions; a partition without one is absent."""
 
     @abstractmethod
-    def place_marks(self, marks: Collection[Mark]) -> None:
-        """Write these marks as they are, backwards too, in one transaction."""
+    def bind(self, owner: Binding, *, take_over: bool = False) -> str:
+        """The id of this storage, a random one that is made with the first call and stays with the messages: a copy of
+        the storage has the same, an emptied storage another. Empty: this storage keeps nothing that could be lost.
+
+        With the first call the storage belongs to `owner`; with `take_over` it does from now on, whoever it belonged
+        to.
+
+        Raises:
+            OtherGroup: it belongs to somebody else; nothing was changed.
+        """
 
     @abstractmethod
-    def advance_marks(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Move marks forward to the end of a finished batch, over offsets that hold no message; never backwards."""
+    def place_marks(self, marks: Collection[Mark], seen: Mapping[TopicPartition, Mark] = MappingProxyType({})) -> None:
+        """Write these marks, backwards too, in one transaction, if each still is as it was `seen` (not in there: there
+        was none). Their `version` is not used: each gets the next one.
+
+        Raises:
+            MarkMoved: one of them is not as it was seen; nothing was written.
+        """
 
     @abstractmethod
-    def record_committed(self, committed: Mapping[TopicPartition, int]) -> None:
-        """Note what the group has committed, in marks that exist."""
+    def advance_marks(self, advances: Collection[Advance]) -> None:
+        """Move marks forward over offsets that hold no message, in one transaction; never backwards.
+
+        Raises:
+            GapRefused, MarkMissing, MarkMoved: nothing was written.
+        """
 
     @abstractmethod
     def writer(self) -> Writer:
@@ -268,7 +348,7 @@ class Writer(ABC):
         """Store a chunk and move the mark to its end.
 
         Raises:
-            GapRefused, MarkMissing, TopicRecreated: nothing was written.
+            GapRefused, MarkMissing, MarkMoved: nothing was written.
             StorageUnusable: nothing was written; the cause (full disk, rights) is in the message.
         """
 

@@ -5,8 +5,8 @@ a power cut takes back the last transactions, in their order. What must not be t
 a put by the time its writer is closed, a mark when it is told, because its offset may be committed to Kafka then.
 What sinkers do is not: a power cut hands out again what was settled in the last moments, which at-least-once allows.
 
-This file: marks and the connection. The rest is in `file_writer`, `file_claims`, `file_letters`, `file_schema` and, for
-the disk, `file_log`.
+This file: the connection. The rest is in `file_marks`, `file_writer`, `file_claims`, `file_letters`, `file_schema` and,
+for the disk, `file_log`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage import file_claims, file_letters
-from kctl_agent.storage.base import Mark, Storage, StorageUnusable, TopicPartition, Writer
+from kctl_agent.storage import file_claims, file_letters, file_marks
+from kctl_agent.storage.base import Advance, Binding, Mark, Storage, StorageUnusable, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.clock import MachineClock
@@ -32,6 +33,7 @@ from kctl_agent.storage.file_doubts import doubting
 from kctl_agent.storage.file_log import Log
 from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, transaction
 from kctl_agent.storage.file_writer import FileWriter
+from kctl_agent.storage.putting import judged, placed, refuse_moved, refuse_other
 from kctl_agent.storage.room import Free, Limits
 from kctl_agent.storage.settling import dead_letters, judge, opened
 
@@ -87,31 +89,31 @@ class FileStorage(Storage):
         with self._lock, self._told(), closing(connect(self.path)) as db:
             create(db, self.path, self.clock)
 
+    def bind(self, owner: Binding, *, take_over: bool = False) -> str:
+        with self._session(is_durable=True) as db, transaction(db):
+            id_, before = file_marks.bound(db)
+            refuse_other(self.identity, owner, before, take_over)
+            if before != owner:
+                id_ = id_ or uuid.uuid4().hex
+                file_marks.bind(db, id_, owner.known_from(before))
+        return id_
+
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
         with self._session(is_durable=True) as db:  # what is told may be committed to Kafka
-            rows = db.execute("select topic, partition, topic_id, next, committed from mark").fetchall()
-        return {(row[0], row[1]): Mark(*row) for row in rows if (row[0], row[1]) in partitions}
+            return file_marks.read(db, partitions)
 
-    def place_marks(self, marks: Collection[Mark]) -> None:
+    def place_marks(self, marks: Collection[Mark], seen: Mapping[TopicPartition, Mark] = MappingProxyType({})) -> None:
         with self._session(is_durable=True) as db, transaction(db):
-            db.executemany(
-                "insert or replace into mark(topic, partition, topic_id, next, committed) values (?,?,?,?,?)",
-                [(m.topic, m.partition, m.topic_id, m.next, m.committed) for m in marks],
-            )
+            before = file_marks.read(db, [mark.tp for mark in marks])
+            for mark in marks:
+                refuse_moved(mark.tp, before.get(mark.tp), seen.get(mark.tp))
+            file_marks.write(db, [placed(mark, seen.get(mark.tp)) for mark in marks])
 
-    def advance_marks(self, ends: Mapping[TopicPartition, int]) -> None:
+    def advance_marks(self, advances: Collection[Advance]) -> None:
         with self._session(is_durable=True) as db, transaction(db):
-            db.executemany(
-                "update mark set next=max(next, ?) where topic=? and partition=?",
-                [(end, topic, partition) for (topic, partition), end in ends.items()],
-            )
-
-    def record_committed(self, committed: Mapping[TopicPartition, int]) -> None:
-        with self._session(is_durable=True) as db, transaction(db):
-            db.executemany(
-                "update mark set committed=max(coalesce(committed, 0), ?) where topic=? and partition=?",
-                [(offset, topic, partition) for (topic, partition), offset in committed.items()],
-            )
+            before = file_marks.read(db, [each.tp for each in advances])
+            for each in advances:
+                file_marks.advance(db, judged(each, before.get(each.tp)), each.end)
 
     def writer(self) -> Writer:
         with self._told():

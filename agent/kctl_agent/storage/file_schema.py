@@ -17,7 +17,7 @@ from kctl_agent.storage.clock import MachineClock
 
 __all__ = ["LOG_BYTES", "SCHEMA_VERSION", "connect", "create", "note_boot", "transaction"]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 OLDEST_SQLITE = (3, 35, 0)
 """RETURNING, https://sqlite.org/releaselog/3_35_0.html"""
 BUSY_SECONDS = 30.0
@@ -81,6 +81,14 @@ ADOPT = (
 )
 
 
+VERSION_3 = [
+    # The id of this storage, and whose messages it holds; one row once somebody has bound it.
+    "create table storage(id text not null, group_name text not null, cluster_id text)",
+    "alter table mark add column version integer not null default 0",
+    "alter table mark drop column committed",
+]
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """A connection for any thread, one at a time. Raises sqlite3.Error."""
     db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
@@ -95,7 +103,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def create(db: sqlite3.Connection, path: Path, clock: MachineClock) -> None:
-    """Make the tables, or bring a file of version 1 up to this one in place, or do nothing.
+    """Make the tables, or bring a file of an older version up to this one in place, or do nothing.
 
     Raises:
         StorageUnusable: a file of another version, or a SQLite that is too old.
@@ -114,10 +122,14 @@ def create(db: sqlite3.Connection, path: Path, clock: MachineClock) -> None:
         if version == 0:
             for statement in VERSION_1.split(";"):
                 db.execute(statement)
-        if version < SCHEMA_VERSION:
+        if version < 2:
             for statement in VERSION_2:
                 db.execute(statement)
             db.execute(ADOPT, (clock.wall(),))
+        if version < 3:
+            for statement in VERSION_3:
+                db.execute(statement)
+        if version < SCHEMA_VERSION:
             db.execute(f"pragma user_version={SCHEMA_VERSION}")
 
 

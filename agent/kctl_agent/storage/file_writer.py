@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from kctl_agent.storage import file_marks
 from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.clock import MachineClock
@@ -25,7 +26,7 @@ from kctl_agent.storage.file_doubts import doubting
 from kctl_agent.storage.file_letters import insert
 from kctl_agent.storage.file_log import Log
 from kctl_agent.storage.file_schema import connect, transaction
-from kctl_agent.storage.putting import cut, skipped
+from kctl_agent.storage.putting import cut, judged, skipped
 
 __all__ = ["FileWriter"]
 
@@ -60,19 +61,15 @@ class FileWriter(Writer):
             self._held = held.pop_all()
 
     def put(self, chunk: Chunk) -> Put:
-        tp = (chunk.topic, chunk.partition)
         blocks: Iterable[Block] = self._cut(chunk, 0)
         if self._codec != "none":
             blocks = list(blocks)
         try:
             with doubting(self._path), in_turn(self._folder), transaction(self._db):
-                mark = self._db.execute("select next, topic_id from mark where topic=? and partition=?", tp).fetchone()
+                mark = judged(chunk, file_marks.one(self._db, chunk.tp))
                 skip = skipped(chunk, mark)
                 written = insert(self._db, self._cut(chunk, skip) if skip else blocks, self._clock.wall())
-                self._db.execute(
-                    "update mark set next=max(next, ?), committed=coalesce(?, committed) where topic=? and partition=?",
-                    (chunk.end, chunk.committed, *tp),
-                )
+                file_marks.advance(self._db, mark, chunk.end)
         except sqlite3.Error as error:
             raise StorageUnusable(f"{chunk.topic}-{chunk.partition} could not be stored: {error}") from error
         _uncopied[self._path] += written

@@ -12,13 +12,14 @@ import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Mark, Put, Storage, TopicPartition, Writer
+from kctl_agent.storage.base import Advance, Binding, Chunk, Mark, Put, Storage, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
-from kctl_agent.storage.putting import cut, skipped
+from kctl_agent.storage.putting import cut, judged, placed, refuse_moved, refuse_other, skipped
 from kctl_agent.storage.room import Limits
 from kctl_agent.storage.settling import dead_letters, judge, opened, revived
 
@@ -65,6 +66,7 @@ class MemoryStorage(Storage):
         self._clock = clock
         self._lock = threading.Lock()
         self._marks: dict[TopicPartition, Mark] = {}
+        self._owner: Binding | None = None
         self._held: dict[str, _Held] = {}
         self._dead: dict[str, DeadLetter] = {}
         self._ids = map(str, itertools.count(1))
@@ -85,21 +87,24 @@ class MemoryStorage(Storage):
         with self._lock:
             return {tp: self._marks[tp] for tp in partitions if tp in self._marks}
 
-    def place_marks(self, marks: Collection[Mark]) -> None:
+    def bind(self, owner: Binding, *, take_over: bool = False) -> str:
+        """No id: what is in memory is gone with the process, and the next one must go on all the same."""
         with self._lock:
-            self._marks.update({(mark.topic, mark.partition): mark for mark in marks})
+            refuse_other(self.identity, owner, self._owner, take_over)
+            self._owner = owner.known_from(self._owner)
+        return ""
 
-    def advance_marks(self, ends: Mapping[TopicPartition, int]) -> None:
+    def place_marks(self, marks: Collection[Mark], seen: Mapping[TopicPartition, Mark] = MappingProxyType({})) -> None:
         with self._lock:
-            for tp, end in ends.items():
-                if tp in self._marks:
-                    self._marks[tp] = replace(self._marks[tp], next=max(self._marks[tp].next, end))
+            for mark in marks:
+                refuse_moved(mark.tp, self._marks.get(mark.tp), seen.get(mark.tp))
+            self._marks.update({mark.tp: placed(mark, seen.get(mark.tp)) for mark in marks})
 
-    def record_committed(self, committed: Mapping[TopicPartition, int]) -> None:
+    def advance_marks(self, advances: Collection[Advance]) -> None:
         with self._lock:
-            for tp, offset in committed.items():
-                if tp in self._marks:
-                    self._marks[tp] = replace(self._marks[tp], committed=max(self._marks[tp].committed or 0, offset))
+            before = {each.tp: judged(each, self._marks.get(each.tp)) for each in advances}
+            for each in advances:
+                self._marks[each.tp] = replace(before[each.tp], next=max(before[each.tp].next, each.end))
 
     def writer(self) -> Writer:
         return _MemoryWriter(self)
@@ -107,14 +112,11 @@ class MemoryStorage(Storage):
     def put(self, chunk: Chunk) -> Put:
         """What its writers do."""
         with self._lock:
-            tp = (chunk.topic, chunk.partition)
-            mark = self._marks.get(tp)
-            skip = skipped(chunk, (mark.next, mark.topic_id) if mark else None)
+            mark = judged(chunk, self._marks.get(chunk.tp))
+            skip = skipped(chunk, mark)
             blocks = list(cut(chunk, skip, self.block_messages, self.block_bytes, self.codec))
             self._add(blocks)
-            assert mark is not None
-            committed = mark.committed if chunk.committed is None else chunk.committed
-            self._marks[tp] = replace(mark, next=max(mark.next, chunk.end), committed=committed)
+            self._marks[chunk.tp] = replace(mark, next=max(mark.next, chunk.end))
         return Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in blocks))
 
     def blocks(self) -> Iterator[Block]:

@@ -17,13 +17,14 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Mark, Put, Storage, StorageUnusable, TopicPartition, Writer
+from kctl_agent.storage.base import Advance, Binding, Chunk, Mark, Put, Storage, StorageUnusable, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block, Columns
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
-from kctl_agent.storage.putting import cut, skipped
+from kctl_agent.storage.putting import cut, judged, placed, refuse_moved, refuse_other, skipped
 from kctl_agent.storage.redis_client import (
     REPLY_SECONDS,
     check_server,
@@ -34,14 +35,14 @@ from kctl_agent.storage.redis_client import (
     transact,
     where,
 )
-from kctl_agent.storage.redis_words import block_of, letter_of, name_of, parted, partitions_of
+from kctl_agent.storage.redis_words import block_of, letter_of, mark_of, name_of, parted, partitions_of
 from kctl_agent.storage.room import Limits
 from kctl_agent.storage.settling import Verdict, dead_letters, judge, opened, revived
 
 __all__ = ["RedisStorage"]
 
-LAYOUT_VERSION = b"2"
-OLDER_LAYOUTS = (b"1",)
+LAYOUT_VERSION = b"3"
+OLDER_LAYOUTS = (b"1", b"2")
 """Read as they are; what is put from now on is of the newest."""
 SENT_SECONDS = 600
 """After which bytes go that no script has judged: Redis forgot the script, and then their sender died."""
@@ -105,35 +106,37 @@ class RedisStorage(Storage):
                 f"{self.identity} has layout {layout.decode()}; this release reads 1 to {LAYOUT_VERSION.decode()}"
             )
 
+    def bind(self, owner: Binding, *, take_over: bool = False) -> str:
+        id_, group, cluster_id = self._run(
+            "bind", owner.group, owner.cluster_id or "", uuid.uuid4().hex, int(take_over)
+        )
+        before = Binding(group.decode(), cluster_id.decode() or None)
+        refuse_other(self.identity, owner, before, take_over)
+        return str(id_.decode())
+
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
         wanted = list(partitions)
         client = self._client()
         with told(self._place), client.pipeline(transaction=False) as pipeline:
             for tp in wanted:
-                pipeline.hmget(self._key("mark", name_of(tp)), "next", "committed", "topic_id")
+                pipeline.hmget(self._key("mark", name_of(tp)), "topic_id", "next", "version")
             rows = pipeline.execute()
-        return {
-            tp: Mark(*tp, topic_id.decode() or None, int(following), int(committed) if committed else None)
-            for tp, (following, committed, topic_id) in zip(wanted, rows, strict=True)
-            if following is not None
-        }
+        return {tp: mark for tp, row in zip(wanted, rows, strict=True) if (mark := mark_of(tp, row))}
 
-    def place_marks(self, marks: Collection[Mark]) -> None:
-        client = self._client()
-        with told(self._place), client.pipeline(transaction=True) as pipeline:
-            for mark in marks:
-                name = name_of((mark.topic, mark.partition))
-                committed = "" if mark.committed is None else mark.committed
-                values = {"next": mark.next, "committed": committed, "topic_id": mark.topic_id or ""}
-                pipeline.hset(self._key("mark", name), mapping=values)
-                pipeline.sadd(self.prefix + "partitions", name)
-            pipeline.execute()
+    def place_marks(self, marks: Collection[Mark], seen: Mapping[TopicPartition, Mark] = MappingProxyType({})) -> None:
+        words = [
+            word
+            for mark in marks
+            for word in (name_of(mark.tp), *_seen(seen.get(mark.tp)), *_placed(placed(mark, seen.get(mark.tp))))
+        ]
+        found = self._run("place", *words)
+        for mark, row in zip(marks, found, strict=False):  # nothing comes back where all was written
+            refuse_moved(mark.tp, mark_of(mark.tp, row), seen.get(mark.tp))
 
-    def advance_marks(self, ends: Mapping[TopicPartition, int]) -> None:
-        self._run("raise", "next", *(word for tp, end in ends.items() for word in (name_of(tp), end)))
-
-    def record_committed(self, committed: Mapping[TopicPartition, int]) -> None:
-        self._run("raise", "committed", *(word for tp, at in committed.items() for word in (name_of(tp), at)))
+    def advance_marks(self, advances: Collection[Advance]) -> None:
+        found = self._run("advance", *(w for a in advances for w in (name_of(a.tp), a.version, a.start, a.end)))
+        for each, row in zip(advances, found, strict=False):
+            judged(each, mark_of(each.tp, row))
 
     def writer(self) -> Writer:
         return RedisWriter(self)
@@ -141,16 +144,14 @@ class RedisStorage(Storage):
     def put(self, chunk: Chunk) -> Put:
         """What its writers do. Cut once more only if messages of the chunk lie below the mark."""
         skip, cut_at = 0, ""
-        name, committed = name_of((chunk.topic, chunk.partition)), "" if chunk.committed is None else chunk.committed
         while True:
             blocks = list(cut(chunk, skip, self.block_messages, self.block_bytes, self.codec))
-            place = (name, chunk.topic_id or "", chunk.start, chunk.end, committed, cut_at)
-            answer = self._send(blocks, place)
-            if answer[0] == b"ok":
+            place = (name_of(chunk.tp), chunk.topic_id or "", chunk.start, chunk.end, chunk.version, cut_at)
+            found = self._send(blocks, place)
+            if not found:
                 return Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in blocks))
-            mark = (int(answer[1]), answer[2].decode() or None) if answer[0] == b"mark" else None
-            skip = skipped(chunk, mark)
-            cut_at = str(mark and mark[0])
+            mark = judged(chunk, mark_of(chunk.tp, found))
+            skip, cut_at = skipped(chunk, mark), str(mark.next)
 
     def _send(self, blocks: Sequence[Block], place: Sequence[object]) -> Any:
         """The bytes as plain values and the script that judges them, in one transaction. Handed to the script they
@@ -373,6 +374,15 @@ class RedisWriter(Writer):
 
 def _name(block: Block) -> str:
     return name_of((block.topic, block.partition))
+
+
+def _seen(mark: Mark | None) -> tuple[object, ...]:
+    """Of a mark as `place.lua` compares it; empty words: there was none."""
+    return ("", "") if mark is None else (mark.next, mark.version)
+
+
+def _placed(mark: Mark) -> tuple[object, ...]:
+    return mark.topic_id or "", mark.next, mark.version
 
 
 def _words(selection: Selection) -> list[object]:

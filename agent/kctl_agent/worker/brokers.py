@@ -21,6 +21,7 @@ from kafka.errors import (
     KafkaError,
     NoError,
     RequestTimedOutError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     for_code,
 )
@@ -29,6 +30,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kctl_agent.snapshot import BrokerFigures, TopicPartitionFigures
 from kctl_agent.stale_coordinators import forget_coordinators
 from kctl_agent.worker.epochs import LogSeen, divergence
+from kctl_agent.worker.note import log_seen, parse
 from kctl_agent.worker.positions import Found
 from kctl_agent.worker.settings import KafkaSettings
 
@@ -38,6 +40,35 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 5000
 METADATA_EVERY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """What the brokers say of the subscribed topics. `ids` are those of KIP-516, absent with old brokers; a topic with
+    an error has neither rows nor an id."""
+
+    rows: tuple[TopicPartitionFigures, ...]
+    ids: dict[str, str]
+    errors: dict[str, type[KafkaError]]
+
+    def ids_since(self, before: Mapping[str, str]) -> dict[str, str]:
+        """The ids, and for a topic that cannot be described for the moment the one from before: an error says nothing
+        about a topic but that it is unknown."""
+        kept = {
+            t: i
+            for t, i in before.items()
+            if self.errors.get(t, UnknownTopicOrPartitionError) is not UnknownTopicOrPartitionError
+        }
+        return {**kept, **self.ids}
+
+    def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """Partitions of topics with an error, and why. Without the topic's id nobody would notice that it was
+        recreated. Raises KafkaError when that is all of them."""
+        errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
+        if errors and len(errors) == len(partitions):
+            tp = min(errors)
+            raise errors[tp](f"topic {tp.topic}")
+        return {tp: f"topic {tp.topic} cannot be described ({error.__name__})" for tp, error in errors.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +118,7 @@ class Brokers:
 
     def __init__(self, settings: KafkaSettings, client_id: str) -> None:
         self._settings = settings
+        self._cluster_id: str | None = None
         self._admin = KafkaAdminClient(
             bootstrap_servers=settings.bootstrap_servers,
             client_id=f"{client_id}-admin",
@@ -128,7 +160,7 @@ class Brokers:
         )
 
     def _bounds_by_leader(self, partitions: Collection[TopicPartition]) -> Bounds:
-        led = {TopicPartition(row.topic, row.partition): row.leader_id for row in self.topics()[0]}
+        led = {TopicPartition(row.topic, row.partition): row.leader_id for row in self.topics().rows}
         by_leader: dict[int | None, list[TopicPartition]] = {}
         for tp in sorted(partitions):
             by_leader.setdefault(led.get(tp), []).append(tp)
@@ -166,20 +198,23 @@ class Brokers:
             forget_coordinators(self._admin)
             self._look_for_brokers()
             raise
-        committed = {tp: at.offset for tp, at in offsets.items() if at.offset >= 0}
-        ids = self.topics()[1]
-        bounds = self.bounds(partitions)
-        before = {tp: LogSeen.from_commit(*offsets[tp]) for tp in committed} | dict(known or {})
-        diverged, untold = self.divergences_of_each(before, bounds.logs)
-        unanswered = bounds.unanswered | untold
+        committed = {tp: at for tp, at in offsets.items() if at.offset >= 0}
+        notes = {tp: parse(at.metadata) for tp, at in committed.items()}
+        topics = self.topics()
+        undescribed = topics.undescribed(partitions)
+        bounds = self.bounds([tp for tp in partitions if tp not in undescribed])
+        before = {tp: log_seen(notes[tp], at.offset, at.leader_epoch) for tp, at in committed.items()}
+        diverged, untold = self.divergences_of_each(before | dict(known or {}), bounds.logs)
+        unanswered = undescribed | bounds.unanswered | untold
         found = {
             tp: Found(
                 tp.topic,
                 tp.partition,
-                ids.get(tp.topic),
-                committed.get(tp),
+                topics.ids.get(tp.topic),
+                committed[tp].offset if tp in committed else None,
                 bounds.starts[tp],
                 bounds.ends[tp],
+                notes.get(tp),
                 bounds.logs.get(tp),
                 diverged.get(tp),
             )
@@ -257,17 +292,29 @@ class Brokers:
         offset: int = found[partition].offset
         return offset if offset >= 0 else None
 
-    def topics(self) -> tuple[tuple[TopicPartitionFigures, ...], dict[str, str]]:
-        """Partitions of the subscribed topics, and the topics' ids (KIP-516; absent with old brokers)."""
+    def cluster_id(self) -> str | None:
+        """None with brokers that are too old to tell it; asked until it is known. Raises KafkaError."""
+        if self._cluster_id is None:
+            self._cluster_id = self._admin.describe_cluster()["cluster_id"]
+        return self._cluster_id
+
+    def partitions_of(self, topics: Collection[str]) -> set[TopicPartition]:
+        """All partitions of these topics. Raises KafkaError."""
+        return {TopicPartition(row.topic, row.partition) for row in self.topics().rows if row.topic in topics}
+
+    def topics(self) -> Topics:
+        """Partitions and ids of the subscribed topics. Raises KafkaError."""
         rows: list[TopicPartitionFigures] = []
         ids: dict[str, str] = {}
+        errors: dict[str, type[KafkaError]] = {}
         for topic in self._admin.describe_topics(list(self._settings.topics)):
             if topic["error_code"]:
+                errors[topic["name"]] = for_code(topic["error_code"])
                 continue
             if topic.get("topic_id") is not None:
                 ids[topic["name"]] = str(topic["topic_id"])
             rows += [_topic_partition(topic["name"], partition) for partition in topic["partitions"]]
-        return tuple(sorted(rows, key=lambda row: (row.topic, row.partition))), ids
+        return Topics(tuple(sorted(rows, key=lambda row: (row.topic, row.partition))), ids, errors)
 
     def brokers(self) -> tuple[BrokerFigures, ...]:
         cluster = self._admin.describe_cluster()
@@ -350,8 +397,8 @@ class BrokerWatcher(threading.Thread):
         view = self.view
         partitions = set(self._watched())
         now = time.monotonic()
-        topics, ids = self._brokers.topics()
-        partitions = {tp for tp in partitions if any((row.topic, row.partition) == tuple(tp) for row in topics)}
+        topics = self._brokers.topics()
+        partitions &= {TopicPartition(row.topic, row.partition) for row in topics.rows}
         bounds = self._brokers.bounds(partitions) if partitions else Bounds()
         unanswered = {
             tp: Unanswered(why, view.unanswered[tp].since if tp in view.unanswered else now)
@@ -361,4 +408,5 @@ class BrokerWatcher(threading.Thread):
         if brokers is None or now - self._metadata_at > METADATA_EVERY_SECONDS:
             brokers = self._brokers.brokers()
             self._metadata_at = now
-        self.view = BrokerView(bounds.starts, bounds.ends, now, brokers, topics, ids, bounds.logs, unanswered)
+        ids = topics.ids_since(view.topic_ids)
+        self.view = BrokerView(bounds.starts, bounds.ends, now, brokers, topics.rows, ids, bounds.logs, unanswered)

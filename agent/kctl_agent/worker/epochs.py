@@ -9,7 +9,6 @@ Pure. What is compared was told by leaders, not read from records: Spark does no
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -28,24 +27,6 @@ class LogSeen:
     def is_newer_than(self, before: LogSeen | None) -> bool:
         """Another leader has told this since: the log may be another one."""
         return before is not None and self.epoch > before.epoch
-
-    def note(self) -> str:
-        """To be committed with an offset. Not as its `committed_leader_epoch`: that is the epoch of the last record
-        below the offset, which is not known, and other clients would take a lower one for a truncation."""
-        return f'{{"leader_epoch":{self.epoch},"log_end":{self.end}}}'
-
-    @classmethod
-    def from_commit(cls, offset: int, metadata: str | None, leader_epoch: int | None) -> LogSeen | None:
-        """What was noted with a committed offset; of another client's offset, what its leader epoch says."""
-        try:
-            noted = json.loads(metadata or "null")
-        except ValueError:
-            noted = None
-        if isinstance(noted, dict):
-            epoch, end = noted.get("leader_epoch"), noted.get("log_end")
-            if isinstance(epoch, int) and isinstance(end, int):
-                return cls(epoch, end)
-        return cls(leader_epoch, offset) if leader_epoch is not None and leader_epoch >= 0 else None
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
@@ -89,10 +70,11 @@ class Epochs:
         newer = {tp: log for tp, log in logs.items() if (before := self._seen.get(tp)) is None or log > before}
         self._seen = {**self._seen, **newer}
 
-    def note(self, tp: TopicPartition) -> str:
-        """What is committed with an offset of this partition; empty when nothing is known."""
-        seen = self._seen.get(tp)
-        return seen.note() if seen else ""
+    def seen(self, tp: TopicPartition) -> LogSeen | None:
+        """What is committed with an offset of this partition, in its note. Not as the `committed_leader_epoch`: that is
+        the epoch of the last record below the offset, which is not known, and other clients would take a lower one for
+        a truncation."""
+        return self._seen.get(tp)
 
     def told(self, partitions: Collection[TopicPartition]) -> None:
         """Their notes were committed. A little more may have been seen meanwhile; then it is untold."""

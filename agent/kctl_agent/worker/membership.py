@@ -123,11 +123,15 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         if has_given_up_heartbeats(self._consumer):
             raise self._fenced()
 
-    def commit(self, offsets: Offsets) -> None:
-        """Commit these offsets. Raises Lost when this member is no longer one, Fenced when another has its place,
-        KafkaError when it may work later."""
+    def commit(self, offsets: Offsets, *, is_reset: bool = False) -> None:
+        """Commit these offsets; as a reset of the group without a note, as every other client would.
+
+        Raises Lost when this member is no longer one, Fenced when another has its place, KafkaError when it may work
+        later.
+        """
+        noted = {tp: OffsetAndMetadata(at, "", -1) for tp, at in offsets.items()} if is_reset else self._noted(offsets)
         try:
-            self._consumer.commit(self._noted(offsets), timeout_ms=COMMIT_TIMEOUT_MS)
+            self._consumer.commit(noted, timeout_ms=COMMIT_TIMEOUT_MS)
         except FencedInstanceIdError as error:
             raise self._fenced() from error
         except CommitFailedError as error:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 
-from kctl_agent.storage.base import Storage
+from kctl_agent.storage.base import Advance, Storage
 from kctl_agent.worker.put import RESULT_SCHEMA, PartitionPlan, PutJob, put_partition
 from kctl_agent.worker.session import session
 from kctl_agent.worker.settings import WorkerSettings
@@ -48,10 +48,11 @@ consumer's default of 500 a batch took a quarter to a third longer (benchmarks/R
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where to begin one partition."""
+    """Where to begin one partition, and the version of the mark that this was decided on."""
 
     start: int
     topic_id: str | None
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +117,20 @@ class _Run:
         self._pipeline.on_batch(batch)
 
     def _put(self, frame: DataFrame, ends: Mapping[TopicPartition, int]) -> list[Any]:
-        committed = self._pipeline.committed()
         plans = {
-            tuple(tp): PartitionPlan(self.positions[tp], committed.get(tp), self.sources[tp].topic_id) for tp in ends
+            tuple(tp): PartitionPlan(self.positions[tp], self.sources[tp].version, self.sources[tp].topic_id)
+            for tp in ends
         }
         job = PutJob(self._storage, plans)
         rows: list[Any] = (
             frame.selectExpr(*job.selected()).mapInArrow(partial(put_partition, job), RESULT_SCHEMA).collect()
         )
         reached = {(row.topic, row.partition): row.last + 1 for row in rows}
-        holes = {
-            tuple(tp): end for tp, end in ends.items() if end > self.positions[tp] and reached.get(tuple(tp)) != end
-        }
+        holes = [
+            Advance(tp.topic, tp.partition, self.sources[tp].version, begin, end)
+            for tp, end in ends.items()
+            if end > (begin := reached.get(tuple(tp), self.positions[tp]))
+        ]
         if holes:
             self._storage.advance_marks(holes)
         return rows
@@ -147,10 +150,8 @@ class Pipeline:
         self,
         settings: WorkerSettings,
         storage: Storage,
-        committed: Callable[[], Mapping[TopicPartition, int]],
         on_batch: Callable[[Batch], None],
     ) -> None:
-        self.committed = committed
         self.on_batch = on_batch
         self._settings = settings
         self._storage = storage

@@ -1,4 +1,5 @@
-"""Where a worker begins to read a partition: committed offset, mark, log and reset policy weighed against each other.
+"""Where a worker begins to read a partition: committed offset and its note, mark, log and reset policy weighed against
+each other.
 
 Pure: no broker, no storage, no clock. The cases are those in which a mark that is trusted blindly loses messages
 (docs/architecture.md, "What the mark may not hide").
@@ -10,13 +11,15 @@ from dataclasses import dataclass
 
 from kctl_agent.storage.base import Mark
 from kctl_agent.worker.epochs import LogSeen
+from kctl_agent.worker.note import CommitNote, StorageId
 
 __all__ = ["Found", "Moved", "Start", "decide"]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the broker says of one partition. `committed` is None when the group has no offset for it."""
+    """What the broker says of one partition. `committed` is None when the group has no offset for it, `note` when it
+    was committed by another client than a worker."""
 
     topic: str
     partition: int
@@ -24,6 +27,7 @@ class Found:
     committed: int | None
     log_start: int
     log_end: int
+    note: CommitNote | None = None
     seen: LogSeen | None = None
     """Which leader has told the end; None when the brokers are too old to say."""
     diverged: int | None = None
@@ -32,75 +36,112 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The read position did not simply go on. `kind`: rewound, skipped, topic_recreated, truncated, records_lost."""
+    """The read position did not simply go on. `kind`: rewound, skipped, topic_recreated, truncated, records_lost,
+    storage_rolled_back, storage_lost_marks, other_storage."""
 
     kind: str
     from_offset: int
     to_offset: int
+    storages: tuple[str, str] = ("", "")
+    """Names of the storage that the committed offset speaks of, and of this one."""
 
     def sentence(self, where: str) -> str:
-        """For logs and events; `where` is `topic-partition`."""
+        """What was found and what is done about it, for logs and events; `where` is `topic-partition`."""
+        return f"{where}: {self.cause}; {self._effect}"
+
+    @property
+    def cause(self) -> str:
+        begin, end = self.from_offset, self.to_offset
+        theirs, ours = self.storages
         return {
-            "rewound": f"{where}: the group was reset from {self.from_offset} back to {self.to_offset}; "
-            f"offsets from {self.to_offset} on are read again",
-            "skipped": f"{where}: the group was reset from {self.from_offset} forward to {self.to_offset}; "
-            f"{self.to_offset - self.from_offset} offsets are skipped",
-            "topic_recreated": f"{where}: the topic was deleted and made again; "
-            f"the mark {self.from_offset} is void, reading starts at {self.to_offset}",
-            "truncated": f"{where}: the log was truncated to {self.to_offset}, below the mark {self.from_offset}: "
-            "stored messages are no longer in Kafka; it is read on from there",
-            "records_lost": f"{where}: {self.to_offset - self.from_offset} offsets from {self.from_offset} on were "
-            "removed by retention before they were read",
+            "rewound": f"the group was reset from {begin} back to {end}",
+            "skipped": f"the group was reset from {begin} forward to {end}",
+            "topic_recreated": "the topic was deleted and recreated",
+            "truncated": f"the log was truncated to {end}, below the mark {begin}, and messages that are stored are no "
+            "longer in Kafka",
+            "records_lost": f"{end - begin} offsets from {begin} on were removed by retention before they were read",
+            "storage_rolled_back": f"the storage {ours} has gone back in time: the group has committed offset {begin} "
+            f"with it, and it holds only what lies below {end}",
+            "storage_lost_marks": f"the group has committed offset {begin} with the storage {ours}, which no longer "
+            "knows the partition: it was emptied or replaced",
+            "other_storage": f"offset {begin} was committed with another storage, {theirs}; this one is {ours}",
         }[self.kind]
+
+    @property
+    def _effect(self) -> str:
+        begin, end = self.from_offset, self.to_offset
+        return {
+            "rewound": f"offsets from {end} on are read again",
+            "skipped": f"{end - begin} offsets are skipped",
+            "topic_recreated": f"the mark {begin} is void, reading starts at {end}",
+            "storage_rolled_back": f"offsets {end} to {begin - 1} are read again",
+            "storage_lost_marks": f"reading goes on at {end}, and what it held below that and was not handled is lost",
+        }.get(self.kind, f"reading goes on at {end}")
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first offset to read, the mark to place (None: the mark stays as it is) and what has to be told."""
+    """The first offset to read, the mark to place (None: the mark stays as it is) and what has to be told.
+
+    With `must_commit` this offset has to be committed, with a note, before anything is read from it: else what is put
+    next would make the committed offset look like a reset, or once more like a storage that has gone back.
+    """
 
     offset: int
     mark: Mark | None
     moved: tuple[Moved, ...]
+    must_commit: bool
 
 
-def decide(found: Found, mark: Mark | None, auto_offset_reset: str) -> Start:
-    """Weigh one partition.
+def decide(found: Found, mark: Mark | None, first: int, storage: StorageId) -> Start:
+    """Weigh one partition. `first` is where to begin when nobody has read it yet.
 
-    Without a mark the committed offset counts, without either `auto_offset_reset` ("earliest" or "latest"). With a
-    mark: another topic id voids it, a committed offset below the recorded one or above the mark is a reset and is
-    honoured; a committed offset between the two, or none, was a crash between put and commit: go on from the mark. At
-    last the offset is brought into the log: above its end, or above the offset from which on it is another one, is
+    - Another topic id voids mark and committed offset. An id that is not known voids nothing.
+    - A committed offset without a note is somebody else's, and honoured: a reset if there is a mark, else a group that
+      another client has left.
+    - One that was noted with this storage only says how far the storage once was: reading goes on from the mark.
+      Above the mark it says that the storage has gone back in time; without a mark, that it was emptied.
+    - One that was noted with another storage counts instead of the mark.
+
+    At last the offset is brought into the log: above its end, or above the offset from which on it is another one, is
     truncation, below its start is loss by retention.
     """
-    moved: list[Moved] = []
-    if mark is None:
-        offset = found.committed if found.committed is not None else _reset(found, auto_offset_reset)
-    elif _recreated(found, mark):
-        offset = found.log_start
-        moved.append(Moved("topic_recreated", mark.next, offset))
-    elif found.committed is not None and mark.committed is not None and found.committed < mark.committed:
-        offset = found.committed
-        moved.append(Moved("rewound", mark.next, offset))
-    elif found.committed is not None and found.committed > mark.next:
-        offset = found.committed
-        moved.append(Moved("skipped", mark.next, offset))
-    else:
-        offset = mark.next
     end = found.log_end if found.diverged is None else min(found.log_end, max(found.diverged, found.log_start))
+    offset, moved = _go_on(found, mark, first, storage, end)
     if offset > end:
         moved.append(Moved("truncated", offset, end))
         offset = end
     elif offset < found.log_start:
         moved.append(Moved("records_lost", offset, found.log_start))
         offset = found.log_start
-    kept = mark is not None and mark.next == offset and mark.topic_id == found.topic_id
-    placed = None if kept else Mark(found.topic, found.partition, found.topic_id, offset, offset)
-    return Start(offset, placed, tuple(moved))
+    topic_id = found.topic_id or (mark.topic_id if mark else None)
+    kept = mark is not None and mark.next == offset and mark.topic_id == topic_id
+    placed = None if kept else Mark(found.topic, found.partition, topic_id, offset)
+    is_ours = found.note is not None and found.note.storage.id == storage.id
+    must_commit = found.committed is not None and (not is_ours or found.committed > offset)
+    return Start(offset, placed, tuple(moved), must_commit)
 
 
-def _recreated(found: Found, mark: Mark) -> bool:
-    return found.topic_id is not None and mark.topic_id is not None and found.topic_id != mark.topic_id
+def _go_on(found: Found, mark: Mark | None, first: int, storage: StorageId, end: int) -> tuple[int, list[Moved]]:
+    """Before it is brought into the log, which ends at `end`; and what has happened."""
+    committed, note = found.committed, found.note
+    if mark is not None and _is_other(found.topic_id, mark.topic_id):
+        return found.log_start, [Moved("topic_recreated", mark.next, found.log_start)]
+    if committed is None or (note is not None and _is_other(found.topic_id, note.topic_id)):
+        return mark.next if mark else first, []
+    if note is None:
+        if mark is None or committed == mark.next:
+            return committed, []
+        return committed, [Moved("rewound" if committed < mark.next else "skipped", mark.next, committed)]
+    names = (note.storage.name, storage.name)
+    if not note.storage.is_of(storage) and note.storage.name != storage.name:
+        return committed, [Moved("other_storage", committed, committed, names)]
+    if mark is None:
+        return committed, [Moved("storage_lost_marks", committed, committed, names)]
+    once = min(committed, end)  # what was committed beyond the end of a truncated log is not missing here
+    return mark.next, [Moved("storage_rolled_back", once, mark.next, names)] if once > mark.next else []
 
 
-def _reset(found: Found, auto_offset_reset: str) -> int:
-    return found.log_start if auto_offset_reset == "earliest" else found.log_end
+def _is_other(topic_id: str | None, before: str | None) -> bool:
+    """Both are known, and the topic was recreated."""
+    return topic_id is not None and before is not None and topic_id != before

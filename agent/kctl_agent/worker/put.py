@@ -45,10 +45,11 @@ class BadOrder(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What the driver knows of one partition of a batch: it begins at `start`; `committed` is the group's offset."""
+    """What the driver knows of one partition of a batch: it begins at `start`, and was planned on this version of the
+    mark."""
 
     start: int
-    committed: int | None
+    version: int
     topic_id: str | None
 
 
@@ -76,7 +77,7 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     """Store one task's Arrow record batches (columns `PutJob.selected`); yields one row of `RESULT_SCHEMA`, or none.
 
     Raises:
-        BadOrder, GapRefused, TopicRecreated: nothing of that portion was written; the Spark batch fails.
+        BadOrder, GapRefused, MarkMoved: nothing of that portion was written; the Spark batch fails.
         StorageUnusable: the same, and it may work later.
     """
     import pyarrow as pa
@@ -101,7 +102,7 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
                 first = int(columns.offsets[0])
             for portion in writer.portions(columns):
                 last = int(portion.offsets[-1])
-                put = writer.put(Chunk(*here, plan.topic_id, begin, last + 1, plan.committed, portion))
+                put = writer.put(Chunk(*here, plan.topic_id, begin, last + 1, plan.version, portion))
                 begin = last + 1
                 stored, skipped, size = stored + put.stored, skipped + put.skipped, size + put.bytes
             last_timestamp = int(columns.timestamps[-1])

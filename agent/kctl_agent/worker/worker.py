@@ -17,7 +17,6 @@ from dataclasses import replace
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from kctl_agent.boot import BootError
 from kctl_agent.errors import AgentError
 from kctl_agent.orders import Inbox, Order, Outcome, is_paused
 from kctl_agent.storage.base import Mark, Storage, StorageError
@@ -28,10 +27,12 @@ from kctl_agent.worker.figures import Figures, Sources
 from kctl_agent.worker.groups import RETRY_SECONDS, Groups
 from kctl_agent.worker.left_out import LeftOut
 from kctl_agent.worker.membership import Fenced, Lost, Membership
+from kctl_agent.worker.note import CommitNote, StorageId
 from kctl_agent.worker.pipeline import Batch, Pipeline, Source
-from kctl_agent.worker.positions import Found, decide
+from kctl_agent.worker.positions import Found
 from kctl_agent.worker.seek import Plan, plan
 from kctl_agent.worker.settings import WorkerSettings
+from kctl_agent.worker.start_offsets import Decided, StartOffsets
 
 __all__ = ["Worker"]
 
@@ -46,6 +47,8 @@ ABANDON_SECONDS = 30.0
 PATIENCE_SECONDS = 10.0
 """What the next turn may heal (a coordinator that moves, a commit during a rebalance) is no error before it has lasted
 so long."""
+STORAGE_CHECK_SECONDS = 5.0
+"""So often a worker without a batch looks whether the storage still holds what was put into it."""
 RESUME_FRACTION = 0.8
 """A throttled worker goes on when the storage holds less than this part of its limit, so that it does not flap."""
 
@@ -63,7 +66,7 @@ class Worker:
         self._stop_asked = False
         self._query_lock = threading.Lock()
         """Held to start or stop the query: by the main thread and by the thread that a revocation runs in."""
-        self._commits = Commits(storage)
+        self._commits = Commits()
         self._epochs = Epochs()
         self._compared: BrokerView | None = None
         self._reached: dict[TopicPartition, int] = {}
@@ -75,6 +78,7 @@ class Worker:
         self._stored: deque[frozenset[TopicPartition]] = deque()
         """What batches have stored of since the last turn; filled by Spark's callback threads."""
         self._reported_isolated: dict[TopicPartition, str] = {}
+        self._check_at = 0.0
         self._left_out = LeftOut()
         self._reported_left_out: dict[TopicPartition, str] = {}
         self._failures = 0
@@ -82,7 +86,8 @@ class Worker:
         self._bearing: dict[str, float] = {}
         """What fails just now, and since when."""
         self._reported: dict[TopicPartition, int] = {}
-        self._pipeline = Pipeline(settings, self._storage, lambda: self._commits.known, self._batch_done)
+        self._pipeline = Pipeline(settings, self._storage, self._batch_done)
+        self._start_offsets: StartOffsets | None = None
         self._brokers: Brokers | None = None
         self._watcher: BrokerWatcher | None = None
         self._membership: Membership | None = None
@@ -97,9 +102,10 @@ class Worker:
         self._pipeline.open()
         kafka = self._settings.kafka
         self._brokers = Brokers(kafka, self._settings.name)
+        self._start_offsets = StartOffsets(self._settings, self._storage, self._brokers)
         self._figures.enter("joining")
         self._membership = Membership(
-            kafka, self._settings.name, self._revoked, self._lost, self._commits.done, self._epochs.note
+            kafka, self._settings.name, self._revoked, self._lost, self._commits.done, self._note
         )
         self._watcher = BrokerWatcher(self._brokers, lambda: self._membership.partitions if self._membership else ())
         self._figures.draw_from(
@@ -126,9 +132,9 @@ class Worker:
         self._figures.enter("stopping")
         if self._watcher:
             self._watcher.stop()
-        steps: list[Callable[[], None]] = [self._commits.record, self._pipeline.close]
+        steps: list[Callable[[], None]] = [self._pipeline.close]
         if self._brokers:
-            steps.insert(1, self._brokers.close)
+            steps.insert(0, self._brokers.close)
         if self._membership:
             steps.insert(0, self._membership.close)  # calls _revoked, commits, leaves
         for step in steps:
@@ -149,7 +155,6 @@ class Worker:
         self._commit(membership)
         if not self._is_held_by_orders(membership):
             self._look_after_query(membership)
-        self._commits.record(if_quiet=True)
 
     def _is_held_by_orders(self, membership: Membership) -> bool:
         """Carry out what was ordered; True while the query must be left alone for it."""
@@ -198,9 +203,13 @@ class Worker:
         return mark.next if mark is not None and mark.topic_id == found.topic_id else found.committed
 
     def _seek(self, membership: Membership, tp: TopicPartition, found: Found, seeking: Plan) -> None:
-        """The group first: if the broker refuses, nothing has changed; killed in between, the mark sees a reset."""
-        membership.commit({tp: seeking.target})
-        self._storage.place_marks([Mark(tp.topic, tp.partition, found.topic_id, seeking.target, seeking.target)])
+        """The group first: if the broker refuses, nothing has changed; killed in between, or if the mark has moved, the
+        next start sees a reset."""
+        marks = self._storage.marks([tuple(tp)])
+        mark = marks.get(tuple(tp))
+        membership.commit({tp: seeking.target}, is_reset=True)
+        topic_id = found.topic_id or (mark.topic_id if mark else None)
+        self._storage.place_marks([Mark(tp.topic, tp.partition, topic_id, seeking.target)], marks)
         self._commits.done({tp: seeking.target})
         self._reached = {**self._reached, tp: seeking.target}
         if seeking.skipped or seeking.again:
@@ -303,48 +312,55 @@ class Worker:
         return why is not None
 
     def _start_query(self, membership: Membership, wanted: frozenset[TopicPartition]) -> None:
-        others = self._pipeline.sources or {}
-        if not others:
+        """Decide, place the marks, commit, read: in this order. A worker that is frozen after any of the steps finds
+        itself refused at the next one, by the mark's version or by the group's coordinator."""
+        if self._pipeline.sources is None:
             self._figures.enter("assigned")
-        assert self._brokers is not None
+        assert self._start_offsets is not None
         try:
-            found, unanswered = self._brokers.found(wanted, self._epochs.known)
+            decided = self._start_offsets.decide(wanted, self._epochs.known)
+            readable = wanted & decided.found.keys()
             with self._query_lock:
                 if not wanted <= membership.partitions:
                     return  # a rebalance came between
-                known = self._commits.known
-                sources = self._place(found)
-                self._commits.found({**{tp: at for tp, at in known.items() if tp in others}, **self._commits.known})
-                self._pipeline.start(sources)
+                self._start_offsets.place(decided)
+                self._begin(decided, readable)
+            if first := decided.first_commits(readable):
+                membership.commit(first)
+                self._commits.done(first)
+            with self._query_lock:
+                if not wanted <= membership.partitions:
+                    return
+                self._pipeline.start({tp: decided.source(tp) for tp in readable})
+        except Lost:
+            self._lost()
+            return
         except (KafkaError, StorageError) as error:
             self._retry_later(f"cannot begin to read: {error or type(error).__name__}")
             return
-        self._left_out.add(unanswered, time.monotonic())
-        self._left_out.take_in(sources)
-        log.info("reads %s", {f"{tp.topic}-{tp.partition}": source.start for tp, source in sorted(sources.items())})
+        self._left_out.add({tp: why for tp, why in decided.unanswered.items() if tp in wanted}, time.monotonic())
+        self._left_out.take_in(readable)
+        log.info("reads %s", {f"{tp.topic}-{tp.partition}": decided.source(tp).start for tp in sorted(readable)})
         self._commit(membership)
         self._figures.enter("running")
 
-    def _place(self, found: Mapping[TopicPartition, Found]) -> dict[TopicPartition, Source]:
-        """Decide where to start, place the marks that move, and tell what happened."""
-        marks = self._storage.marks([tuple(tp) for tp in found])
-        starts = {
-            tp: decide(at, marks.get(tuple(tp)), self._settings.kafka.auto_offset_reset) for tp, at in found.items()
-        }
-        lost = [tp for tp, start in starts.items() if any(moved.kind == "records_lost" for moved in start.moved)]
-        if lost and self._settings.pipeline.on_data_loss == "stop":
-            texts = [m.sentence(f"{tp.topic}-{tp.partition}") for tp in sorted(lost) for m in starts[tp].moved]
-            raise BootError(f"{'; '.join(texts)}; workers.on_data_loss is stop")
-        self._storage.place_marks([start.mark for start in starts.values() if start.mark is not None])
-        for tp, start in sorted(starts.items()):
-            for moved in start.moved:
-                text = moved.sentence(f"{tp.topic}-{tp.partition}")
-                self._figures.happened(moved.kind, text, tp, (moved.from_offset, moved.to_offset))
+    def _begin(self, decided: Decided, readable: frozenset[TopicPartition]) -> None:
+        """Report what has moved; from here on the logs and offsets that were found are the ones that count."""
+        for tp, moved in decided.moves:
+            text = moved.sentence(f"{tp.topic}-{tp.partition}")
+            self._figures.happened(moved.kind, text, tp, (moved.from_offset, moved.to_offset))
+        found = {tp: decided.found[tp] for tp in readable}
         self._began_at = time.monotonic()
         self._topic_ids = {**self._topic_ids, **{tp: at.topic_id for tp, at in found.items()}}
         self._epochs.began({tp: at.seen for tp, at in found.items()})
-        self._commits.found({tp: at.committed for tp, at in found.items() if at.committed is not None})
-        return {tp: Source(start.offset, found[tp].topic_id) for tp, start in starts.items()}
+        committed = {tp: at.committed for tp, at in found.items() if at.committed is not None}
+        others = self._pipeline.sources or ()
+        self._commits.found({**{tp: at for tp, at in self._commits.known.items() if tp in others}, **committed})
+
+    def _note(self, tp: TopicPartition) -> str:
+        """What is committed with an offset; on kafka-python's I/O thread too."""
+        storage = self._start_offsets.identity if self._start_offsets else StorageId("", "")
+        return CommitNote(storage, self._topic_ids.get(tp), self._epochs.seen(tp)).format()
 
     def _check_queries(self) -> None:
         for group, why in self._pipeline.failures().items():
@@ -362,6 +378,7 @@ class Worker:
     def _check_logs(self, running: Mapping[TopicPartition, Source]) -> None:
         view = self._watcher.view if self._watcher else BrokerView()
         self._compare_logs(running, view)
+        self._check_storage()
         positions = self._pipeline.positions
         for tp in running:
             start, position = view.starts.get(tp), positions.get(tp)
@@ -373,6 +390,21 @@ class Worker:
                     "before they were read"
                 )
                 self._figures.happened("records_lost", text, tp, (begin, start))
+
+    def _check_storage(self) -> None:
+        """If the storage holds less than was put into it, let the query end: the next one reads it again. A put would
+        notice it, too, but a partition may be quiet for long."""
+        if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
+            return
+        self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS
+        stored = self._pipeline.positions  # before the marks are read, which are never behind it
+        try:
+            marks = self._storage.marks([tuple(tp) for tp in stored])
+        except StorageError as error:
+            log.debug("whether the storage has gone back cannot be told: %s", error)
+            return
+        if any((mark := marks.get(tuple(tp))) is None or mark.next < position for tp, position in stored.items()):
+            self._pipeline.hold()
 
     def _compare_logs(self, running: Mapping[TopicPartition, Source], view: BrokerView) -> None:
         """If the log of a partition was truncated below what is read of it, let the query end: the next one begins
@@ -448,9 +480,7 @@ class Worker:
         try:
             membership.commit(ends)
         except Lost:
-            self._epochs.give_up(self._epochs.known)
-            self._figures.happened("lost", "the group went on without this worker; it joins again")
-            self._stop_query(0.0)
+            self._lost()
         except KafkaError as error:
             self._bear("commit", f"offsets are stored but not yet committed: {type(error).__name__}")
         else:

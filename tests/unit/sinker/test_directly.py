@@ -80,7 +80,7 @@ def make(tmp_path: Path) -> Make:
         path = str(tmp_path / "s.sqlite")
         storage = HandlingStorage({"path": path, "block_messages": 500, "compression": "none", "handler": told})
         storage.prepare()
-        storage.place_marks([Mark("t", 0, "A", 0, None)])
+        storage.place_marks([Mark("t", 0, "A", 0)])
         return pickle.loads(pickle.dumps(storage))  # type: ignore[no-any-return]
 
     return made

@@ -31,7 +31,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisS
     settings |= {"block_messages": 500, "block_bytes": 100 * KIB, "limit": 9, "limit_bytes": 8, "dead_limit": 7}
     with closing(open_storage(settings)) as storage:
         storage.prepare()
-        storage.place_marks([Mark("t", 0, "A", 0, None)])
+        storage.place_marks([Mark("t", 0, "A", 0)])
         yield storage
 
 
@@ -42,7 +42,7 @@ def of_sizes(*sizes: int) -> Columns:
 
 
 def put_sizes(storage: Storage, *sizes: int) -> None:
-    put(storage, Chunk("t", 0, "A", 0, len(sizes), 0, of_sizes(*sizes)))
+    put(storage, Chunk("t", 0, "A", 0, len(sizes), 1, of_sizes(*sizes)))
 
 
 def test_a_block_holds_no_more_bytes_than_it_may_but_one_message_at_least(storage: Storage) -> None:

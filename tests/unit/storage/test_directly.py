@@ -8,7 +8,7 @@ import pytest
 
 from kctl_agent.message import Message
 from kctl_agent.storage import open_storage
-from kctl_agent.storage.base import Mark, Storage, StorageError
+from kctl_agent.storage.base import Advance, Mark, Storage, StorageError
 
 
 def opened(path: Path, mode: str) -> Storage:
@@ -20,8 +20,8 @@ def opened(path: Path, mode: str) -> Storage:
 
 def test_it_takes_no_messages_but_marks_and_dead_letters(tmp_path: Path) -> None:
     storage = opened(tmp_path / "s.sqlite", "directly")
-    storage.place_marks([Mark("t", 0, "A", 5, None)])
-    storage.advance_marks({("t", 0): 9})
+    storage.place_marks([Mark("t", 0, "A", 5)])
+    storage.advance_marks([Advance("t", 0, 1, 5, 9)])
     storage.bury([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
 
     with pytest.raises(StorageError, match="the handler gets the messages"):

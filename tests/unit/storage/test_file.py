@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.storage import file_writer, open_storage
-from kctl_agent.storage.base import Mark, StorageUnusable
+from kctl_agent.storage.base import Binding, Mark, StorageUnusable
 from kctl_agent.storage.block import encode
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
@@ -87,8 +87,9 @@ def test_a_file_of_version_1_goes_on_where_it_was(path: Path) -> None:
     with closing(file_storage(path)) as storage:
         assert total(storage) == (12, 0, 0, 0)
         assert storage.stats().bytes == sum(len(block.body) for block in storage.blocks())
-        put(storage, chunk(12, 15))
-        assert storage.marks([("t", 0)])[("t", 0)] == Mark("t", 0, "A", 15, 12)
+        put(storage, chunk(12, 15, version=0))
+        assert storage.marks([("t", 0)])[("t", 0)] == Mark("t", 0, "A", 15, 0)
+        assert storage.bind(Binding("orders", "K1")), "it belongs to the first group that comes"
         assert [message.offset for message in everything(storage)] == list(range(15))
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("pragma user_version").fetchone() == (SCHEMA_VERSION,)
@@ -239,7 +240,7 @@ def test_a_storage_that_was_lost_and_made_again_is_used_again(path: Path, storag
 def test_what_could_not_be_synced_does_not_count_as_stored(
     storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     monkeypatch.setattr(os, "fdatasync", failing)
     with pytest.raises(StorageUnusable, match=r"could not be synced: .*Input/output error"), storage.writer() as writer:
         writer.put(chunk(0, 3))
@@ -248,7 +249,7 @@ def test_what_could_not_be_synced_does_not_count_as_stored(
 
 
 def test_a_put_and_a_mark_are_synced_once(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     synced: list[str] = []
     monkeypatch.setattr(os, "fdatasync", lambda log: synced.append(os.readlink(f"/proc/self/fd/{log}")))
     put(storage, chunk(0, 3), chunk(3, 6), chunk(6, 9))
@@ -259,7 +260,7 @@ def test_a_put_and_a_mark_are_synced_once(storage: FileStorage, monkeypatch: pyt
 
 def test_the_disk_begins_to_write_while_a_task_goes_on(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     really, is_synced = os.fdatasync, threading.Event()
 
     def note(log: int) -> None:
@@ -278,7 +279,7 @@ def test_what_the_disk_could_not_write_while_a_task_went_on_is_told_at_its_end(
 ) -> None:
     """Linux tells it once: to the sync that came first."""
     monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     really, errors = os.fdatasync, [OSError(errno.EIO, os.strerror(errno.EIO))]
 
     def fails_once(log: int) -> None:
@@ -299,7 +300,7 @@ def test_what_the_disk_could_not_write_while_a_task_went_on_is_told_at_its_end(
 
 def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux tells an error only to who had the log open when it came, unless nobody was told yet."""
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     opened: list[str] = []
     really = os.open
 
@@ -318,7 +319,7 @@ def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, mon
 def test_after_a_failed_sync_all_is_copied_into_the_file_before_anything_counts(
     path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     with monkeypatch.context() as broken:
         broken.setattr(os, "fdatasync", failing)
         with pytest.raises(StorageUnusable):
@@ -357,7 +358,7 @@ def _put_where_files_end(storage: FileStorage) -> None:
 def test_an_error_of_the_disk_that_sqlite_meets_leaves_a_doubt_until_all_was_copied(
     path: Path, storage: FileStorage
 ) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     storage.close()
     child = multiprocessing.get_context("fork").Process(target=_put_where_files_end, args=(storage,))
     child.start()
@@ -375,7 +376,7 @@ def test_a_log_that_has_grown_is_copied_into_the_file_and_begins_anew(
     path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_writer, "COPY_BYTES", 50_000)
-    storage.place_marks([Mark("t", 0, "A", 0, None)])
+    storage.place_marks([Mark("t", 0, "A", 0)])
     put(storage, chunk(0, 6000))
     for thread in threading.enumerate():
         if thread.name == "storage-copy":

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kafka import TopicPartition
 
 from kctl_agent.worker.epochs import Epochs, LogSeen, divergence
+from kctl_agent.worker.note import StorageId
 from kctl_agent.worker.positions import Found, decide
 
 TP = TopicPartition("orders", 0)
@@ -49,27 +50,12 @@ def test_nothing_of_the_new_log_is_missed_and_no_clean_election_is_taken_for_a_t
     position = min(read, len(old))
 
     diverged = divergence(LogSeen(3, len(old)), end_of_epoch(new, 3))
-    found = Found("orders", 0, "A", position, 0, len(new), LogSeen(5, len(new)), diverged)
-    start = decide(found, None, "earliest")
+    found = Found("orders", 0, "A", position, 0, len(new), None, LogSeen(5, len(new)), diverged)
+    start = decide(found, None, 0, StorageId("s", "here"))
 
     shared = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     assert start.offset == min(position, shared)
     assert [moved.kind for moved in start.moved] == (["truncated"] if position > shared else [])
-
-
-def test_what_is_noted_with_an_offset_is_read_back() -> None:
-    seen = LogSeen(7, 2**40)
-
-    assert LogSeen.from_commit(9, seen.note(), -1) == seen
-
-
-@pytest.mark.parametrize(
-    "text", [None, "", "by hand", "[1]", "7", '{"leader_epoch":1}', '{"leader_epoch":"1","log_end":2}']
-)
-def test_of_what_another_client_has_committed_its_leader_epoch_counts(text: str | None) -> None:
-    assert LogSeen.from_commit(40, text, 3) == LogSeen(3, 40)
-    assert LogSeen.from_commit(40, text, -1) is None
-    assert LogSeen.from_commit(40, text, None) is None
 
 
 def test_what_an_older_leader_tells_late_counts_for_nothing() -> None:
@@ -90,7 +76,7 @@ def test_what_was_known_of_a_partition_that_was_given_up_counts_no_more_until_it
 
     epochs.give_up([TP])
     assert epochs.known == {}
-    assert epochs.note(TP) == LogSeen(4, 100).note(), "its offset is still committed"
+    assert epochs.seen(TP) == LogSeen(4, 100), "its offset is still committed"
 
     epochs.began({TP: LogSeen(6, 50)})
     assert epochs.known == {TP: LogSeen(6, 50)}
@@ -102,7 +88,7 @@ def test_of_brokers_that_tell_no_epoch_nothing_is_known_or_noted() -> None:
 
     epochs.began({TP: None})
 
-    assert (epochs.known, epochs.note(TP), epochs.untold({TP: 100})) == ({}, "", {})
+    assert (epochs.known, epochs.seen(TP), epochs.untold({TP: 100})) == ({}, None, {})
 
 
 def test_the_last_offset_of_a_flow_is_noted_once_more_when_the_log_was_seen_to_go_so_far() -> None:

@@ -1,72 +1,95 @@
-"""Where reading begins: the table of design section 6, "What the mark may not hide"."""
+"""Where reading begins: the cases of docs/architecture.md, "What the mark may not hide"."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl_agent.storage.base import Mark
-from kctl_agent.worker.positions import Found, decide
+from kctl_agent.worker.note import CommitNote, StorageId
+from kctl_agent.worker.positions import Found, Start, decide
+
+OURS = StorageId("1", "host-1:file:/srv/s.sqlite")
+MOVED_HERE = StorageId("1", "host-2:file:/srv/s.sqlite")
+EMPTIED = StorageId("2", "host-1:file:/srv/s.sqlite")
+OTHER = StorageId("3", "host-2:file:/srv/s.sqlite")
+
+
+def ours(committed: int, storage: StorageId = OURS, topic_id: str | None = "A") -> tuple[int, CommitNote]:
+    """An offset that a worker has committed."""
+    return committed, CommitNote(storage, topic_id)
 
 
 def found(
-    committed: int | None, log: tuple[int, int] = (0, 1000), topic_id: str | None = "A", diverged: int | None = None
+    committed: int | tuple[int, CommitNote] | None,
+    log: tuple[int, int] = (0, 1000),
+    topic_id: str | None = "A",
+    diverged: int | None = None,
 ) -> Found:
-    return Found("orders", 0, topic_id, committed, *log, diverged=diverged)
+    """`committed` alone was committed by somebody else."""
+    offset, note = committed if isinstance(committed, tuple) else (committed, None)
+    return Found("orders", 0, topic_id, offset, *log, note, diverged=diverged)
 
 
-def mark(next_: int, committed: int | None, topic_id: str | None = "A") -> Mark:
-    return Mark("orders", 0, topic_id, next_, committed)
+def mark(next_: int, topic_id: str | None = "A") -> Mark:
+    return Mark("orders", 0, topic_id, next_, 1)
 
 
 CASES = [
-    # why, found, mark, reset -> offset, kinds
-    ("a new group, earliest", found(None, (5, 1000)), None, "earliest", 5, []),
-    ("a new group, latest", found(None, (5, 1000)), None, "latest", 1000, []),
-    ("a group that another client left", found(40), None, "earliest", 40, []),
-    ("an orderly restart", found(200), mark(200, 200), "earliest", 200, []),
-    ("a crash between put and commit", found(100), mark(200, 100), "earliest", 200, []),
-    ("a crash before the first commit", found(None), mark(200, 0), "earliest", 200, []),
-    ("commits that the mark was not told of", found(150), mark(200, 100), "earliest", 200, []),
-    ("reset to earliest", found(0), mark(200, 200), "earliest", 0, ["rewound"]),
-    ("reset to between", found(120), mark(200, 200), "earliest", 120, ["rewound"]),
-    ("reset to latest", found(1000), mark(200, 200), "earliest", 1000, ["skipped"]),
-    ("reset by one forward", found(201), mark(200, 200), "earliest", 201, ["skipped"]),
-    ("the topic was made again", found(None, (0, 10), "B"), mark(200, 200), "earliest", 0, ["topic_recreated"]),
-    ("made again, old commit left", found(200, (0, 10), "B"), mark(200, 200), "latest", 0, ["topic_recreated"]),
-    ("a broker without topic ids", found(200, (0, 1000), None), mark(200, 200), "earliest", 200, []),
-    ("truncated by an unclean election", found(200, (0, 150)), mark(200, 200), "earliest", 150, ["truncated"]),
-    ("truncated and grown again", found(200, diverged=150), mark(200, 200), "earliest", 150, ["truncated"]),
+    # why, found, mark -> offset, kinds
+    ("a new group", found(None, (5, 1000)), None, 7, []),
+    ("a group that another client left", found(40), None, 40, []),
+    ("an orderly restart", found(ours(200)), mark(200), 200, []),
+    ("a crash between put and commit", found(ours(100)), mark(200), 200, []),
+    ("a crash before the first commit", found(None), mark(200), 200, []),
+    ("committed offsets that have expired", found(None), mark(200), 200, []),
+    ("Kafka has lost its last commits", found(ours(0)), mark(200), 200, []),
+    ("a commit from before notes named storages", found(ours(150, StorageId("", ""))), mark(200), 200, []),
+    ("the storage moved to another machine", found(ours(150, MOVED_HERE)), mark(200), 200, []),
+    ("reset to earliest", found(0), mark(200), 0, ["rewound"]),
+    ("reset to between", found(120), mark(200), 120, ["rewound"]),
+    ("reset to latest", found(1000), mark(200), 1000, ["skipped"]),
+    ("reset by one forward", found(201), mark(200), 201, ["skipped"]),
+    ("reset to where it was", found(200), mark(200), 200, []),
+    ("the storage went back in time", found(ours(500)), mark(200), 200, ["storage_rolled_back"]),
     (
-        "truncated and grown a little",
-        found(200, (0, 170), diverged=150),
-        mark(200, 200),
-        "earliest",
-        150,
-        ["truncated"],
+        "went back, what it lost is gone from Kafka",
+        found(ours(500), (300, 1000)),
+        mark(200),
+        300,
+        ["storage_rolled_back", "records_lost"],
     ),
-    ("truncated to nothing", found(200, (180, 300), diverged=0), mark(200, 200), "earliest", 180, ["truncated"]),
-    ("truncated above the position", found(200, diverged=201), mark(200, 200), "earliest", 200, []),
-    ("truncated, then made again", found(None, (0, 9), "B", 150), mark(200, 200), "earliest", 0, ["topic_recreated"]),
-    ("truncated, then killed", found(200, diverged=150), mark(150, 150), "earliest", 150, ["skipped", "truncated"]),
-    ("retention overtook the reader", found(200, (300, 1000)), mark(200, 200), "earliest", 300, ["records_lost"]),
-    (
-        "reset to what retention removed",
-        found(0, (50, 1000)),
-        mark(200, 200),
-        "earliest",
-        50,
-        ["rewound", "records_lost"],
-    ),
+    ("the storage was emptied", found(ours(500, EMPTIED)), None, 500, ["storage_lost_marks"]),
+    ("the storage lost this mark alone", found(ours(500)), None, 500, ["storage_lost_marks"]),
+    ("emptied, and gone on since", found(ours(500, EMPTIED)), mark(500), 500, []),
+    ("another storage", found(ours(500, OTHER)), None, 500, ["other_storage"]),
+    ("another storage, where it once was here", found(ours(500, OTHER)), mark(200), 500, ["other_storage"]),
+    ("another storage, behind this one", found(ours(100, OTHER)), mark(200), 100, ["other_storage"]),
+    ("the topic was recreated", found(None, (0, 10), "B"), mark(200), 0, ["topic_recreated"]),
+    ("recreated, old commit left", found(ours(200), (0, 10), "B"), mark(200), 0, ["topic_recreated"]),
+    ("recreated, marked, then killed", found(ours(200), (0, 300), "B"), mark(0, "B"), 0, []),
+    ("recreated, and no mark", found(ours(200), (0, 300), "B"), None, 7, []),
+    ("a topic whose id is not known just now", found(ours(200), (0, 1000), None), mark(200), 200, []),
+    ("truncated by an unclean election", found(ours(200), (0, 150)), mark(200), 150, ["truncated"]),
+    ("truncated and grown again", found(ours(200), diverged=150), mark(200), 150, ["truncated"]),
+    ("truncated and grown a little", found(ours(200), (0, 170), diverged=150), mark(200), 150, ["truncated"]),
+    ("truncated to nothing", found(ours(200), (180, 300), diverged=0), mark(200), 180, ["truncated"]),
+    ("truncated above the position", found(ours(200), diverged=201), mark(200), 200, []),
+    ("truncated, then recreated", found(None, (0, 9), "B", 150), mark(200), 0, ["topic_recreated"]),
+    ("truncated, marked, then killed", found(ours(200), diverged=150), mark(150), 150, []),
+    ("retention overtook the reader", found(ours(200), (300, 1000)), mark(200), 300, ["records_lost"]),
+    ("reset to what retention removed", found(0, (50, 1000)), mark(200), 50, ["rewound", "records_lost"]),
 ]
 
 
-@pytest.mark.parametrize(("why", "at", "known", "reset", "offset", "kinds"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(("why", "at", "known", "offset", "kinds"), CASES, ids=[case[0] for case in CASES])
 def test_reading_begins_where_nothing_is_lost_or_hidden(
-    why: str, at: Found, known: Mark | None, reset: str, offset: int, kinds: list[str]
+    why: str, at: Found, known: Mark | None, offset: int, kinds: list[str]
 ) -> None:
-    start = decide(at, known, reset)
+    start = decide(at, known, 7, OURS)
 
     assert start.offset == offset
     assert [moved.kind for moved in start.moved] == kinds
@@ -74,29 +97,68 @@ def test_reading_begins_where_nothing_is_lost_or_hidden(
 
 
 def test_the_mark_stays_when_reading_simply_goes_on() -> None:
-    assert decide(found(100), mark(200, 100), "earliest").mark is None
+    assert decide(found(ours(100)), mark(200), 0, OURS).mark is None
 
 
 def test_the_mark_follows_a_reset_and_takes_the_new_topic_id() -> None:
-    assert decide(found(120), mark(200, 200), "earliest").mark == mark(120, 120)
-    assert decide(found(None, (0, 9), "B"), mark(200, 200), "earliest").mark == mark(0, 0, "B")
+    assert decide(found(120), mark(200), 0, OURS).mark == Mark("orders", 0, "A", 120)
+    assert decide(found(None, (0, 9), "B"), mark(200), 0, OURS).mark == Mark("orders", 0, "B", 0)
+
+
+def test_an_id_that_is_not_known_replaces_none_that_is() -> None:
+    assert decide(found(120, topic_id=None), mark(200), 0, OURS).mark == Mark("orders", 0, "A", 120)
+
+
+def test_what_is_not_our_own_commit_is_committed_anew_before_anything_is_read() -> None:
+    assert not decide(found(None), None, 0, OURS).must_commit, "nothing can be mistaken"
+    assert not decide(found(ours(100)), mark(200), 0, OURS).must_commit
+    assert decide(found(120), mark(200), 0, OURS).must_commit, "a reset"
+    assert decide(found(ours(500, OTHER)), mark(200), 0, OURS).must_commit, "another storage"
+    assert decide(found(ours(500)), mark(200), 0, OURS).must_commit, "rolled back"
+
+
+def test_a_storage_that_went_back_and_another_one_are_named() -> None:
+    (rolled_back,) = decide(found(ours(500)), mark(200), 0, OURS).moved
+    (other,) = decide(found(ours(500, OTHER)), None, 0, OURS).moved
+
+    assert "offsets 200 to 499" in rolled_back.sentence("orders-0")
+    assert OURS.name in rolled_back.sentence("orders-0")
+    assert OTHER.name in other.sentence("orders-0")
+    assert OURS.name in other.sentence("orders-0")
 
 
 @given(
     st.none() | st.integers(0, 50),
+    st.none() | st.sampled_from([OURS, EMPTIED, OTHER]),
     st.integers(0, 50),
     st.integers(0, 50),
-    st.none() | st.integers(0, 30),
-    st.sampled_from(["earliest", "latest"]),
+    st.none() | st.integers(0, 60),
 )
-def test_reading_always_begins_inside_the_log_and_the_decision_is_stable(
-    committed: int | None, start: int, length: int, recorded: int | None, reset: str
+def test_reading_begins_inside_the_log_and_after_a_crash_at_any_step_where_it_was_decided(
+    committed: int | None, by: StorageId | None, start: int, length: int, next_: int | None
 ) -> None:
-    at = found(committed, (start, start + length))
+    log, known = (start, start + length), None if next_ is None else mark(next_)
+    at = found(committed if committed is None or by is None else ours(committed, by), log)
 
-    first = decide(at, mark(30, recorded), reset)
-    again = decide(found(first.offset, (start, start + length)), first.mark or mark(30, recorded), reset)
+    first = decide(at, known, start, OURS)
+    after_placing = decide(at, first.mark or known, start, OURS)
+    after_committing = decide(found(ours(first.offset), log), first.mark or known, start, OURS)
 
-    assert start <= first.offset <= start + length
-    assert again.offset == first.offset
+    assert log[0] <= first.offset <= log[1]
+    assert after_placing.offset == first.offset
+    assert after_committing == Start(first.offset, None, (), False)
+
+
+@given(st.integers(0, 30), st.none() | st.sampled_from([OURS, StorageId("", "")]), st.integers(0, 30))
+def test_what_was_stored_after_the_start_is_never_taken_for_a_reset(
+    committed: int, by: StorageId | None, stored: int
+) -> None:
+    """Killed at any time after reading began: what was put since is in the mark, and not yet committed."""
+    first = decide(found(committed if by is None else ours(committed, by)), mark(20), 0, OURS)
+    noted = found(ours(first.offset)) if first.must_commit else found(committed if by is None else ours(committed, by))
+    placed = first.mark or mark(20)
+
+    again = decide(noted, replace(placed, next=placed.next + stored), 0, OURS)
+
+    assert again.offset == first.offset + stored
     assert again.moved == ()

@@ -34,7 +34,7 @@ def arrow(
 @pytest.fixture
 def storage() -> MemoryStorage:
     storage = MemoryStorage(block_messages=3)
-    storage.place_marks([Mark("t", 0, None, 0, None)])
+    storage.place_marks([Mark("t", 0, None, 0)])
     return storage
 
 
@@ -43,7 +43,7 @@ def put(storage: Storage, *batches: pa.RecordBatch) -> list[dict[str, object]]:
 
 
 def put_all(storage: Storage, batches: Iterator[pa.RecordBatch]) -> list[dict[str, object]]:
-    job = PutJob(storage, {("t", partition): PartitionPlan(0, None, None) for partition in (0, 1)})
+    job = PutJob(storage, {("t", partition): PartitionPlan(0, 1, None) for partition in (0, 1)})
     return [row for told in put_partition(job, batches) for row in told.to_pylist()]
 
 

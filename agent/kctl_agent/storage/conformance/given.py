@@ -20,11 +20,12 @@ def chunk(
     topic_id: str | None = "A",
     topic: str = "t",
     partition: int = 0,
+    version: int = 1,
 ) -> Chunk:
     """Offsets `start` up to, not including, `end` (or those of `at`), each with its offset as value: b"0007"."""
     found = np.array(list(range(start, end) if at is None else at), np.int64)
     values = BinaryColumn(np.full(len(found), 4, np.int32), b"".join(b"%04d" % offset for offset in found))
-    return Chunk(topic, partition, topic_id, start, end, start, Columns(found, found * 10, None, values, None))
+    return Chunk(topic, partition, topic_id, start, end, version, Columns(found, found * 10, None, values, None))
 
 
 def put(storage: Storage, *chunks: Chunk) -> list[Put]:
@@ -34,7 +35,7 @@ def put(storage: Storage, *chunks: Chunk) -> list[Put]:
 
 def fill(storage: Storage, count: int, partition: int = 0, topic: str = "t") -> None:
     """`count` messages from offset 0 in a partition that has none."""
-    storage.place_marks([Mark(topic, partition, "A", 0, None)])
+    storage.place_marks([Mark(topic, partition, "A", 0)])
     put(storage, chunk(0, count, topic=topic, partition=partition))
 
 

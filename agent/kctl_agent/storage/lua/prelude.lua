@@ -1,6 +1,7 @@
 -- Before every script. All keys begin with KEYS[1], which holds a hash tag: in a cluster they are in one slot.
 --
---   mark:TP      hash    next, committed, topic_id of a partition; TP is topic:partition
+--   storage      hash    id, group, cluster_id: the id of this storage, and whose messages it holds
+--   mark:TP      hash    next, topic_id, version of a partition; TP is topic:partition
 --   partitions   set     every TP that has a mark or had a block
 --   seq          number  the last id of a block or a dead letter
 --   block:ID     hash    tp, topic_id, first, last, count, since; state, tries; owner, token, leased while leased
@@ -44,6 +45,12 @@ local function tick(most)
   local now, machine = clock(most)
   redis.call('HSET', P .. 'clock', 'now', text(now), 'machine', text(machine))
   return now, machine
+end
+
+-- {topic_id, next, version} of a mark; '' for what it lacks.
+local function read_mark(tp)
+  local mark = redis.call('HMGET', P .. 'mark:' .. tp, 'topic_id', 'next', 'version')
+  return {mark[1] or '', mark[2] or '', mark[3] or (mark[2] and '0') or ''}
 end
 
 local function count(tp, state, messages, bytes)

@@ -1,24 +1,20 @@
--- ARGV: tp, topic_id, start, end, committed ('': keep), mark that the blocks were cut at ('': none lie below it),
---       then first, last, count, NAME of sent:NAME of each block.
--- Blocks and mark, or neither. {'ok'}, {'missing'}, or {'mark', next, topic_id} when the caller has to judge or cut anew.
-local tp, topic_id, start, finish, committed, cut_at = unpack(ARGV, 1, 6)
-local mark = P .. 'mark:' .. tp
-local following, its_topic_id = unpack(redis.call('HMGET', mark, 'next', 'topic_id'))
+-- ARGV: tp, topic_id, start, end, the mark's version that was planned on, mark that the blocks were cut at ('': none lie
+--       below it), then first, last, count, NAME of sent:NAME of each block.
+-- Blocks and mark, or neither. {}: done. Else {topic_id, next, version} of the mark, for the caller to judge or cut anew.
+local tp, topic_id, start, finish, version, cut_at = unpack(ARGV, 1, 6)
+local mark = read_mark(tp)
+local following = mark[2]
 
 local function forget()
   for i = 10, #ARGV, 4 do redis.call('DEL', P .. 'sent:' .. ARGV[i]) end
 end
 
-if not following then
-  forget()
-  return {'missing'}
-end
 local first = ARGV[7]
-local is_below = first and tonumber(first) < tonumber(following)
-if its_topic_id ~= topic_id or tonumber(start) > tonumber(following) or is_below
+local is_below = first and following ~= '' and tonumber(first) < tonumber(following)
+if mark[3] ~= version or tonumber(start) > tonumber(following) or is_below
   or (cut_at ~= '' and cut_at ~= following) then
   forget()
-  return {'mark', following, its_topic_id}
+  return mark
 end
 local _, machine = clock(0)
 for i = 7, #ARGV, 4 do
@@ -27,6 +23,5 @@ for i = 7, #ARGV, 4 do
   redis.call('RENAME', sent, P .. 'body:' .. id)
   redis.call('PERSIST', P .. 'body:' .. id)
 end
-if tonumber(finish) > tonumber(following) then redis.call('HSET', mark, 'next', finish) end
-if committed ~= '' then redis.call('HSET', mark, 'committed', committed) end
-return {'ok'}
+if tonumber(finish) > tonumber(following) then redis.call('HSET', P .. 'mark:' .. tp, 'next', finish) end
+return {}

@@ -1,0 +1,15 @@
+-- ARGV: tp, version that was planned on, start, end; and so on. Forward only, all or nothing.
+-- {}: done. Else {topic_id, next, version} of each as it is, for the caller to judge.
+local found, is_allowed = {}, true
+for i = 1, #ARGV, 4 do
+  local mark = read_mark(ARGV[i])
+  found[#found + 1] = mark
+  is_allowed = is_allowed and mark[3] == ARGV[i + 1] and tonumber(ARGV[i + 2]) <= tonumber(mark[2])
+end
+if not is_allowed then return found end
+for i = 1, #ARGV, 4 do
+  if tonumber(ARGV[i + 3]) > tonumber(found[(i + 3) / 4][2]) then
+    redis.call('HSET', P .. 'mark:' .. ARGV[i], 'next', ARGV[i + 3])
+  end
+end
+return {}

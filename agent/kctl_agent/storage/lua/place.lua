@@ -1,0 +1,17 @@
+-- ARGV: tp, next and version as they were seen ('': there was no mark), then topic_id, next, version to write; and so on.
+-- All or nothing. {}: written, or there already, as when the reply to the first try was lost. Else {topic_id, next,
+-- version} of each as it is.
+local found, is_seen = {}, true
+for i = 1, #ARGV, 6 do
+  local mark = read_mark(ARGV[i])
+  found[#found + 1] = mark
+  local is_there = mark[1] == ARGV[i + 3] and mark[2] == ARGV[i + 4] and mark[3] == ARGV[i + 5]
+  is_seen = is_seen and (is_there or (mark[2] == ARGV[i + 1] and mark[3] == ARGV[i + 2]))
+end
+if not is_seen then return found end
+for i = 1, #ARGV, 6 do
+  redis.call('HSET', P .. 'mark:' .. ARGV[i], 'topic_id', ARGV[i + 3], 'next', ARGV[i + 4], 'version', ARGV[i + 5])
+  redis.call('HDEL', P .. 'mark:' .. ARGV[i], 'committed')
+  redis.call('SADD', P .. 'partitions', ARGV[i])
+end
+return {}

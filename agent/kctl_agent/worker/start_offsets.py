@@ -1,0 +1,132 @@
+"""Where a query is to begin: asks brokers and storage, lets `positions` decide, places the marks.
+
+For the main thread; it blocks. What is read and what is committed is the worker's business.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka import TopicPartition
+from kafka.errors import LeaderNotAvailableError
+
+from kctl_agent.boot import BootError
+from kctl_agent.storage.base import Binding, Mark, OtherGroup, Storage
+from kctl_agent.worker.brokers import Brokers
+from kctl_agent.worker.epochs import LogSeen
+from kctl_agent.worker.note import StorageId
+from kctl_agent.worker.pipeline import Source
+from kctl_agent.worker.positions import Found, Moved, Start, decide
+from kctl_agent.worker.settings import WorkerSettings
+
+__all__ = ["Decided", "StartOffsets"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The marks as they were read, before anything else was; what the brokers say, and what follows from both. With a
+    topic that is new to the group more partitions than were asked for."""
+
+    marks: Mapping[tuple[str, int], Mark]
+    found: Mapping[TopicPartition, Found]
+    starts: Mapping[TopicPartition, Start]
+    unanswered: Mapping[TopicPartition, str]
+    """Partitions that no leader answers for, and why."""
+
+    @property
+    def moves(self) -> list[tuple[TopicPartition, Moved]]:
+        return [(tp, moved) for tp, start in sorted(self.starts.items()) for moved in start.moved]
+
+    def first_commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """What has to be committed before anything is read."""
+        return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
+
+    def source(self, tp: TopicPartition) -> Source:
+        """Where to begin, once the marks are placed."""
+        start, before = self.starts[tp], self.marks.get(tuple(tp))
+        version = before.version if before else 0
+        if start.mark is not None:
+            return Source(start.offset, start.mark.topic_id, version + 1)
+        return Source(start.offset, before.topic_id if before else None, version)
+
+
+class StartOffsets:
+    """`identity` is the storage's, as commits name it; known once something was decided."""
+
+    def __init__(self, settings: WorkerSettings, storage: Storage, brokers: Brokers) -> None:
+        self._settings = settings
+        self._storage = storage
+        self._brokers = brokers
+        self.identity = StorageId("", "")
+
+    def decide(self, wanted: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
+        """Decide for these partitions; their logs are compared with what is `known` of them.
+
+        Marks are read before the committed offsets: what another owner does meanwhile shows in the marks, and then
+        nothing is placed.
+
+        Raises:
+            BootError: the storage belongs to another group, or a setting says to stop.
+            KafkaError, StorageError: it may work later.
+        """
+        self._bind()
+        is_latest = self._settings.kafka.auto_offset_reset == "latest"
+        every = self._brokers.partitions_of({tp.topic for tp in wanted})
+        marks = self._storage.marks([tuple(tp) for tp in every | wanted])
+        read = {topic for topic, _ in marks}
+        # All of a topic that is new to the group are placed at once, whoever reads them: so a partition without a mark
+        # beside others that have one was added later, and what it got before anybody noticed is read.
+        new = {tp for tp in every if tp.topic not in read} if is_latest else set()
+        found, unanswered = self._brokers.found(wanted | new, known)
+        if late := new & unanswered.keys():
+            raise LeaderNotAvailableError(f"{unanswered[min(late)]}; a new topic is begun with all of its partitions")
+        starts = {
+            tp: decide(
+                at,
+                marks.get(tuple(tp)),
+                at.log_end if is_latest and tp.topic not in read else at.log_start,
+                self.identity,
+            )
+            for tp, at in found.items()
+        }
+        decided = Decided(marks, found, starts, unanswered)
+        self._refuse(decided.moves)
+        return decided
+
+    def place(self, decided: Decided) -> None:
+        """Place the marks that move. Raises MarkMoved, StorageError."""
+        placing = [start.mark for start in decided.starts.values() if start.mark is not None]
+        if placing:
+            self._storage.place_marks(placing, decided.marks)
+
+    def _bind(self) -> None:
+        """Each time: a storage may be exchanged while a worker runs."""
+        owner = Binding(self._settings.kafka.group, self._brokers.cluster_id())
+        take_over = self._settings.storage["on_other_storage"] == "take_over"
+        try:
+            id_ = self._storage.bind(owner, take_over=take_over)
+        except OtherGroup as error:
+            raise BootError(str(error)) from error
+        self.identity = StorageId(id_, _name(self._storage))
+
+    def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
+        """Raises BootError where a setting says to stop."""
+        storage = self._settings.storage
+        for setting, kind, choice in (
+            ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),
+            ("storage.on_lost_marks", "storage_lost_marks", storage["on_lost_marks"]),
+            ("storage.on_other_storage", "other_storage", storage["on_other_storage"]),
+        ):
+            found = [(tp, moved) for tp, moved in moves if moved.kind == kind]
+            if found and choice == "stop":
+                (tp, moved), more = found[0], len(found) - 1
+                others = f" (and so for {more} more partition{'s' * (more > 1)})" if more else ""
+                raise BootError(f"{setting} is stop, and {tp.topic}-{tp.partition}: {moved.cause}{others}")
+
+
+def _name(storage: Storage) -> str:
+    """Of a storage, with the machine where it is a file: two machines may have files of the same name."""
+    is_remote = storage.identity.startswith("redis:")
+    return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"

@@ -1,0 +1,244 @@
+"""A storage that is not the one that the group's offsets were committed with: restored from an older copy, failed over,
+emptied, exchanged, or somebody else's. Nothing is lost in silence, and nothing is stored twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import redis
+
+from kctl.demo import topics
+from kctl_agent.storage.base import Storage
+from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.redis_server import require_redis
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+
+
+def run_until_caught_up(fleet: Fleet, eventually: Eventually) -> list[tuple[str, int, int, int]]:
+    """Start the fleet, wait until everything is committed, stop it; returns what its workers report of partitions."""
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "all is committed")
+    events = moved(fleet)
+    fleet.stop()
+    return events
+
+
+def moved(fleet: Fleet) -> list[tuple[str, int, int, int]]:
+    events = [event for event in fleet.events() if event["partition"] is not None]
+    return sorted((event["kind"], event["partition"], event["from"], event["to"]) for event in events)
+
+
+def stored(storage: Storage, partition: int) -> list[int]:
+    return sorted(r.offset for block in storage.blocks() if block.partition == partition for r in block.records())
+
+
+def refusal(fleet: Fleet, eventually: Eventually) -> str:
+    """Start the fleet, and wait until its worker is given up; returns why."""
+
+    def given_up() -> str | None:
+        done = fleet.kctl("status", "-o", "json", exit_code=None)
+        rows = json.loads(done.stdout)["rows"] if done.returncode in (0, 3) else []
+        return next((row["last_error"] for row in rows if row["state"] == "fatal"), None)
+
+    fleet.start()
+    why: str = eventually(given_up, START_SECONDS, "the worker is given up")
+    fleet.stop()
+    return why
+
+
+def copy(source: Path, target: Path) -> None:
+    """As docs/storage.md says, whole at any time."""
+    for name in (target, Path(f"{target}-wal"), Path(f"{target}-shm")):
+        name.unlink(missing_ok=True)
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+
+
+def test_an_older_copy_of_the_storage_is_noticed_and_what_it_lacks_is_read_again(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, tmp_path: Path
+) -> None:
+    fleet = make_fleet(workers=1, partitions=2)
+    fleet.send(200)
+    assert run_until_caught_up(fleet, eventually) == []
+    copy(fleet.storage.path, tmp_path / "older.sqlite")
+    fleet.send(100)
+    assert run_until_caught_up(fleet, eventually) == []
+
+    copy(tmp_path / "older.sqlite", fleet.storage.path)
+    events = run_until_caught_up(fleet, eventually)
+
+    assert events == [("storage_rolled_back", 0, 150, 100), ("storage_rolled_back", 1, 150, 100)]
+    assert stored(fleet.storage, 0) == stored(fleet.storage, 1) == list(range(150))
+    assert run_until_caught_up(fleet, eventually) == [], "it is reported once"
+    assert stored(fleet.storage, 0) == list(range(150))
+
+
+def test_a_storage_that_was_emptied_exchanged_or_is_another_groups_is_refused_until_somebody_decides(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=2)
+    fleet.send(200)
+    run_until_caught_up(fleet, eventually)
+    first = fleet.storage.path
+
+    other = first.with_name("other.sqlite")
+    configure(fleet, f'path = "{other}"')
+    why = refusal(fleet, eventually)
+    assert f"offset 100 was committed with another storage, {socket.gethostname()}:file:{first}" in why
+    assert f"this one is {socket.gethostname()}:file:{other}" in why
+    assert "storage.on_other_storage is stop, and" in why
+
+    fleet.send(100)
+    configure(fleet, f'path = "{other}"\non_other_storage = "take_over"')
+    assert run_until_caught_up(fleet, eventually) == [("other_storage", 0, 100, 100), ("other_storage", 1, 100, 100)]
+    configure(fleet, f'path = "{other}"')
+    assert run_until_caught_up(fleet, eventually) == [], "it is ours now"
+    with closing(fleet.open_storage()) as storage:
+        assert stored(storage, 0) == list(range(100, 150))
+
+    for name in other.parent.glob("other.sqlite*"):
+        name.unlink()
+    why = refusal(fleet, eventually)
+    assert "it was emptied or replaced" in why
+    assert "storage.on_lost_marks is stop, and" in why
+    configure(fleet, f'path = "{other}"\non_lost_marks = "continue"')
+    fleet.send(20)
+    assert run_until_caught_up(fleet, eventually) == [
+        ("storage_lost_marks", 0, 150, 150),
+        ("storage_lost_marks", 1, 150, 150),
+    ]
+
+    stranger = make_fleet(workers=1, partitions=2, storage=f'path = "{other}"')
+    why = refusal(stranger, eventually)
+    assert f"belongs to group {fleet.group} of cluster" in why
+    assert f"this is group {stranger.group} of cluster" in why
+
+
+def configure(fleet: Fleet, storage: str) -> None:
+    fleet._more["storage"] = storage
+    fleet.set_up(1)
+
+
+def test_partitions_that_are_added_are_read_from_their_start_also_with_latest(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=2, kafka='auto_offset_reset = "latest"')
+    fleet.send(200)
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "it reads from the end")
+    fleet.stop()
+    assert stored(fleet.storage, 0) == []
+
+    topics.add_partitions(fleet.broker.bootstrap_servers, fleet.topic, 4)
+    fleet.partitions = 4
+    fleet.send(400)
+    assert run_until_caught_up(fleet, eventually) == []
+
+    assert stored(fleet.storage, 0) == list(range(100, 200))
+    assert stored(fleet.storage, 2) == stored(fleet.storage, 3) == list(range(100))
+
+
+class Pair:
+    """A Redis and its replica, and a name in the file system at which the living one is reached."""
+
+    def __init__(self, directory: Path, eventually: Eventually) -> None:
+        self.socket, self._eventually = directory / "r.sock", eventually
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.main = self._start(directory / "main", self.socket, "--port", str(port), "--bind", "127.0.0.1")
+        self._other = directory / "replica.sock"
+        self.replica = self._start(
+            directory / "replica", self._other, "--port", "0", "--replicaof", "127.0.0.1", str(port)
+        )
+        with self.client(self._other) as client:
+            eventually(lambda: client.info()["master_link_status"] == "up", 30, "the replica is in sync")
+
+    def _start(self, directory: Path, path: Path, *options: str) -> subprocess.Popen[bytes]:
+        directory.mkdir()
+        process = subprocess.Popen(
+            ["redis-server", "--unixsocket", str(path), "--dir", str(directory), "--save", "", "--appendonly", "yes",
+             "--repl-diskless-sync-delay", "0", *options],
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        self._eventually(path.exists, 30, "redis-server answers")
+        return process
+
+    def client(self, path: Path) -> redis.Redis:
+        return redis.Redis(unix_socket_path=str(path))
+
+    def fall_behind(self) -> None:
+        """From now on the replica gets nothing."""
+        with self.client(self.socket) as client:
+            client.wait(1, 10_000)
+        self.replica.send_signal(signal.SIGSTOP)
+
+    def fail_over(self) -> None:
+        """The replica takes the place of the one that is killed."""
+        self.main.kill()
+        self.main.wait()
+        self.replica.send_signal(signal.SIGCONT)
+        with self.client(self._other) as client:
+            client.replicaof("NO", "ONE")
+        os.rename(self._other, self.socket)
+
+    def close(self) -> None:
+        for process in (self.main, self.replica):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def pair(short_dir: Path, eventually: Eventually) -> Iterator[Pair]:
+    require_redis()
+    pair = Pair(short_dir, eventually)
+    yield pair
+    pair.close()
+
+
+def test_a_redis_that_fails_over_to_a_replica_that_lacks_the_last_seconds_gets_them_again(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, pair: Pair
+) -> None:
+    fleet = make_fleet(workers=1, partitions=2, storage=f'mode = "redis"\nurl = "unix://{pair.socket}"')
+    fleet.start()
+    fleet.send(200)
+    eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "all is committed")
+
+    pair.fall_behind()
+    fleet.send(100)
+    eventually(fleet.is_caught_up, START_SECONDS, "the main one has it, and it is committed")
+    pair.fail_over()  # and nothing more is produced: a put would notice it, too
+
+    lost = [("storage_rolled_back", 0, 150, 100), ("storage_rolled_back", 1, 150, 100)]
+    eventually(
+        lambda: [event for event in moved(fleet) if event[0] != "query_failed"] == lost, START_SECONDS, "noticed"
+    )
+    with closing(fleet.open_storage()) as storage:
+        eventually(lambda: count(storage) == Counter({0: 150, 1: 150}), START_SECONDS, "read again")
+        assert stored(storage, 0) == stored(storage, 1) == list(range(150))
+    assert eventually(lambda: events_total(fleet).get("storage_rolled_back")) == 2
+
+
+def count(storage: Storage) -> Counter[int]:
+    """Messages by partition."""
+    return Counter({each.partition: each.pending for each in storage.stats().partitions})
+
+
+def events_total(fleet: Fleet) -> dict[str, float]:
+    """By kind, as `/metrics` has them."""
+    with urllib.request.urlopen(f"{fleet.url()}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    rows = [line for line in lines if line.startswith("kctl_events_total{")]
+    return {row.split('kind="')[1].split('"')[0]: float(row.rsplit(" ", 1)[1]) for row in rows}
