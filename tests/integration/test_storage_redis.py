@@ -354,7 +354,7 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
     with client_of(server) as client:
         client.execute_command("ACL", "SETUSER", "kctl", "-hset")
     with pytest.raises(StorageUnusable, match=r"ACL|permission|cannot be used"):
-        opened(f"unix://kctl:hunter2@{server.socket}").place_marks([Mark("t", 0, "A", 0)])
+        opened(f"unix://kctl:hunter2@{server.socket}").place_marks([Mark("t", 1, "A", 0)])
 
 
 def test_it_speaks_tls(short_dir: Path, start: Callable[..., RedisServer], eventually: Eventually) -> None:
