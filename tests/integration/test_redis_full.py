@@ -45,7 +45,7 @@ def storage(server: RedisServer) -> Iterator[RedisStorage]:
 def large(start: int) -> Chunk:
     found = np.arange(start, start + PER_CHUNK, dtype=np.int64)
     values = BinaryColumn(np.full(PER_CHUNK, VALUE, np.int32), bytes(PER_CHUNK * VALUE))
-    return Chunk("t", 0, "A", start, start + PER_CHUNK, start, Columns(found, found, None, values, None))
+    return Chunk("t", 0, "A", start, start + PER_CHUNK, 1, Columns(found, found, None, values, None))
 
 
 def filled(storage: RedisStorage) -> int:
