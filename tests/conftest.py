@@ -76,12 +76,13 @@ def short_dir() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No setting of the person who runs the tests reaches them, and their fleets are not in the list of fleets."""
+    """No setting of the person who runs the tests reaches them, and their fleets and audit log are not touched."""
     for name in list(os.environ):
         if name.startswith("KCTL_") and name not in {"KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY"}:
             monkeypatch.delenv(name)
     runtime = Path(tempfile.mkdtemp(prefix="x", dir="/tmp"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("XDG_STATE_HOME", str(runtime / "state"))
     yield
     shutil.rmtree(runtime, ignore_errors=True)
 

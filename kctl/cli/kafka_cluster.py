@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kctl.config import Config, Kafka
     from kctl.kafka.connection import Connection
 
-__all__ = ["access", "connected", "fleet_kafka"]
+__all__ = ["access", "audit_log", "connected", "fleet_kafka"]
 
 _CONTEXT_VARIABLE = "KCTL_CONTEXT"
 _USERS_FILE = Path("kctl", "kctl.toml")
@@ -43,6 +43,15 @@ def fleet_kafka(options: argparse.Namespace, env: Mapping[str, str]) -> Kafka:
         UsageError, ConfigError: there is none, or it cannot be used.
     """
     return _fleet_config(options, env).kafka
+
+
+def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
+    """Where a change of the chosen cluster is written down: with the fleet's orders when it is the fleet's cluster."""
+    from kctl.audit import fleet_log, user_log
+
+    if options.bootstrap is not None or options.context or env.get(_CONTEXT_VARIABLE):
+        return user_log(env)
+    return fleet_log(_fleet_config(options, env))
 
 
 def _fleet_config(options: argparse.Namespace, env: Mapping[str, str]) -> Config:

@@ -27,7 +27,7 @@ _NAMED = ("value", "line", "json")
 
 def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     written = _format(options.format)
-    begin_at = target([options.from_])
+    begin_at = _place(options.from_)
     with connected(options, env) as connection:
         begin, end = _span(connection, options, begin_at)
         reached = connection.access
@@ -61,6 +61,13 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     return 0
 
 
+def _place(text: str) -> Target:
+    """As everywhere, and `-3`: the last three of each partition."""
+    if text.startswith("-") and text[1:].isdecimal():
+        return Target("last", int(text[1:]))
+    return target([text])
+
+
 def _span(
     connection: Connection, options: argparse.Namespace, begin_at: Target
 ) -> tuple[dict[int, int], dict[int, int]]:
@@ -87,7 +94,12 @@ def _span(
         problem = first.error or last.error
         if problem or first.offset is None or last.offset is None:
             raise BrokerRefused(f"{key[0]}-{key[1]}: {problem or 'UNKNOWN_OFFSET'}; see `kctl kafka topic {key[0]}`")
-        place = {"earliest": first.offset, "latest": last.offset, "offset": begin_at.number}.get(begin_at.kind)
+        place = {
+            "earliest": first.offset,
+            "latest": last.offset,
+            "offset": begin_at.number,
+            "last": last.offset - begin_at.number,
+        }.get(begin_at.kind)
         if place is None:
             found = at[key].offset if key in at else None
             place = last.offset if found is None else found

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from kctl.cli.kafka_changes import audited, check_choice, refusal
 from kctl.cli.kafka_cluster import connected, fleet_kafka
 from kctl.cli.kafka_output import show
 from kctl.errors import KctlError, UsageError
 from kctl.kafka.target import Target, milliseconds, target, topic_and_partitions
 
 if TYPE_CHECKING:
+    from kctl.audit import Operation
     from kctl.kafka.connection import Connection
     from kctl.kafka.layout import Partition, Topic
     from kctl.kafka.reset import Change
@@ -145,13 +147,16 @@ def offset_commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             raise UsageError(
                 f"offset {options.offset} is outside the log of {key[0]}-{key[1]}: the nearest in it is {planned.new}"
             )
-        changes = apply(connection, options.group, [planned])
+        with _audited(options, env, "offset-commit", connection, [planned]) as running:
+            changes = apply(connection, options.group, [planned])
+            running.text = _summary(changes)
     _show_changes(options, changes)
     return 0
 
 
 def reset_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     to = target(options.to)
+    check_choice(options)
     if not options.topic:
         raise UsageError("say of which topic: -t TOPIC; see `kctl kafka reset-offsets --help`")
     with connected(options, env) as connection:
@@ -159,16 +164,42 @@ def reset_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
         topics, wanted = _wanted(connection, options.topic)
         changes = plan(connection, options.group, topics, wanted, to)
-        if not options.dry_run:
+        planned = changes
+        declined = refusal(
+            options,
+            lambda: _show_changes(options, planned, executed=False),
+            f"Set these offsets of group {options.group}?",
+        )
+        if declined is not None:
+            return declined
+        connection.renew()
+        with _audited(options, env, "reset-offsets", connection, changes) as running:
             changes = apply(connection, options.group, changes)
-    _show_changes(options, changes)
-    if options.dry_run:
-        sys.stderr.write("nothing was changed: --dry-run\n")
+            running.text = _summary(changes)
+    _show_changes(options, changes, executed=True)
     return 0
 
 
-def _show_changes(options: argparse.Namespace, changes: list[Change]) -> None:
-    rows: list[dict[str, Any]] = [
+def _audited(
+    options: argparse.Namespace, env: Mapping[str, str], verb: str, connection: Connection, changes: list[Change]
+) -> AbstractContextManager[Operation]:
+    """The line holds the old offsets: with them a mistake can be undone."""
+    offsets = [[change.topic, change.partition, change.old, change.new] for change in changes]
+    return audited(options, env, verb, cluster=connection.access.named, group=options.group, offsets=offsets)
+
+
+def _summary(changes: list[Change]) -> str:
+    failed = sum(change.error is not None for change in changes)
+    count = len(changes) - failed
+    return f"{count} offset{'' if count == 1 else 's'} set" + (f", {failed} not" if failed else "")
+
+
+def _show_changes(options: argparse.Namespace, changes: list[Change], **more: Any) -> None:
+    show(options, _CHANGES, _rows(changes), group=options.group, **more)
+
+
+def _rows(changes: list[Change]) -> list[dict[str, Any]]:
+    return [
         {
             "topic": change.topic,
             "partition": change.partition,
@@ -179,7 +210,6 @@ def _show_changes(options: argparse.Namespace, changes: list[Change]) -> None:
         }
         for change in changes
     ]
-    show(options, _CHANGES, rows, group=options.group)
 
 
 def _required(connection: Connection, names: list[str] | None) -> dict[str, Topic] | None:

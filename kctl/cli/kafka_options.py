@@ -57,6 +57,13 @@ _SOME_TOPICS = Option(
 _GROUP = Option(("-g", "--group"), "the group", metavar="GROUP", is_required=True)
 _GROUPS = Option(("-g", "--group"), "this group; may be repeated", "texts", "GROUP")
 _PARTITION = Option(("-p", "--partition"), "only this partition", "int", "N")
+_DRY_RUN = Option(("--dry-run",), "only show what would be done", "flag")
+_CHANGE = (
+    Option(("-y", "--execute", "--yes"), "do it without asking; off a terminal nothing is done without it", "flag"),
+    _DRY_RUN,
+)
+_THE_TOPIC = Option(("TOPIC",), "the topic", is_required=True)
+_SET = Option(("--set",), "a setting of the topic, such as retention.ms=3600000; may be repeated", "texts", "KEY=VALUE")
 _READ_COMMITTED = Option(("--read-committed",), "the end is the last stable offset: without open transactions", "flag")
 _BROKER = Option(("--broker",), "ask this broker", "int", "ID")
 _CONFIG = Option(("-c", "--config"), "the fleet's kctl.toml; see `kctl --help`", metavar="FILE")
@@ -102,6 +109,16 @@ COMMANDS: dict[str, Command] = {
             "Without -g and --all it is the group of kctl.toml.",
         ),
         Command(
+            "delete-group",
+            "Delete a group without live members: shows what it has committed, and asks.",
+            "kafka_delete_group:delete_group",
+            (_GROUP, *_CHANGE, *_common()),
+            (
+                ("kctl kafka delete-group -g billing", "shows it, and asks on a terminal"),
+                ("kctl kafka delete-group -g billing --execute", ""),
+            ),
+        ),
+        Command(
             "topics",
             "List the topics: partitions, replicas, and what is wrong with them.",
             "kafka_topics:list_all",
@@ -112,8 +129,54 @@ COMMANDS: dict[str, Command] = {
             "topic",
             "Show a topic: leader, replicas and ISR of each partition, and what is configured for it.",
             "kafka_topics:show_one",
-            (Option(("TOPIC",), "the topic", is_required=True), *_common()),
+            (_THE_TOPIC, *_common()),
             (("kctl kafka topic orders", ""),),
+        ),
+        Command(
+            "create-topic",
+            "Create a topic, with the brokers' own number of partitions and replicas unless they are given.",
+            "kafka_create_topic:create_topic",
+            (
+                _THE_TOPIC,
+                Option(("-p", "--partitions"), "so many partitions", "int", "N"),
+                Option(("-r", "--replicas"), "so many replicas of each (replication factor)", "int", "N"),
+                _SET,
+                Option(("--dry-run",), "only ask the brokers whether they would", "flag"),
+                *_common(),
+            ),
+            (
+                ("kctl kafka create-topic orders -p 12 -r 3", ""),
+                ("kctl kafka create-topic orders --set retention.ms=604800000 --set cleanup.policy=delete", ""),
+            ),
+            "It returns when all partitions have a leader.",
+        ),
+        Command(
+            "delete-topic",
+            "Delete a topic and all its messages: shows what it holds, and asks.",
+            "kafka_delete_topic:delete_topic",
+            (_THE_TOPIC, *_CHANGE, *_common()),
+            (
+                ("kctl kafka delete-topic orders", "shows it, and asks on a terminal"),
+                ("kctl kafka delete-topic orders --execute", ""),
+            ),
+        ),
+        Command(
+            "alter-topic",
+            "Give a topic more partitions, or change its settings: shows old and new, and asks.",
+            "kafka_alter_topic:alter_topic",
+            (
+                _THE_TOPIC,
+                Option(("-p", "--partitions"), "so many partitions in all; they can only become more", "int", "N"),
+                _SET,
+                Option(("--unset",), "back to the default; may be repeated", "texts", "KEY"),
+                *_CHANGE,
+                *_common(),
+            ),
+            (
+                ("kctl kafka alter-topic orders --set retention.ms=3600000", "shows it, and asks on a terminal"),
+                ("kctl kafka alter-topic orders -p 24 --unset retention.ms --execute", ""),
+            ),
+            "With more partitions most keys go to another one than before: their order over the change is lost.",
         ),
         Command(
             "brokers",
@@ -183,7 +246,7 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "reset-offsets",
-            "Set what a group without live members has committed; prints old, new and the difference.",
+            "Set what a group without live members has committed: shows old, new and the difference, and asks.",
             "kafka_offsets:reset_offsets",
             (
                 _GROUP,
@@ -195,14 +258,15 @@ COMMANDS: dict[str, Command] = {
                     "TARGET",
                     is_required=True,
                 ),
-                Option(("--dry-run",), "only show what would be done", "flag"),
+                *_CHANGE,
                 *_common(),
             ),
             (
-                ("kctl kafka reset-offsets -g billing -t orders --to earliest --dry-run", ""),
-                ("kctl kafka reset-offsets -g billing -t orders:0 --to shift-by -100", ""),
+                ("kctl kafka reset-offsets -g billing -t orders --to earliest", "shows it, and asks on a terminal"),
+                ("kctl kafka reset-offsets -g billing -t orders:0 --to shift-by -100 --execute", ""),
             ),
-            "An offset outside the log becomes the nearest in it. A time later than any message becomes the end.",
+            "Nothing is changed before it was shown and somebody said yes, or without --execute. An offset outside the "
+            "log becomes the nearest in it. A time later than any message becomes the end.",
         ),
         Command(
             "produce",
@@ -233,8 +297,8 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka produce -t orders --file orders.jsonl -c zstd", ""),
                 ("seq 1000 | kctl kafka produce -t orders -", ""),
             ),
-            "Without partition and key it stays with one partition for each batch. -c is the codec here: the file is "
-            "--config.",
+            "Without partition and key it stays with one partition for each batch. A terminal shows how far it is. -c "
+            "is the codec here: the file is --config.",
         ),
         Command(
             "consume",
@@ -245,7 +309,8 @@ COMMANDS: dict[str, Command] = {
                 Option(("-p", "--partition"), "only this partition; may be repeated", "texts", "N"),
                 Option(
                     ("--from",),
-                    "earliest, latest, an OFFSET, or a time: 2026-11-21T10:00:00Z, @MILLISECONDS (default: earliest)",
+                    "earliest, latest, an OFFSET, -N (the last N of each partition), or a time: 2026-11-21T10:00:00Z, "
+                    "@MILLISECONDS (default: earliest)",
                     metavar="PLACE",
                     default="earliest",
                 ),
@@ -263,11 +328,12 @@ COMMANDS: dict[str, Command] = {
             ),
             (
                 ("kctl kafka consume -t orders -n 10", ""),
+                ("kctl kafka consume -t orders --from -3", "the last three of each partition"),
                 ("kctl kafka consume -t orders -p 0 --from 1200 --format json", ""),
                 ("kctl kafka consume -t orders --from latest --follow --format '%p %o %k %v'", ""),
             ),
             "`value` writes each value as it is, and a line end. Without --follow it stops at what was the end when it "
-            "began.",
+            "began. --from -N counts offsets: where compaction or transactions left gaps, there are fewer messages.",
         ),
         Command(
             "api-versions",

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from kctl.cli.kafka_cluster import connected
 from kctl.cli.kafka_options import CODECS
 from kctl.cli.kafka_output import show
+from kctl.cli.kafka_progress import Progress
 from kctl.errors import UsageError
-from kctl.terminal import plain
 
 if TYPE_CHECKING:
     from kctl.kafka.produce import Production
@@ -30,9 +30,7 @@ _ONE = (
     ("compressed_bytes", True),
 )
 _MANY = (("topic", False), ("partition", True), ("messages", True), ("first_offset", True), ("last_offset", True))
-_PROGRESS_SECONDS = 0.2
-_PROGRESS_EVERY = 4096
-_BAR_COLUMNS = 30
+_LOOK_EVERY = 4096
 
 
 def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -74,10 +72,10 @@ def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         began = time.monotonic()
         pace = Pace(options.rate)
         with _messages(options, key) as (messages, total_bytes):
-            told = _Progress(total_bytes, began)
-            _send_all(production, messages, options.partition, headers, pace.wait, told)
-        accounts = production.finish()
-        told.done()
+            progress = Progress(production, total_bytes, began)
+            handed_over = _send_all(production, messages, options.partition, headers, pace.wait, progress.show)
+        accounts = production.finish(progress.show if progress.is_shown else None)
+        progress.clear()
         seconds = time.monotonic() - began
         problem = production.problem
     rows = [
@@ -91,9 +89,9 @@ def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         for partition, account in accounts.items()
     ]
     count = sum(row["messages"] for row in rows)
-    show(options, _MANY, rows, messages=count, bytes=told.bytes, seconds=round(seconds, 3), codec=codec)
+    show(options, _MANY, rows, messages=count, bytes=handed_over, seconds=round(seconds, 3), codec=codec)
     if options.output == "table":
-        sys.stderr.write(f"{count} messages, {told.bytes} bytes in {seconds:.1f} s: {count / seconds:,.0f} a second\n")
+        sys.stderr.write(f"{count} messages, {handed_over} bytes in {seconds:.1f} s: {count / seconds:,.0f} a second\n")
     if problem is not None:
         raise problem
     return 0
@@ -104,19 +102,21 @@ def _send_all(
     messages: Iterable[tuple[bytes | None, bytes | None]],
     partition: int | None,
     headers: list[tuple[str, bytes]],
-    wait: Any,
-    told: _Progress,
-) -> None:
-    """Stops at the first message that has failed for good: what follows would fail like it."""
+    wait: Callable[[], None],
+    show: Callable[[], None],
+) -> int:
+    """How many bytes of values were handed over. Stops at the first message that has failed for good: what follows
+    would fail like it."""
     send = production.send
+    size = 0
     for number, (key, value) in enumerate(messages):
         wait()
         send(value, key, partition, headers)
-        told.bytes += len(value or b"")
-        if number % _PROGRESS_EVERY == 0:
-            told.show()
-            if production.problem is not None:
-                return
+        size += len(value or b"")
+        show()
+        if number % _LOOK_EVERY == 0 and production.problem is not None:
+            break
+    return size
 
 
 @contextmanager
@@ -151,36 +151,6 @@ def _lines(file: BinaryIO, key: bytes | None, separator: bytes | None) -> Iterat
         if not found:
             raise UsageError(f"line {number} has no `{separator.decode()}` that would separate a key")
         yield before, after
-
-
-class _Progress:
-    """A bar on stderr, when that is a terminal."""
-
-    def __init__(self, total_bytes: int | None, began: float) -> None:
-        self.bytes = 0
-        self._total = total_bytes
-        self._began = began
-        self._next = began
-        self._is_shown = sys.stderr.isatty()
-
-    def show(self) -> None:
-        now = time.monotonic()
-        if not self._is_shown or now < self._next:
-            return
-        self._next = now + _PROGRESS_SECONDS
-        speed = self.bytes / max(now - self._began, 0.001) / 1e6
-        if self._total is None:
-            line = f"{self.bytes / 1e6:.1f} MB  {speed:.1f} MB/s"
-        else:
-            part = min(self.bytes / self._total, 1.0)
-            bar = "#" * int(part * _BAR_COLUMNS)
-            line = f"[{bar:<{_BAR_COLUMNS}}] {part:4.0%}  {speed:.1f} MB/s"
-        plain(sys.stderr).write(f"\r{line}\x1b[K")
-        sys.stderr.flush()
-
-    def done(self) -> None:
-        if self._is_shown:
-            plain(sys.stderr).write("\r\x1b[K")
 
 
 def _check(options: argparse.Namespace, is_file: bool) -> None:

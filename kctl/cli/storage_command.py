@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kctl.audit import fleet_log, operation
 from kctl.cli.options import ConfigOption, Output, OutputOption, config_option
 from kctl.cli.output import as_json, as_yaml
 from kctl.cli.storage_tables import (
@@ -27,6 +29,7 @@ from kctl.errors import UsageError
 from kctl.fleets import find
 
 if TYPE_CHECKING:
+    from kctl.config import Config
     from kctl_agent.storage.base import Selection, Storage
 
 __all__ = ["register"]
@@ -73,7 +76,7 @@ def register(app: typer.Typer) -> None:
 
 def _status(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
     """How many messages wait, are handled, are delayed or dead; per topic and partition."""
-    with _opened(context, config) as storage:
+    with _opened(_loaded(context, config)) as storage:
         stats = storage.stats()
         identity = storage.identity
     if output is Output.TABLE:
@@ -106,9 +109,12 @@ def _requeue(
     if dead == stuck:
         raise UsageError("say what to put back: --dead or --stuck")
     selection = _selection(topic, partition, offset_from, offset_to, older_than)
-    with _opened(context, config) as storage:
+    loaded = _loaded(context, config)
+    params = _params(selection, "dead" if dead else "stuck")
+    with _opened(loaded) as storage, operation(fleet_log(loaded), "storage requeue", params) as running:
         count = storage.requeue_dead(selection) if dead else storage.requeue_stuck(selection)
-    typer.echo(f"{_messages(count)} put back")
+        running.text = f"{_messages(count)} put back"
+    typer.echo(running.text)
 
 
 def _clear(
@@ -127,13 +133,17 @@ def _clear(
     if dead == pending:
         raise UsageError("say what to remove: --pending or --dead")
     selection = _selection(topic, partition)
-    with _opened(context, config) as storage:
+    loaded = _loaded(context, config)
+    params = _params(selection, "dead" if dead else "pending")
+    with _opened(loaded) as storage:
         if not yes:
             chosen = [p for p in storage.stats().partitions if selection.takes_partition(p.topic, p.partition)]
             count = sum(p.dead if dead else p.pending + p.delayed for p in chosen)
             _ask(f"Remove {_messages(count)} ({'dead' if dead else 'waiting'}) of {storage.identity} for good?")
-        removed = storage.clear("dead" if dead else "pending", selection)
-    typer.echo(f"{_messages(removed)} removed")
+        with operation(fleet_log(loaded), "storage clear", params) as running:
+            removed = storage.clear("dead" if dead else "pending", selection)
+            running.text = f"{_messages(removed)} removed"
+    typer.echo(running.text)
 
 
 def _export(
@@ -150,7 +160,7 @@ def _export(
     """Write dead letters to stdout, one JSON object per line; bytes that are not UTF-8 as `…_base64`."""
     if not dead:
         raise UsageError("say what to export: --dead")
-    with _opened(context, config) as storage:
+    with _opened(_loaded(context, config)) as storage:
         for letter in storage.dead(_selection(topic, partition, offset_from, offset_to, older_than)):
             sys.stdout.write(as_json(letter_document(letter), in_one_line=True) + "\n")
 
@@ -179,7 +189,7 @@ def _list(
     """
     selection = _selection(topic, partition, offset_from, offset_to, older_than)
     is_wide = output is ListOutput.WIDE
-    with _opened(context, config) as storage:
+    with _opened(_loaded(context, config)) as storage:
         if by_error:
             groups = error_groups(storage.dead(selection))
             table, rows = group_table(groups[:limit], is_wide=is_wide), [group_document(x) for x in groups[:limit]]
@@ -204,7 +214,7 @@ def _show(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show one dead letter: coordinates, key, value, headers, error with the handler's traceback."""
-    with _opened(context, config) as storage:
+    with _opened(_loaded(context, config)) as storage:
         letter = storage.find_dead(id_)
     if letter is None:
         raise UsageError(f"there is no dead letter {id_}; `kctl storage dead list` prints those there are")
@@ -215,22 +225,27 @@ def _show(
         typer.echo(as_json(document) if output is Output.JSON else as_yaml(document))
 
 
+def _loaded(context: typer.Context, config: ConfigOption) -> Config:
+    """The configuration of the fleet that is meant."""
+    from kctl.config import load
+
+    return load(find(config_option(context, config), os.environ).config, os.environ)
+
+
 @contextmanager
-def _opened(context: typer.Context, config: ConfigOption) -> Iterator[Storage]:
-    """The storage of the fleet that is meant. A file that does not exist is not made by looking at it.
+def _opened(config: Config) -> Iterator[Storage]:
+    """The storage of a fleet. A file that does not exist is not made by looking at it.
 
     Raises:
         StorageUnusable: it cannot be opened; nothing was put yet.
     """
-    from kctl.config import load
     from kctl.config.storage import storage_settings
     from kctl_agent.storage import open_storage  # numpy and pyarrow: 200 ms
     from kctl_agent.storage.base import StorageUnusable
 
-    loaded = load(find(config_option(context, config), os.environ).config, os.environ)
-    if loaded.storage.mode != "redis" and not loaded.storage.path.exists():
-        raise StorageUnusable(f"{loaded.storage.path} does not exist: no worker has put anything yet")
-    storage = open_storage(storage_settings(loaded))
+    if config.storage.mode != "redis" and not config.storage.path.exists():
+        raise StorageUnusable(f"{config.storage.path} does not exist: no worker has put anything yet")
+    storage = open_storage(storage_settings(config))
     try:
         storage.prepare()
         yield storage
@@ -248,6 +263,11 @@ def _selection(
     from kctl_agent.storage.base import Selection
 
     return Selection(topic, partition, offset_from, offset_to, older_than)
+
+
+def _params(selection: Selection, what: str) -> dict[str, Any]:
+    """What was chosen, for the audit log."""
+    return {"what": what} | {name: value for name, value in asdict(selection).items() if value is not None}
 
 
 def _ask(question: str) -> None:

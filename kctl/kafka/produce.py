@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import KafkaProducer
+from kafka.errors import KafkaTimeoutError
 from kafka.partitioner.sticky import StickyPartitioner
 from kafka.record import MemoryRecordsBuilder
 
@@ -27,6 +29,9 @@ _REQUEST_BYTES = 512 * 1024 * 1024
 """The broker's word on what is too large is the one that counts; the client's own bound (1 MB) is out of its way."""
 _BATCH_BYTES = 256 * 1024
 _WAITING_BYTES = 64 * 1024 * 1024
+_OVERHEAD_BYTES = 100
+"""About what a message takes in memory beside its key and value."""
+_WAIT_SECONDS = 0.2
 _MAGIC = 2
 _REQUEST_MILLISECONDS = 10_000
 """A leader that does not answer is given up after so long, to look for another."""
@@ -73,6 +78,7 @@ class Production:
         self._timeout_seconds = timeout_seconds
         self._room = threading.Condition()
         self._waiting_bytes = 0
+        self._acknowledged_bytes = 0
         self._account = _Account()
         self._complaints = _Complaints()
         try:
@@ -104,7 +110,7 @@ class Production:
         Raises:
             KctlError: it could not even be handed over.
         """
-        size = len(value or b"") + len(key or b"") + 100
+        size = len(value or b"") + len(key or b"") + _OVERHEAD_BYTES
         with self._room:
             if self._waiting_bytes > _WAITING_BYTES:
                 self._room.wait_for(lambda: self._waiting_bytes < _WAITING_BYTES // 2, self._timeout_seconds)
@@ -145,13 +151,26 @@ class Production:
         count = self._account.failed
         return type(told)(f"{count} message{'s' * (count > 1)} not acknowledged: {told}")
 
-    def finish(self) -> dict[int, PartitionAccount]:
-        """Wait until every message is acknowledged or has failed; what was acknowledged, by partition."""
-        try:
-            self._producer.flush(self._timeout_seconds * 2)
-        except Exception as error:  # of any of the client's parts
-            raise self._explained(error) from error
-        return dict(sorted(self._account.partitions.items()))
+    @property
+    def acknowledged_bytes(self) -> int:
+        """How many bytes of keys and values were acknowledged up to now."""
+        return self._acknowledged_bytes
+
+    def finish(self, while_waiting: Callable[[], None] | None = None) -> dict[int, PartitionAccount]:
+        """Wait until every message is acknowledged or has failed; what was acknowledged, by partition.
+
+        `while_waiting` is called several times a second.
+        """
+        deadline = time.monotonic() + self._timeout_seconds * 2
+        while True:
+            left = max(deadline - time.monotonic(), 0.0)
+            try:
+                self._producer.flush(left if while_waiting is None else min(left, _WAIT_SECONDS))
+                return dict(sorted(self._account.partitions.items()))
+            except Exception as error:  # of any of the client's parts
+                if while_waiting is None or not isinstance(error, KafkaTimeoutError) or time.monotonic() >= deadline:
+                    raise self._explained(error) from error
+            while_waiting()
 
     def close(self) -> None:
         self._producer.close(timeout=1)
@@ -172,6 +191,7 @@ class Production:
             if account.first is None:
                 account.first = told.offset
             account.last = told.offset
+        self._acknowledged_bytes += size - _OVERHEAD_BYTES
         self._left(size)
 
     def _failed(self, size: int, error: BaseException) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from kctl.errors import BrokerRefused, GroupActive, GroupMissing, KctlError
 from kctl.kafka.connection import Connection
-from kctl.kafka.groups import describe_groups
+from kctl.kafka.groups import Group, describe_groups
 from kctl.kafka.layout import Partition, Topic
 from kctl.kafka.offsets import EARLIEST, LATEST, Committed, LogOffset, commit, committed, log_offsets
 from kctl.kafka.target import Target
 
-__all__ = ["Change", "apply", "plan"]
+__all__ = ["Change", "apply", "plan", "refuse_members"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,16 @@ def refuse_active(connection: Connection, group: str) -> None:
         raise described.error
     if described.type in ("share", "streams"):
         raise BrokerRefused(f"group {group} is a {described.type} group: it has no committed offsets to set")
-    members = described.members or ()
+    refuse_members(described)
+
+
+def refuse_members(group: Group) -> None:
+    """Raises GroupActive when the group has live members, and names them."""
+    members = group.members or ()
     if members:
         named = ", ".join(f"{m.member_id} ({m.client_id} at {m.host.removeprefix('/')})" for m in members)
         raise GroupActive(
-            f"group {group} is {described.state} with {len(members)} live member{'s' * (len(members) > 1)}: {named}; "
+            f"group {group.group} is {group.state} with {len(members)} live member{'s' * (len(members) > 1)}: {named}; "
             "stop them first"
         )
 

@@ -14,7 +14,8 @@ _NAMED = ("earliest", "latest")
 
 
 class Target(NamedTuple):
-    """`kind` is `earliest`, `latest`, `offset`, `time` (milliseconds) or `shift`; the last three have a `number`."""
+    """`kind` is `earliest` or `latest`, or with a `number` `offset`, `time` (milliseconds), `shift` or `last` (so many
+    before the end)."""
 
     kind: str
     number: int = 0

@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 
 from kctl import __version__, fleets
+from kctl.audit import fleet_log
 from kctl.children import PRIVATE
 from kctl.config import Config, load
 from kctl.errors import OrderRefused, RunDirUnusable
@@ -178,7 +179,7 @@ class _Master:
         answer = counted(Service(self._members, cluster, self._supervisor.status).answer, counts)
         pauses = Pauses(config.fleet.data_dir / "pauses.json")
         self._context = Context(config, self._supervisor, self._members, pauses, jars, worker_command, reread)
-        self._orders = Orders(verbs(self._context), config.fleet.log_dir / "orders.jsonl")
+        self._orders = Orders(verbs(self._context), fleet_log(config))
         self._orders.listeners.append(lambda order: feed.tell(told_orders(order)))
         self._control = ControlServer(Desk(answer, self._orders).answer)
         source = Source(

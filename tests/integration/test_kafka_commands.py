@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -278,9 +282,9 @@ def test_a_reset_is_planned_done_and_read_by_kafkas_own_tool(broker: KafkaBroker
 
     planned = kctl(*words, "orders:0,1", "--to", "earliest", "--dry-run")
     before = kctl("offset-fetch", "-g", "moved", "-o", "json").rows
-    shifted = kctl(*words, "orders:0,1", "--to", "shift-by", "-3")
-    beyond = kctl(*words, "orders:2", "--to", "1000")
-    by_time = kctl(*words, "orders:3,2", "--to", f"@{BASE + 11}")
+    shifted = kctl(*words, "orders:0,1", "--to", "shift-by", "-3", "--execute")
+    beyond = kctl(*words, "orders:2", "--to", "1000", "--execute")
+    by_time = kctl(*words, "orders:3,2", "--to", f"@{BASE + 11}", "--execute")
     one = kctl("offset-commit", "-g", "moved", "-t", "orders", "-p", "0", "7", "-o", "json")
     outside = kctl("offset-commit", "-g", "moved", "-t", "orders", "-p", "0", "11")
 
@@ -421,6 +425,46 @@ def test_a_key_goes_where_the_java_client_puts_it(broker: KafkaBroker, kctl: Kct
         found.setdefault(key, set()).add(partition)
     assert found.keys() == set(keys)
     assert all(len(partitions) == 1 for partitions in found.values())
+
+
+def test_the_last_messages_of_each_partition_are_consumed(broker: KafkaBroker, kctl: Kctl) -> None:
+    topics.create_topic(broker.bootstrap_servers, "tail", 2)
+    for partition, count in (("0", 5), ("1", 2)):
+        for number in range(count):
+            kctl("produce", "-t", "tail", "-p", partition, f"{partition}-{number}")
+
+    last = kctl("consume", "-t", "tail", "--from", "-3")
+    none = kctl("consume", "-t", "tail", "--from", "-0")
+
+    assert sorted(last.out.splitlines()) == ["0-2", "0-3", "0-4", "1-0", "1-1"]
+    assert none.out == ""
+
+
+def test_producing_a_file_shows_its_progress_on_a_terminal_only(
+    broker: KafkaBroker, kctl: Kctl, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines"
+    file.write_text("".join(f"line {number}\n" for number in range(30)))
+    words = ["produce", "-b", broker.bootstrap_servers, "-t", "orders", "-p", "3", "--file", str(file), "--rate", "25"]
+    before = kctl("list-offsets", "-t", "orders:3", "-o", "json").rows[0]["offset"]
+
+    shown = bytearray()
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "kctl", "kafka", *words]
+    with subprocess.Popen(command, stderr=theirs, stdout=subprocess.PIPE) as process:
+        os.close(theirs)
+        with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:
+            while part := terminal.read(4096):  # EIO is the end of a terminal
+                shown += part
+        assert process.wait(60) == 0
+    quiet = kctl("produce", *words[3:-2])
+
+    counts = [int(count) for count in re.findall(rb"\] +\d+%  (\d+) messages  \S+ MB/s  \d+ a second", shown)]
+    assert len(counts) > 2
+    assert counts == sorted(counts)
+    assert 0 < counts[-1] <= 30
+    assert "MB/s" not in quiet.err
+    assert kctl("list-offsets", "-t", "orders:3", "-o", "json").rows[0]["offset"] == before + 60
 
 
 def test_consuming_begins_and_ends_where_it_is_told(kctl: Kctl) -> None:

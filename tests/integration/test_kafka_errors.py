@@ -155,7 +155,8 @@ def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured
     produced = kctl("produce", "--context", context, "-t", "orders", "-p", "1", f"by {context}", "-o", "json")
     offset = json.loads(produced[1])["rows"][0]["offset"]
     consumed = kctl("consume", "--context", context, "-t", "orders", "-p", "1", "--from", str(offset), "-n", "1")
-    reset = kctl("reset-offsets", "--context", context, "-g", f"g-{context}", "-t", "orders", "--to", "latest")
+    words = ["--context", context, "-g", f"g-{context}", "-t", "orders", "--to", "latest", "--execute"]
+    reset = kctl("reset-offsets", *words)
     # as a process of its own, which imports no more of kafka-python than it needs
     words = ["lag", "--config", str(secured.write_contexts()), "--context", context, "-g", f"g-{context}", "-o", "json"]
     lag = subprocess.run([sys.executable, "-m", "kctl", "kafka", *words], capture_output=True, text=True, check=False)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from kctl import audit
 from kctl.errors import KctlError, OrderRefused
 from kctl.master.orders.base import Caller, Order, Verb, check, contradiction
 from kctl_agent.errors import AgentError, BadParams, UnknownMethod
@@ -175,10 +176,7 @@ class Orders:
         if self._audit_path is None:
             return
         try:
-            with self._audit_path.open("a", encoding="utf-8") as audit:
-                audit.write(
-                    json.dumps({key: value for key, value in order.to_json().items() if key != "result"}) + "\n"
-                )
+            audit.append(self._audit_path, {key: value for key, value in order.to_json().items() if key != "result"})
         except OSError as error:
             log.error("action=audit_failed id=%s: %s", order.id, error.strerror)
 

@@ -12,6 +12,7 @@ from kctl.cli.app import build
 from kctl.cli.kafka import parser
 from kctl.cli.kafka_options import COMMANDS
 from kctl.cli.kafka_output import ranges
+from kctl.cli.kafka_progress import line
 from tests.unit.kctl_cli.test_start_up import imported_by
 
 if TYPE_CHECKING:
@@ -66,6 +67,14 @@ def test_typer_knows_the_same_options(command: object) -> None:
         (("list-offsets", "-b", CLOSED, "-t", "x:a"), "`x:a` is no topic with partitions"),
         (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "there"), "`there` is no place in a log"),
         (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "shift-by"), "is no place in a log"),
+        (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "-3"), "is no place in a log"),
+        (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "5", "-y", "--dry-run"), "say one of them"),
+        (("delete-topic", "-b", CLOSED, "x", "-y", "--dry-run"), "say one of them"),
+        (("create-topic", "-b", CLOSED, "x", "-p", "0"), "--partitions takes 1 or more"),
+        (("create-topic", "-b", CLOSED, "x", "--set", "retention.ms"), "--set takes KEY=VALUE"),
+        (("create-topic", "-b", CLOSED, "x", "--set", "a=1", "--set", "a=2"), "--set a is given twice"),
+        (("alter-topic", "-b", CLOSED, "x"), "say what to alter"),
+        (("consume", "-b", CLOSED, "-t", "x", "--from=-x"), "is no place in a log"),
         (("produce", "-b", CLOSED, "-t", "x"), "say what to produce"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "--null"), "say what to produce"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "-c", "brotli"), "`brotli` is no codec"),
@@ -119,6 +128,14 @@ def test_kctl_kafka_imports_neither_typer_nor_a_client_before_it_is_needed() -> 
 
     assert "kctl.cli.kafka" in imported
     assert not {"typer", "kafka", "kctl.config", "logging", "rich", "pydantic"} & imported
+
+
+def test_progress_is_told_with_its_speed_and_what_is_left() -> None:
+    half = line(1_000_000, 49_000_000, 100_000_000, 10.0)
+
+    assert half == f"[{'#' * 15:<30}]  50%  1,000,000 messages  4.9 MB/s  100,000 a second  10 s left"
+    assert line(10, 100, None, 0.5) == "10 messages  0.0 MB/s  20 a second"
+    assert line(0, 0, 100, 0.0).endswith("0%  0 messages  0.0 MB/s  0 a second")
 
 
 def test_runs_of_partitions_are_joined() -> None:

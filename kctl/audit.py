@@ -1,0 +1,120 @@
+"""Who changed what, as JSON lines: one file per fleet, and one per user for clusters that no fleet was named for.
+
+The master writes its orders there (`master/orders/ledger.py`), the command line what it changes without a master.
+Secrets are never part of a line; ASCII only, so a terminal may show it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pwd
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kctl.config import Config
+
+__all__ = ["Operation", "append", "fleet_log", "operation", "user_log"]
+
+log = logging.getLogger(__name__)
+
+_FILE_MODE = 0o600
+_FOLDER_MODE = 0o700
+
+
+def fleet_log(config: Config) -> Path:
+    """Where what is done to a fleet, its group and its storage is written down."""
+    return config.fleet.log_dir / "orders.jsonl"
+
+
+def user_log(env: Mapping[str, str]) -> Path:
+    """`$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`."""
+    home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    return Path(env.get("XDG_STATE_HOME") or Path(home, ".local", "state"), "kctl", "audit.jsonl")
+
+
+def append(path: Path, line: Mapping[str, Any]) -> None:
+    """Write one line, in one piece: several processes append to the same file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
+    is_new = not path.exists()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        if is_new and os.geteuid() == 0:
+            owner = path.parent.stat()  # lest the fleet's own user be locked out by a `sudo kctl`
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        os.write(descriptor, json.dumps(line).encode() + b"\n")
+    finally:
+        os.close(descriptor)
+
+
+class Operation:
+    """What is being done; `text` is what came of it, one sentence."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+
+@contextmanager
+def operation(path: Path, verb: str, params: Mapping[str, Any]) -> Iterator[Operation]:
+    """Writes a line before the change and one after it, so one that was killed half way has left its first line.
+
+    What cannot be written down is logged and done all the same: a full disk must not keep anybody from making room.
+    """
+    uid = os.getuid()
+    began = time.time()
+    line = {
+        "id": f"{os.getpid()}-{int(began * 1000)}",
+        "verb": verb,
+        "params": dict(params),
+        "by": _name(uid),
+        "uid": uid,
+        "login": _login(),
+        "via": "cli",
+        "state": "running",
+        "text": "",
+        "started_at": began,
+        "ended_at": None,
+    }
+    _append_or_log(path, line)
+    running = Operation()
+    state = "failed"
+    try:
+        yield running
+        state = "done"
+    except BaseException as error:
+        running.text = str(error) or type(error).__name__
+        raise
+    finally:
+        _append_or_log(path, {**line, "state": state, "text": running.text, "ended_at": time.time()})
+
+
+def _append_or_log(path: Path, line: Mapping[str, Any]) -> None:
+    try:
+        append(path, line)
+    except OSError as error:
+        log.warning("action=audit_failed path=%s verb=%s: %s", path, line["verb"], error.strerror)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _login() -> str | None:
+    """Who has logged in, by the kernel's word, whatever `sudo` and `su` came after; None for a service."""
+    try:
+        uid = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    return None if uid == 2**32 - 1 else _name(uid)

@@ -1,0 +1,45 @@
+"""`kctl kafka create-topic`"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kctl.cli.kafka_changes import audited, settings_of
+from kctl.cli.kafka_cluster import connected
+from kctl.cli.kafka_output import show
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.kafka.admin import NewTopic
+    from kctl.kafka.connection import Connection
+
+__all__ = ["create_topic"]
+
+_CREATED = (("topic", False), ("partitions", True), ("replicas", True), ("topic_id", False))
+
+
+def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    settings = settings_of(options.set, "--set")
+    for name in ("partitions", "replicas"):
+        if getattr(options, name) == 0:
+            raise UsageError(f"--{name} takes 1 or more")
+    with connected(options, env) as connection:
+        connection.open([options.topic])
+        if options.dry_run:
+            made = _create(connection, options, settings)
+        else:
+            params = {"partitions": options.partitions, "replicas": options.replicas, "settings": settings}
+            cluster = connection.access.named
+            with audited(options, env, "create-topic", cluster=cluster, topic=options.topic, **params) as running:
+                made = _create(connection, options, settings)
+                running.text = f"topic {made.topic} created, {made.partitions} partitions"
+    show(options, _CREATED, [made._asdict()], executed=not options.dry_run)
+    return 0
+
+
+def _create(connection: Connection, options: argparse.Namespace, settings: Mapping[str, str]) -> NewTopic:
+    from kctl.kafka.admin import create_topic as create
+
+    return create(connection, options.topic, options.partitions, options.replicas, settings, is_dry_run=options.dry_run)

@@ -1,0 +1,190 @@
+"""Topics created, altered and deleted, groups deleted: one request each, refused in the broker's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kctl.errors import GroupActive, KctlError, UsageError
+from kctl.kafka.connection import Connection
+from kctl.kafka.layout import topics_of
+from kctl.kafka.reasons import code_failure
+
+__all__ = ["NewTopic", "add_partitions", "alter_settings", "create_topic", "delete_group", "delete_topic", "values_of"]
+
+_BROKERS_DEFAULT = -1
+_TOPIC_RESOURCE = 2
+_SET, _DELETE = 0, 1
+_NON_EMPTY_GROUP = 68
+_RETRY = {14, 15, 16}
+
+
+class NewTopic(NamedTuple):
+    """A topic as it was, or would be, created; None is what an old broker does not report."""
+
+    topic: str
+    partitions: int | None
+    replicas: int | None
+    topic_id: str | None
+
+
+def create_topic(
+    connection: Connection,
+    name: str,
+    partitions: int | None,
+    replicas: int | None,
+    settings: Mapping[str, str],
+    *,
+    is_dry_run: bool = False,
+) -> NewTopic:
+    """Create a topic, by default with the brokers' own numbers, and wait until its partitions have leaders.
+
+    Raises:
+        KctlError: it exists, or the brokers refuse it, and why.
+    """
+    from kafka.protocol.admin import CreateTopicsRequest  # these cost 20 ms, which `lag` need not pay
+
+    topic = CreateTopicsRequest.CreatableTopic
+    request = CreateTopicsRequest(
+        topics=[
+            topic(
+                name=name,
+                num_partitions=_BROKERS_DEFAULT if partitions is None else partitions,
+                replication_factor=_BROKERS_DEFAULT if replicas is None else replicas,
+                assignments=[],
+                configs=[topic.CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
+            )
+        ],
+        timeout_ms=_milliseconds(connection),
+        validate_only=is_dry_run,
+    )
+    [result] = connection.ask(request, connection.controller_id).topics
+    _raise(result, f"topic {name}")
+    if not is_dry_run:
+        _wait_for_leaders(connection, name, max(result.num_partitions, partitions or 1))
+    return NewTopic(
+        name,
+        result.num_partitions if result.num_partitions > 0 else partitions,
+        result.replication_factor if result.replication_factor > 0 else replicas,
+        None if is_dry_run or not result.topic_id or not result.topic_id.int else str(result.topic_id),
+    )
+
+
+def delete_topic(connection: Connection, name: str) -> None:
+    """Delete a topic, and wait until the brokers do not know it any more.
+
+    Raises:
+        KctlError: the brokers refuse it, and why.
+    """
+    from kafka.protocol.admin import DeleteTopicsRequest  # as above
+
+    state = DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None)
+    request = DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=_milliseconds(connection))
+    [result] = connection.ask(request, connection.controller_id).responses
+    _raise(result, f"topic {name}")
+    while connection.may_wait and not topics_of(connection.metadata([name]))[name].error_code:
+        connection.pause()
+
+
+def add_partitions(connection: Connection, name: str, total: int, *, is_dry_run: bool) -> None:
+    """Raise the number of a topic's partitions to `total`; keys go to other partitions from then on.
+
+    Raises:
+        KctlError: the brokers refuse it, and why.
+    """
+    from kafka.protocol.admin import CreatePartitionsRequest  # as above
+
+    topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=_milliseconds(connection), validate_only=is_dry_run)
+    [result] = connection.ask(request, connection.controller_id).results
+    _raise(result, f"topic {name}")
+    if not is_dry_run:
+        _wait_for_leaders(connection, name, total)
+
+
+def alter_settings(connection: Connection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool) -> None:
+    """Set what is configured for a topic; None removes it, so the default holds again. Others stay as they are.
+
+    Raises:
+        KctlError: the brokers refuse it, and why.
+    """
+    from kafka.protocol.admin import IncrementalAlterConfigsRequest  # as above
+
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [
+        resource.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+        for key, value in settings.items()
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=_TOPIC_RESOURCE, resource_name=name, configs=configs)],
+        validate_only=is_dry_run,
+    )
+    [result] = connection.ask(request, connection.controller_id).responses
+    _raise(result, f"the configuration of topic {name}")
+
+
+def values_of(connection: Connection, name: str, keys: list[str]) -> dict[str, str | None]:
+    """What holds for a topic now, defaults included; None is hidden by the broker.
+
+    Raises:
+        UsageError: there is no such setting.
+        KctlError: no answer, or not permitted.
+    """
+    from kafka.protocol.admin import DescribeConfigsRequest  # as above
+
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
+    )
+    [result] = connection.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=False)).results
+    _raise(result, f"the configuration of topic {name}")
+    known = {entry.name: None if entry.is_sensitive else entry.value for entry in result.configs}
+    for key in keys:
+        if key not in known:
+            import difflib
+
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"; the nearest is `{near[0]}`" if near else ""
+            raise UsageError(f"a topic has no setting `{key}`{hint}")
+    return {key: known[key] for key in keys}
+
+
+def delete_group(connection: Connection, name: str) -> None:
+    """Delete a group without members, and what it has committed.
+
+    Raises:
+        GroupActive: a member has joined meanwhile.
+        GroupMissing: there is no such group.
+        KctlError: the coordinator refuses it, and why, or did not answer.
+    """
+    from kafka.protocol.admin import DeleteGroupsRequest  # as above
+
+    while True:
+        node = connection.coordinators([name])[name]
+        if isinstance(node, KctlError):
+            raise node
+        [result] = connection.ask(DeleteGroupsRequest(groups_names=[name]), node).results
+        if result.error_code not in _RETRY or not connection.may_wait:
+            break
+        connection.pause()
+    if result.error_code == _NON_EMPTY_GROUP:
+        raise GroupActive(f"group {name} has live members (NON_EMPTY_GROUP): stop them first")
+    if result.error_code:
+        raise code_failure(result.error_code, f"group {name}")
+
+
+def _wait_for_leaders(connection: Connection, name: str, partitions: int) -> None:
+    """While there is time: what was made is made, whoever asks too early only has to ask again."""
+    while connection.may_wait:
+        topic = topics_of(connection.metadata([name])).get(name)
+        if topic is not None and sum(each.leader is not None for each in topic.partitions) >= partitions:
+            return
+        connection.pause()
+
+
+def _milliseconds(connection: Connection) -> int:
+    return max(int(connection.left_seconds * 1000), 1)
+
+
+def _raise(result: Any, what: str) -> None:
+    if result.error_code:
+        raise code_failure(result.error_code, what, result.error_message)

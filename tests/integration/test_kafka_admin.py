@@ -1,0 +1,282 @@
+"""Topics and groups created, altered and deleted with `kctl kafka` on a real broker, as Kafka's own tools see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer
+
+from kctl.cli.entry import run
+from kctl.demo import kafka_tools, topics
+from kctl.demo.broker import KafkaBroker
+from kctl.demo.jvm import kafka_command
+from kctl.errors import KctlError
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.offsets import commit
+from tests.consumers import until_assigned
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+class Ran:
+    """A command line that was run."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def document(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+Kctl = Callable[..., Ran]
+
+
+@pytest.fixture
+def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
+    """Runs `kctl kafka` in this process, which has no terminal."""
+
+    def run_words(*words: str) -> Ran:
+        capfd.readouterr()
+        code = run(["kafka", words[0], "-b", broker.bootstrap_servers, *words[1:]], os.environ)
+        return Ran(code, *capfd.readouterr())
+
+    return run_words
+
+
+@pytest.fixture
+def at_terminal(broker: KafkaBroker) -> Kctl:
+    """Runs `kctl kafka` as a process whose stdin is a terminal at which somebody has typed `answer`."""
+
+    def run_words(*words: str, answer: str) -> Ran:
+        ours, theirs = pty.openpty()
+        try:
+            os.write(ours, answer.encode())
+            command = [sys.executable, "-m", "kctl", "kafka", words[0], "-b", broker.bootstrap_servers, *words[1:]]
+            done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=60, check=False)
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run_words
+
+
+def described(broker: KafkaBroker, topic: str) -> str:
+    """What Kafka's own tool says of a topic."""
+    words = ("--bootstrap-server", broker.bootstrap_servers, "--describe", "--topic", topic)
+    command = kafka_command("org.apache.kafka.tools.TopicCommand", *words)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def audit_lines() -> list[dict[str, Any]]:
+    path = Path(os.environ["XDG_STATE_HOME"], "kctl", "audit.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def committed(broker: KafkaBroker, group: str, offsets: dict[int, int]) -> None:
+    with Connection(plain(broker.bootstrap_servers), 30) as connection:
+        connection.open()
+        errors = commit(connection, group, {("orders", number): offset for number, offset in offsets.items()})
+    assert set(errors.values()) == {None}
+
+
+def test_a_topic_is_created_as_it_was_ordered_and_kafkas_own_tool_sees_it(broker: KafkaBroker, kctl: Kctl) -> None:
+    made = kctl("create-topic", "made", "-p", "3", "-r", "1", "--set", "retention.ms=60000", "-o", "json").document
+    [row] = made["rows"]
+    by_default = kctl("create-topic", "plain", "-o", "json").document["rows"][0]
+
+    assert (row["topic"], row["partitions"], row["replicas"], made["executed"]) == ("made", 3, 1, True)
+    told = described(broker, "made")
+    assert row["topic_id"].replace("-", "") != ""
+    assert re.search(r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: .*retention\.ms=60000", told)
+    assert by_default["partitions"] >= 1
+    assert [(line["verb"], line["state"]) for line in audit_lines()] == [
+        ("kafka create-topic", "running"),
+        ("kafka create-topic", "done"),
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("orders",), "topic orders: TOPIC_ALREADY_EXISTS"),
+        (("a b",), "topic a b: INVALID_TOPIC_EXCEPTION"),
+        (("many", "-r", "3"), "topic many: INVALID_REPLICATION_FACTOR"),
+        (("odd", "--set", "retention.ms=soon"), "topic odd: INVALID_CONFIG"),
+    ],
+)
+def test_a_topic_that_cannot_be_created_is_refused_in_the_brokers_words(
+    kctl: Kctl, words: tuple[str, ...], said: str
+) -> None:
+    for more in ((), ("--dry-run",)):
+        ran = kctl("create-topic", *words, *more)
+
+        assert ran.code in (1, 11)
+        assert said in ran.err
+        assert "defect" not in ran.err
+
+
+def test_a_dry_run_asks_the_brokers_and_creates_nothing(broker: KafkaBroker, kctl: Kctl) -> None:
+    would = kctl("create-topic", "imagined", "-p", "5", "--dry-run", "-o", "json").document
+
+    assert (would["rows"][0]["partitions"], would["executed"]) == (5, False)
+    assert not topics.has_topic(broker.bootstrap_servers, "imagined")
+    assert audit_lines() == []
+
+
+def test_a_topic_is_deleted_only_when_somebody_says_so(broker: KafkaBroker, kctl: Kctl, at_terminal: Kctl) -> None:
+    topics.create_topic(broker.bootstrap_servers, "doomed", 2)
+    kctl("produce", "-t", "doomed", "--repeat", "3", "hello")
+
+    shown = kctl("delete-topic", "doomed", "-o", "json")
+    dry = kctl("delete-topic", "doomed", "--dry-run")
+    declined = at_terminal("delete-topic", "doomed", answer="n\n")
+    assert topics.has_topic(broker.bootstrap_servers, "doomed")
+    assert audit_lines() == []
+    deleted = at_terminal("delete-topic", "doomed", answer="y\n")
+    gone = kctl("delete-topic", "doomed", "--execute")
+
+    assert (shown.document["rows"][0]["messages"], shown.document["executed"]) == (3, False)
+    assert "nothing was changed: say --execute to do it" in shown.err
+    assert "nothing was changed: --dry-run" in dry.err
+    assert (declined.code, "nothing was changed" in declined.err) == (1, True)
+    assert (deleted.code, "Delete topic doomed and all it holds? [y/N]" in deleted.err) == (0, True)
+    assert (gone.code, "UNKNOWN_TOPIC_OR_PARTITION" in gone.err) == (11, True)
+    assert [(line["state"], line["text"]) for line in audit_lines()] == [
+        ("running", ""),
+        ("done", "topic doomed deleted"),
+    ]
+    assert audit_lines()[0]["params"]["messages"] == 3
+
+
+def test_a_topic_of_kafka_itself_is_not_deleted(broker: KafkaBroker, kctl: Kctl) -> None:
+    committed(broker, "someone", {0: 0})  # makes the topic of the offsets
+
+    ran = kctl("delete-topic", "__consumer_offsets", "--execute")
+
+    assert (ran.code, "topic of Kafka itself" in ran.err) == (2, True)
+
+
+def test_a_topic_is_altered_in_its_partitions_and_settings(broker: KafkaBroker, kctl: Kctl) -> None:
+    topics.create_topic(broker.bootstrap_servers, "growing", 2, {"cleanup.policy": "compact"})
+    words = ("alter-topic", "growing", "-p", "4", "--set", "retention.ms=60000", "--unset", "cleanup.policy")
+
+    shown = kctl(*words, "-o", "json").document
+    before = described(broker, "growing")
+    done = kctl(*words, "-o", "json", "--yes").document
+    after = described(broker, "growing")
+
+    rows = [
+        {"setting": "partitions", "old": 2, "new": 4},
+        {"setting": "retention.ms", "old": "604800000", "new": "60000"},
+        {"setting": "cleanup.policy", "old": "compact", "new": "(default)"},
+    ]
+    assert (shown["rows"], shown["executed"]) == (rows, False)
+    assert (done["rows"], done["executed"]) == (rows, True)
+    assert "PartitionCount: 2" in before
+    assert "cleanup.policy=compact" in before
+    assert "PartitionCount: 4" in after
+    assert "retention.ms=60000" in after
+    assert "cleanup.policy" not in after
+
+
+def test_what_cannot_be_altered_is_refused_before_anything_is(broker: KafkaBroker, kctl: Kctl) -> None:
+    topics.create_topic(broker.bootstrap_servers, "fixed", 2)
+
+    for words, said in (
+        (("-p", "2"), "has 2 partitions: they can only become more"),
+        (("--set", "retention.msec=1"), "no setting `retention.msec`; the nearest is `retention.ms`"),
+        (("-p", "3", "--set", "retention.ms=soon"), "INVALID_CONFIG"),
+        (("--set", "a=1", "--unset", "a"), "contradict each other"),
+        ((), "say what to alter"),
+    ):
+        ran = kctl("alter-topic", "fixed", *words, "--execute")
+
+        assert ran.code in (1, 2)
+        assert said in ran.err
+    assert "PartitionCount: 2" in described(broker, "fixed")
+    assert audit_lines() == []
+
+
+def test_a_group_is_deleted_with_what_it_has_committed(broker: KafkaBroker, kctl: Kctl) -> None:
+    committed(broker, "leaving", {0: 0, 1: 0})
+
+    shown = kctl("delete-group", "-g", "leaving", "-o", "json").document
+    assert len(kafka_tools.describe_group(broker.bootstrap_servers, "leaving")) == 2
+    kctl("delete-group", "-g", "leaving", "-y")
+    missing = kctl("delete-group", "-g", "leaving", "-y")
+
+    assert [(row["partition"], row["committed_offset"]) for row in shown["rows"]] == [(0, 0), (1, 0)]
+    assert missing.code == 19
+    with pytest.raises(KctlError):
+        kafka_tools.describe_group(broker.bootstrap_servers, "leaving")
+    assert audit_lines()[0]["params"]["offsets"] == [["orders", 0, 0], ["orders", 1, 0]]
+
+
+def test_a_group_with_live_members_is_not_deleted_and_they_are_named(broker: KafkaBroker, kctl: Kctl) -> None:
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id="busy", client_id="reader")
+    try:
+        consumer.subscribe(["orders"])
+        until_assigned(consumer)
+
+        ran = kctl("delete-group", "-g", "busy", "--execute")
+    finally:
+        consumer.close()
+
+    assert (ran.code, "(reader at 127.0.0.1); stop them first" in ran.err) == (24, True)
+
+
+def test_a_reset_is_shown_asked_for_and_written_down(broker: KafkaBroker, kctl: Kctl, at_terminal: Kctl) -> None:
+    committed(broker, "moved", {0: 0})
+    kctl("produce", "-t", "orders", "-p", "0", "--repeat", "5", "hello")
+    words = ("reset-offsets", "-g", "moved", "-t", "orders:0", "--to", "latest")
+
+    shown = kctl(*words)
+    declined = at_terminal(*words, answer="\n")
+    assert [row.current_offset for row in kafka_tools.describe_group(broker.bootstrap_servers, "moved")] == [0]
+    assert audit_lines() == []
+    done = at_terminal(*words, answer="yes\n")
+    both = kctl(*words, "--execute", "--dry-run")
+
+    assert (shown.code, "nothing was changed: say --execute to do it" in shown.err) == (0, True)
+    assert declined.code == 1
+    assert "Set these offsets of group moved? [y/N]" in declined.err
+    assert done.code == 0
+    [row] = kafka_tools.describe_group(broker.bootstrap_servers, "moved")
+    assert (row.current_offset, row.lag) == (row.log_end_offset, 0)
+    assert both.code == 2
+    first, last = audit_lines()
+    assert first["params"]["offsets"] == [["orders", 0, 0, row.current_offset]]
+    assert (last["verb"], last["state"], last["text"]) == ("kafka reset-offsets", "done", "1 offset set")
+
+
+def test_a_change_of_the_fleets_own_cluster_stands_with_its_orders(
+    broker: KafkaBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    committed(broker, "billing", {0: 0})
+    config = tmp_path / "kctl.toml"
+    config.write_text(
+        f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\ngroup = "billing"\ntopics = ["orders"]\n'
+    )
+
+    code = run(["kafka", "delete-group", "-g", "billing", "--execute", "-c", str(config)], os.environ)
+
+    assert code == 0, capfd.readouterr().err
+    lines = (tmp_path / "logs" / "orders.jsonl").read_text().splitlines()
+    assert [json.loads(line)["state"] for line in lines] == ["running", "done"]
+    assert audit_lines() == []

@@ -1,0 +1,73 @@
+"""What is changed by hand is written down, before and after."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.audit import append, operation, user_log
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_change_leaves_a_line_before_and_one_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "orders.jsonl"
+
+    with operation(path, "storage clear", {"topic": "orders"}) as running:
+        [before] = lines(path)
+        running.text = "3 messages removed"
+
+    assert (before["verb"], before["state"], before["params"]) == ("storage clear", "running", {"topic": "orders"})
+    assert (before["uid"], before["via"], before["ended_at"]) == (os.getuid(), "cli", None)
+    [_, after] = lines(path)
+    assert (after["id"], after["state"], after["text"]) == (before["id"], "done", "3 messages removed")
+    assert after["ended_at"] >= after["started_at"] == before["started_at"]
+
+
+@pytest.mark.parametrize("error", [ValueError("the broker said no"), KeyboardInterrupt()])
+def test_a_change_that_fails_says_why(tmp_path: Path, error: BaseException) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    with pytest.raises(type(error)), operation(path, "kafka delete-topic", {}):
+        raise error
+
+    assert (lines(path)[-1]["state"], lines(path)[-1]["text"]) == ("failed", str(error) or "KeyboardInterrupt")
+
+
+def test_what_cannot_be_written_down_is_logged_and_done_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "logs").write_text("a file where the folder should be")
+    changed = False
+
+    with operation(tmp_path / "logs" / "orders.jsonl", "storage clear", {}):
+        changed = True
+
+    assert changed
+    assert "action=audit_failed" in caplog.text
+
+
+def test_only_its_owner_may_read_the_file_whatever_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "kctl" / "audit.jsonl"
+    before = os.umask(0)
+    try:
+        append(path, {"topic": "käse\x1b[31m"})
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert path.read_bytes().isascii()
+    assert b"\x1b" not in path.read_bytes()
+
+
+def test_without_a_fleet_it_is_the_users_own_file(tmp_path: Path) -> None:
+    assert user_log({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "kctl" / "audit.jsonl"
+    assert user_log({"HOME": "/home/me"}) == Path("/home/me/.local/state/kctl/audit.jsonl")
