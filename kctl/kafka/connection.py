@@ -128,7 +128,7 @@ class Connection:
     def may_wait(self) -> bool:
         """Whether what is only just starting is worth to be waited for: until a fifth of the time is left. One group
         that never stops loading must leave time for the questions that come after it."""
-        return self._patience > 0 and self.left_seconds > max(self._timeout_seconds * _RESERVE, _PAUSE_SECONDS)
+        return self._patience > 0 and self.left_seconds > self._timeout_seconds * _RESERVE + _PAUSE_SECONDS
 
     def renew(self) -> None:
         """From now on there is the whole time again."""

@@ -13,7 +13,7 @@ from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
 
 LOADING = 14
 NOT_COORDINATOR = 16
-SOON = 0.6
+SOON = 2.0
 """Seconds that a connection has in tests of what goes on until the deadline."""
 
 

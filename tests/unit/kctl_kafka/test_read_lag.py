@@ -82,7 +82,7 @@ def test_a_group_that_loads_until_the_deadline_is_a_problem_and_the_others_have_
         "OffsetFetch": fetched({"billing": LOADING, "audit": {FIRST: 10}}),
         "ListOffsets": ENDS,
     }
-    with connection_to(script, topics={"orders": 2}, seconds=5 * SOON) as (_, connection):
+    with connection_to(script, topics={"orders": 2}, seconds=2 * SOON) as (_, connection):
         rows, problems = read_lag(connection, ["billing", "audit"])
 
     assert [(row.group, row.lag) for row in rows] == [("audit", 0)]
@@ -122,7 +122,7 @@ def test_no_command_takes_a_group_that_loads_for_a_defect(words: list[str], caps
         "ListOffsets": ENDS,
     }
     with ScriptedBroker(script, topics={"orders": 2}) as broker:
-        code = run(["kafka", words[0], "-b", broker.address, "--timeout", "0.5", *words[1:]], {})
+        code = run(["kafka", words[0], "-b", broker.address, "--timeout", "2", *words[1:]], {})
     error = capsys.readouterr().err
 
     assert code == 1
