@@ -10,6 +10,7 @@ from pathlib import Path
 from kctl.config import Http
 from kctl.errors import ConfigError
 from kctl.http.tokens import Token, check_distinct, read_tokens
+from kctl_agent.secrecy import check_private
 
 __all__ = ["Access", "access_of", "address_of", "tls_context"]
 
@@ -90,6 +91,7 @@ def tls_context(certificate: Path, key: Path | None) -> ssl.SSLContext:
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
+        check_private(key or certificate)
         context.load_cert_chain(certificate, key, password=lambda: "")
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(

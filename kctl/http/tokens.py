@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kctl.errors import ConfigError
+from kctl_agent.secrecy import read_private
 
 __all__ = ["AT_A_TIME", "Token", "check_distinct", "read_tokens", "shown_token"]
 
@@ -39,8 +40,8 @@ def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]
         ConfigError: the file cannot be read, or holds no token, too many, or one that cannot be used.
     """
     try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_private(path).splitlines()
+    except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not plain text"
         raise ConfigError(f"{setting} {path} cannot be read ({why}): it must hold the token") from None
     tokens = tuple(

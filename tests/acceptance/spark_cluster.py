@@ -28,12 +28,26 @@ CONF = """\
 """
 """What a driver on this machine needs to run on it, as lines of `[spark.conf]`."""
 
+AUTHENTICATED = """\
+spark.authenticate true
+spark.authenticate.secret {secret}
+spark.network.crypto.enabled true
+spark.network.crypto.saslFallback false
+"""
+
 
 class SparkCluster:
     """Its processes are ended by who started them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, secret: str | None = None) -> None:
+        """With a `secret` it takes only who knows it, and speaks nothing but encrypted."""
         self.directory = directory
+        self.conf_dir = directory / "conf"
+        self.conf_dir.mkdir()
+        if secret is not None:
+            defaults = self.conf_dir / "spark-defaults.conf"
+            defaults.touch(0o600)
+            defaults.write_text(AUTHENTICATED.format(secret=secret))
         self.conf = CONF
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -79,6 +93,7 @@ class SparkCluster:
                 env={
                     **os.environ,
                     "SPARK_HOME": str(SPARK_HOME),
+                    "SPARK_CONF_DIR": str(self.conf_dir),
                     "JAVA_HOME": str(java_command().resolve().parents[1]),
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     "SPARK_LOCAL_DIRS": str(self.directory / "local"),
@@ -95,11 +110,13 @@ class SparkCluster:
         return text in words
 
 
-def running_cluster(directory: Path, eventually: Callable[..., object]) -> Iterator[SparkCluster]:
+def running_cluster(
+    directory: Path, eventually: Callable[..., object], secret: str | None = None
+) -> Iterator[SparkCluster]:
     """For a fixture."""
     directory.mkdir()
     with ExitStack() as stack:
-        cluster = SparkCluster(directory)
+        cluster = SparkCluster(directory, secret)
         cluster.start(stack, eventually)
         yield cluster
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,14 @@ def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServe
 @pytest.fixture
 def cluster(short_dir: Path, eventually: Eventually) -> Iterator[SparkCluster]:
     yield from running_cluster(short_dir / "spark", eventually)
+
+
+SECRET = "hunter2-of-the-cluster"
+
+
+@pytest.fixture
+def closed_cluster(short_dir: Path, eventually: Eventually) -> Iterator[SparkCluster]:
+    yield from running_cluster(short_dir / "spark", eventually, SECRET)
 
 
 def who_has_put(client: Any) -> set[int]:
@@ -73,3 +83,35 @@ def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once
     found = fleet.audit()
     assert (found.lost, found.duplicated) == (0, 0)
     assert found.stored == found.produced > 0
+
+
+def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no_stranger(
+    redis_server: RedisServer,
+    closed_cluster: SparkCluster,
+    make_fleet: Callable[..., Fleet],
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KCTL_CLUSTER_SECRET", SECRET)
+    fleet = make_fleet(
+        partitions=2,
+        spark_master=closed_cluster.url,
+        spark_conf=closed_cluster.conf,
+        storage=f'mode = "redis"\nurl = "{redis_server.url}"',
+    )
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.send(100)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, 100)
+    worker = psutil.Process(fleet.workers()["worker-0"]["pid"])
+    told = [each.cmdline() for each in (worker, *worker.children(recursive=True)) if each.status() != "zombie"]
+    assert any("SparkSubmit" in word for words in told for word in words)
+    assert SECRET not in str(told)
+    assert SECRET not in str(worker.environ())
+    host, _, port = closed_cluster.url.removeprefix("spark://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as stranger:
+        stranger.sendall(struct.pack(">QBQI", 26, 3, 1, 5) + b"hello")  # Spark's frame of an RpcRequest
+        assert b"Unknown challenge message" in stranger.recv(65536)

@@ -7,14 +7,24 @@ import json
 import subprocess
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from kafka import KafkaAdminClient
-from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ResourcePattern,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from kctl.demo.broker import KafkaBroker, free_ports
 from kctl.jars.java import java_command
 
-__all__ = ["PASSWORD", "SecuredBroker"]
+__all__ = ["PASSWORD", "Right", "SecuredBroker"]
 
 PASSWORD = "correct horse"
 _KEYSTORE_PASSWORD = "keystore"
@@ -47,6 +57,24 @@ class SecuredBroker:
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
                 users = [UserScramCredentialUpsertion(user, mechanism, PASSWORD) for user in ("alice", "boss")]
                 assert set(admin.alter_user_scram_credentials(users).values()) == {None}
+
+    def add_user(self, name: str) -> None:
+        """With SCRAM and no rights at all."""
+        with KafkaAdminClient(bootstrap_servers=self.plain) as admin:
+            user = UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, PASSWORD)
+            assert set(admin.alter_user_scram_credentials([user]).values()) == {None}
+
+    def grant(self, user: str, right: Right) -> None:
+        with KafkaAdminClient(bootstrap_servers=self.plain) as admin:
+            assert not admin.create_acls([_acl(user, right)])["failed"]
+
+    def revoke(self, user: str, right: Right) -> None:
+        acl = _acl(user, right)
+        with KafkaAdminClient(bootstrap_servers=self.plain) as admin:
+            [done] = admin.delete_acls(
+                [ACLFilter(acl.principal, acl.host, acl.operation, acl.permission_type, acl.resource_pattern)]
+            )
+            assert len(done[1]) == 1, done
 
     def token(self, user: str) -> str:
         """An unsecured JSON web token, which a broker takes that was told of no other."""
@@ -120,6 +148,19 @@ class SecuredBroker:
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS;User:boss",
         }
+
+
+class Right(NamedTuple):
+    """`READ` of the group `billing`."""
+
+    resource: str
+    name: str
+    operation: str
+
+
+def _acl(user: str, right: Right) -> ACL:
+    pattern = ResourcePattern(ResourceType[right.resource], right.name)
+    return ACL(f"User:{user}", "*", ACLOperation[right.operation], ACLPermissionType.ALLOW, pattern)
 
 
 _CA = {"tls_ca_file": "broker.pem"}

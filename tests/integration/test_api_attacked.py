@@ -55,6 +55,7 @@ class Throughout(Meanwhile):
 @pytest.fixture
 def guarded(master: Callable[..., Any], short_dir: Path) -> Any:
     """A fleet of two workers whose API has a token."""
+    (short_dir / "token").touch(0o600)
     (short_dir / "token").write_text(TOKEN)
     return master(http={"port": 0, "token_file": str(short_dir / "token")})
 

@@ -296,7 +296,9 @@ def test_two_fleets_on_one_machine_do_not_see_each_other(
 def test_orders_over_http_need_the_token_and_are_the_same_orders(
     master: Callable[..., Master], short_dir: Path, eventually: Eventually
 ) -> None:
+    (short_dir / "token").touch(0o600)
     (short_dir / "token").write_text("a-token-of-some-length\nci: another-token-of-some-length\n")
+    (short_dir / "read").touch(0o600)
     (short_dir / "read").write_text("a-token-that-may-read\n")
     fleet = master(
         http={"port": 0, "token_file": str(short_dir / "token"), "read_token_file": str(short_dir / "read")},

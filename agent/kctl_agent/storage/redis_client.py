@@ -61,8 +61,13 @@ def where(url: str) -> str:
         )
     try:
         host, port = parts.hostname or "localhost", parts.port or 6379
-    except ValueError as error:
-        raise StorageUnusable(f"storage.url cannot be read: {error}") from None
+        if "@" in parts.path and parts.scheme != "unix":
+            raise ValueError
+    except ValueError:  # its text may be a part of the password
+        raise StorageUnusable(
+            "storage.url cannot be read: it must be redis://user@host:port/database, with / ? # and @ of a password "
+            "written as %2F %3F %23 and %40; or keep the password in storage.password_file"
+        ) from None
     database = dict(pair.partition("=")[::2] for pair in parts.query.split("&")).get("db")
     if parts.scheme == "unix":
         return f"unix:{parts.path}?db={database or 0}"

@@ -13,6 +13,8 @@ from kctl.config.sections import Spark, Storage
 from kctl.config.storage import storage_settings
 from kctl.config.values import shown
 from kctl.errors import ConfigError
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.redis_client import where
 
 KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "readers"\ntopics = ["orders"]\n[storage]\n'
 
@@ -89,5 +91,13 @@ def test_properties_of_a_wrong_kind_are_refused_without_being_shown(tmp_path: Pa
 
     with pytest.raises(ConfigError) as refused:
         load(tmp_path / "kctl.toml", {})
+
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["redis://u:12/hunter2@host/0", "redis://u:hunter2/x@host/0"])
+def test_a_url_that_cannot_be_read_is_refused_without_a_part_of_its_password(url: str) -> None:
+    with pytest.raises(StorageUnusable, match=r"storage\.url cannot be read") as refused:
+        where(url)
 
     assert "hunter2" not in str(refused.value)

@@ -370,8 +370,10 @@ Settings = Callable[..., Http]
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    (tmp_path / "token").write_text(f"{TOKEN}\n")
-    (tmp_path / "short").write_text("secret\n")
+    for name, text in {"token": TOKEN, "short": "secret", "open": TOKEN}.items():
+        (tmp_path / name).touch(0o600)
+        (tmp_path / name).write_text(f"{text}\n")
+    (tmp_path / "open").chmod(0o644)
     return lambda **more: replace(Http(), **more)
 
 
@@ -383,6 +385,9 @@ def settings(tmp_path: Path) -> Settings:
         ({"host": "10.0.0.1", "token_file": "token"}, "set http.tls_certificate, or http.insecure"),
         ({"host": "example.org"}, "no IP address"),
         ({"token_file": "nothing"}, "cannot be read"),
+        ({"token_file": "open"}, "every user of this machine may open it"),
+        ({"read_token_file": "open"}, "every user of this machine may open it"),
+        ({"tls_certificate": "token", "tls_key": "open"}, "every user of this machine may open it"),
         ({"token_file": "short"}, "at least 16 characters"),
         ({"read_token_file": "nothing"}, "http.read_token_file"),
         ({"host": "0.0.0.0", "read_token_file": "short"}, "at least 16 characters"),

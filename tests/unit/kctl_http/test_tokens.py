@@ -30,6 +30,7 @@ ROTATED = Access(
 def written(tmp_path: Path) -> Callable[[str], Path]:
     def write(text: str) -> Path:
         path = tmp_path / "tokens"
+        path.touch(0o600)
         path.write_text(text)
         return path
 
@@ -84,7 +85,9 @@ def test_a_token_file_that_cannot_be_used_is_refused_without_quoting_it(
     [(OLD, OLD, "the same token"), (f"{OLD}\n{OLD}", READ, "the same token"), (f"a: {OLD}", f"a: {READ}", "same name")],
 )
 def test_a_token_has_one_meaning(tmp_path: Path, act: str, read: str, sentence: str) -> None:
+    (tmp_path / "act").touch(0o600)
     (tmp_path / "act").write_text(act)
+    (tmp_path / "read").touch(0o600)
     (tmp_path / "read").write_text(read)
 
     with pytest.raises(ConfigError, match=sentence):
@@ -92,6 +95,7 @@ def test_a_token_has_one_meaning(tmp_path: Path, act: str, read: str, sentence: 
 
 
 def test_a_fleet_beyond_loopback_may_be_served_for_reading_alone(tmp_path: Path) -> None:
+    (tmp_path / "read").touch(0o600)
     (tmp_path / "read").write_text(f"prometheus: {READ}\n")
 
     access = access_of(replace(Http(), host="0.0.0.0", read_token_file="read", insecure=True), tmp_path)

@@ -1,0 +1,161 @@
+"""The rights in Kafka that SECURITY.md names: with them everything works, and without any single one it does not."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from kctl.cli.entry import run
+from kctl.config import load
+from kctl.demo import topics
+from kctl.kafka.access import of_fleet
+from kctl.kafka.group_reader import GroupReader
+from kctl.master.launch import worker_settings
+from kctl_agent.worker.brokers import Brokers
+from kctl_agent.worker.membership import Membership
+from kctl_agent.worker.settings import parse
+from tests.integration.secured_broker import PASSWORD, Right, SecuredBroker
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(240),
+    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),  # sockets of failed connects: kafka-python's
+]
+SECURITY = (Path(__file__).parents[2] / "SECURITY.md").read_text(encoding="utf-8")
+TOPIC, GROUP = "orders", "billing"
+NAMES = {"TOPIC": TOPIC, "GROUP": GROUP, "CLUSTER": "kafka-cluster"}
+COMMANDS = {
+    "lag": ["-g", GROUP, "-t", TOPIC],
+    "offset-fetch": ["-g", GROUP, "-t", TOPIC],
+    "describe-groups": ["-g", GROUP],
+    "list-offsets": ["-t", TOPIC],
+    "topic": [TOPIC],
+    "offset-commit": ["-g", GROUP, "-t", TOPIC, "-p", "0", "0"],
+    "reset-offsets": ["-g", GROUP, "-t", TOPIC, "--to", "earliest"],
+    "consume": ["-t", TOPIC, "-p", "0", "--from", "0", "-n", "1"],
+    "produce": ["-t", TOPIC, "-p", "0", "a message"],
+}
+
+
+def documented() -> list[tuple[str, list[Right]]]:
+    """Each who of the table with what it needs; a row may name several commands."""
+    table = SECURITY[SECURITY.index("| who | topic |") :].split("\n\n")[0]
+    found = []
+    for line in table.splitlines()[2:]:
+        who, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        rights = [
+            Right(resource, NAMES[resource], operation)
+            for resource, cell in zip(("TOPIC", "GROUP", "CLUSTER"), cells, strict=True)
+            for operation in re.findall(r"`(\w+)`", cell)
+        ]
+        names = re.findall(r"`(?:kctl kafka )?([\w-]+)`", who) or [who]
+        found += [(name, rights) for name in names]
+    return found
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[SecuredBroker]:
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    made = SecuredBroker(folder)
+    made.start()
+    try:
+        topics.create_topic(made.plain, TOPIC, 2)
+        for words in (COMMANDS["produce"], ["-t", TOPIC, "-p", "1", "another"]):
+            assert run(["kafka", "produce", "-b", made.plain, *words], {}) == 0
+        assert run(["kafka", "reset-offsets", "-b", made.plain, *COMMANDS["reset-offsets"]], {}) == 0
+        yield made
+    finally:
+        made.broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def collected_here() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
+def configuration(secured: SecuredBroker, user: str, group: str) -> Path:
+    password = secured.directory / "password"
+    password.touch(0o600)
+    password.write_text(PASSWORD)
+    settings = {
+        "bootstrap_servers": secured.sasl_tls,
+        "group": group,
+        "topics": [TOPIC],
+        "security_protocol": "SASL_SSL",
+        "tls_ca_file": str(secured.ca_file),
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_username": user,
+        "sasl_password_file": str(password),
+    }
+    file = secured.directory / f"{user}.toml"
+    file.write_text("[kafka]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
+    return file
+
+
+def can_be_a_worker(file: Path) -> bool:
+    """Joins, asks where logs begin and end, reads what it is assigned, commits, and leaves."""
+    settings = parse(json.dumps(worker_settings(load(file, {}), "worker-0", []))).kafka
+    assert settings.security is not None
+    member = Membership(settings, "worker-0", lambda _: {}, lambda: None, lambda _: None)
+    client = settings.security.client_settings() | {"bootstrap_servers": settings.bootstrap_servers}
+    try:
+        with closing(Brokers(settings, "worker-0")) as brokers:
+            for _ in range(100):
+                member.poll(0.1)
+                if len(member.partitions) == 2:
+                    break
+            found, _ = brokers.found(member.partitions)
+            with closing(KafkaConsumer(**client, enable_auto_commit=False)) as reader:
+                reader.assign([TopicPartition(TOPIC, 0)])
+                reader.seek(TopicPartition(TOPIC, 0), 0)
+                read = reader.poll(timeout_ms=5000, max_records=1)
+            member.commit(dict.fromkeys(member.partitions, 0))
+            return len(found) == 2 and bool(read)
+    except (KafkaError, AssertionError):
+        return False
+    finally:
+        member.close()
+
+
+def can_be_a_master(file: Path) -> bool:
+    with closing(GroupReader(of_fleet(load(file, {})), GROUP, [TOPIC], "read_uncommitted", 10)) as reader:
+        reading = reader.read()
+    return not reading.errors and len(reading.end) == 2 and reading.group is not None and len(reading.committed) == 2
+
+
+@pytest.mark.parametrize(("who", "rights"), documented(), ids=lambda value: value if isinstance(value, str) else "")
+def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
+    secured: SecuredBroker, eventually: Callable[..., Any], who: str, rights: list[Right]
+) -> None:
+    user = f"only-{who}"
+    file = configuration(secured, user, GROUP)
+    secured.add_user(user)
+
+    def works() -> bool:
+        if who == "worker":
+            return can_be_a_worker(file)
+        if who == "master":
+            return can_be_a_master(file)
+        return run(["kafka", who, "-c", str(file), "--timeout", "5", *COMMANDS[who]], {}) == 0
+
+    for right in rights:
+        secured.grant(user, right)
+    eventually(works, 60, f"{who} works with its rights")
+    for right in rights:
+        secured.revoke(user, right)
+        eventually(lambda: not works(), 60, f"{who} does not work without {right}")
+        secured.grant(user, right)
+        eventually(works, 60, f"{who} works again with {right}")
