@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
 from kctl.demo import kafka_tools
+from kctl_agent.message import Message
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -46,3 +48,30 @@ def test_a_full_storage_throttles_its_workers_until_there_is_room(
         return fleet.is_caught_up()
 
     eventually(make_room, START_SECONDS, "everything is read, as room is made")
+
+
+def test_too_many_dead_letters_throttle_the_workers_until_somebody_has_dealt_with_them(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=1, storage="dead_limit = 5")
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    letters = [Message("orders", 0, offset, None, b"v", 0) for offset in range(5)]
+
+    with closing(fleet.open_storage()) as storage:
+        storage.bury(letters, "no")
+    eventually(lambda: fleet.workers()["worker-0"]["state"] == "throttled", SETTLE_SECONDS, "the worker is throttled")
+
+    fleet.send(100)
+    row = fleet.workers()["worker-0"]
+    assert "5 dead letters, and storage.dead_limit is 5" in row["last_error"]
+    assert "throttled" in {event["kind"] for event in row["events"]}
+    held = fleet.rpc("block_size")
+    assert (held["pending"], held["dead"], held["dead_limit"]) == (0, 5, 5)
+    assert held["full"] == row["last_error"]
+    assert f"full: {held['full']}" in fleet.kctl("storage", "status").stdout
+
+    fleet.kctl("storage", "clear", "--dead", "--yes")
+    eventually(fleet.is_caught_up, START_SECONDS, "everything is read, as there is room")
+    assert fleet.rpc("block_size")["full"] is None
+    assert fleet.workers()["worker-0"]["last_error"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -14,6 +15,7 @@ from kctl_agent.storage.base import Chunk, Mark, Settled, StorageUnusable
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.conformance.given import everything, offsets, put, total
 from kctl_agent.storage.redis import RedisStorage
+from kctl_agent.storage.room import why_full
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 from tests.redis_server import RedisServer, require_redis
@@ -71,6 +73,18 @@ def test_a_full_redis_is_drained_until_it_is_empty_and_takes_messages_again(stor
     assert total(storage) == (0, 0, 0, 0)
     assert put(storage, large(count))[0].stored == PER_CHUNK
     assert len(everything(storage)) == PER_CHUNK
+
+
+def test_workers_are_told_to_wait_before_redis_refuses_what_they_put(storage: RedisStorage) -> None:
+    assert why_full(storage.stats()) is None
+    filled(storage)
+
+    why = why_full(storage.stats())
+
+    assert why is not None
+    assert re.fullmatch(r"the memory of unix:\S+ \(maxmemory\) has \S+ \S+ left, and 614.4 KiB should stay free", why)
+    everything(storage)
+    assert why_full(storage.stats()) is None
 
 
 def test_messages_that_fail_in_a_full_redis_come_again_or_become_dead_letters(storage: RedisStorage) -> None:

@@ -120,6 +120,19 @@ def test_a_sinker_counts_what_waits_for_its_next_try_as_pending_as_workers_do(
     assert answer["pending"] == 10 == stored(storage).pending
 
 
+def test_a_sinker_takes_no_more_bytes_at_a_time_than_it_may(sinker: Start, place: Path, eventually: Eventually) -> None:
+    with closing(FileStorage(place / "s.sqlite", block_messages=10)) as storage:
+        storage.prepare()
+        fill(storage, 100)
+        size = storage.stats().bytes // 10
+
+        one = sinker("counts", batch_bytes=2 * size)
+
+        eventually(lambda: is_empty(storage))
+        eventually(lambda: (one.ask() or {}).get("batches_total") == 5)
+    assert [offset for offset, _ in ledger()] == list(range(100))
+
+
 def test_dead_letters_that_are_too_old_are_removed_and_said_so(
     sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
 ) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kctl_agent.storage.claim import StorageStats
+from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.room import Free, Limits, why_full
 
 EMPTY = StorageStats(0, 0, 0, 0, Limits())
@@ -68,3 +71,16 @@ def test_limits_are_those_of_the_settings_and_0_is_none() -> None:
 
     assert Limits.of(settings) == Limits(None, 5, 6, 7)
     assert Limits.of({}) == Limits()
+
+
+def test_a_file_storage_watches_its_disk(tmp_path: Path) -> None:
+    with closing(FileStorage(tmp_path / "s", limits=Limits(min_free_bytes=1 << 60))) as storage:
+        storage.prepare()
+        stats = storage.stats()
+
+    assert stats.free is not None
+    assert 0 < stats.free.bytes < 1 << 60
+    why = why_full(stats)
+    assert why is not None
+    assert why.startswith(f"the disk of {tmp_path} has ")
+    assert why.endswith(" left, and 1048576.0 TiB should stay free")
