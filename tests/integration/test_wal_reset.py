@@ -1,0 +1,123 @@
+"""SQLite's WAL-reset bug itself: a commit in the very moment between a checkpoint's look at the log and its copy.
+
+That moment has one system call if the checkpointing connection maps the file: it unmaps it (`sqlite3WalCheckpoint` in
+wal.c). A library that is loaded before the others holds the checkpoint up there. Unprotected, the file is damaged by
+every SQLite that has the bug; protected as `file_checkpoint` does it, by none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HAS_THE_BUG = sqlite3.sqlite_version_info < (3, 51, 3) and sqlite3.sqlite_version_info[:2] not in ((3, 50), (3, 44))
+
+SHIM = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int munmap(void *start, size_t length) {
+    if (unlink("armed") == 0) {
+        close(creat("paused", 0600));
+        for (int i = 0; i < 3000 && access("go", F_OK) != 0; i++) usleep(10000);
+    }
+    return syscall(SYS_munmap, start, length);
+}
+"""
+
+CHECKPOINT = """
+import sqlite3, sys
+from contextlib import nullcontext
+from kctl_agent.storage import file_checkpoint
+
+db, guard = (sqlite3.connect("db", isolation_level=None) for _ in range(2))
+db.execute("pragma wal_autocheckpoint=0")
+db.execute("pragma mmap_size=1000000000")
+db.execute("select count(*) from t where b is not null").fetchone()
+print("ready", flush=True)
+sys.stdin.readline()
+how = sys.argv[1]
+with getattr(file_checkpoint, how)(guard) if how != "unprotected" else nullcontext():
+    open("armed", "w").close()
+    db.execute("pragma wal_checkpoint(passive)")
+"""
+
+
+@pytest.fixture
+def shim(tmp_path: Path) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    made = tmp_path / "shim.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-x", "c", "-o", str(made), "-"], input=SHIM, text=True, check=True)
+    return made
+
+
+def grow(db: sqlite3.Connection, rows: int) -> None:
+    for _ in range(rows):
+        db.execute("insert into t(b) values (randomblob(3000))")
+
+
+def checkpoint(db: sqlite3.Connection) -> None:
+    assert db.execute("pragma wal_checkpoint(passive)").fetchone()[0] == 0
+
+
+@pytest.mark.parametrize("how", ["unprotected", "reading", "writing"])
+def test_a_commit_in_the_moment_of_the_wal_reset_bug_damages_no_file_that_is_copied_as_ours(
+    how: str, tmp_path: Path, shim: Path, eventually: Callable[..., Any]
+) -> None:
+    if how == "unprotected" and not HAS_THE_BUG:
+        pytest.skip(f"SQLite {sqlite3.sqlite_version} does not have the bug")
+    with closing(sqlite3.connect(tmp_path / "db", isolation_level=None, timeout=0.1)) as db:
+        db.execute("pragma journal_mode=wal")
+        db.execute("pragma wal_autocheckpoint=0")
+        db.execute("create table t(i integer primary key, b blob)")
+        grow(db, 20)
+        db.execute("pragma wal_checkpoint(truncate)")
+        with subprocess.Popen(
+            [sys.executable, "-c", CHECKPOINT, how],
+            cwd=tmp_path,
+            env={**os.environ, "LD_PRELOAD": str(shim)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as other:
+            assert other.stdin is not None
+            assert other.stdout is not None
+            assert other.stdout.readline() == "ready\n"
+            grow(db, 50)
+            checkpoint(db)
+            other.stdin.write("\n")
+            other.stdin.flush()
+            eventually((tmp_path / "paused").exists)
+            try:
+                grow(db, 1)  # begins the log anew
+                is_locked = False
+            except sqlite3.OperationalError:
+                is_locked = True
+            (tmp_path / "go").touch()
+        assert other.returncode == 0
+        grow(db, 200)
+        checkpoint(db)
+        grow(db, 1)
+
+        assert is_locked == (how == "writing")
+        assert is_damaged(tmp_path / "db") == (how == "unprotected")
+
+
+def is_damaged(path: Path) -> bool:
+    with closing(sqlite3.connect(path)) as db:
+        try:
+            return bool(db.execute("pragma integrity_check").fetchall() != [("ok",)])
+        except sqlite3.DatabaseError:
+            return True
