@@ -34,6 +34,7 @@ __all__ = [
     "peer_credentials",
     "prepare_run_dir",
     "process_identity",
+    "remove_if_dead",
     "socket_path",
 ]
 
@@ -230,6 +231,26 @@ def _remove_stale(path: Path) -> None:
     path.unlink()
 
 
+def remove_if_dead(run_dir: Path, name: str) -> bool:
+    """Remove the socket and pid file of an agent whose recorded process has ended; whether they were. Never waits: what
+    somebody else is just changing is left for the next time.
+
+    Raises:
+        PathError: no agent can have that name.
+    """
+    path = socket_path(run_dir, name)
+    try:
+        with _locked(run_dir, is_patient=False):
+            owner = _recorded(_pid_file(path))
+            if owner is None or is_alive(owner):
+                return False
+            path.unlink(missing_ok=True)
+            _pid_file(path).unlink(missing_ok=True)
+            return True
+    except OSError:
+        return False
+
+
 def _accepts(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         try:
@@ -260,11 +281,12 @@ def _recorded(path: Path) -> ProcessIdentity | None:
 
 
 @contextmanager
-def _locked(run_dir: Path) -> Iterator[None]:
-    """One process at a time looks at and changes the names in `run_dir`."""
+def _locked(run_dir: Path, *, is_patient: bool = True) -> Iterator[None]:
+    """One process at a time looks at and changes the names in `run_dir`. Impatient: it raises
+    BlockingIOError instead of waiting."""
     descriptor = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_patient else fcntl.LOCK_NB))
         try:
             yield
         finally:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from types import TracebackType
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from kctl.demo.dies_with_parent import dies_with_parent
 from kctl.demo.jvm import kafka_command
 from kctl.errors import StartError
 
@@ -185,7 +185,7 @@ class KafkaBroker:
             if not (self._directory / "data" / "meta.properties").exists():
                 self._format(properties, log.fileno(), log_start)
             self._process = subprocess.Popen(
-                [*_dies_with_parent(), *kafka_command("kafka.Kafka", str(properties), heap=self._heap)],
+                [*dies_with_parent("KILL"), *kafka_command("kafka.Kafka", str(properties), heap=self._heap)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -270,12 +270,6 @@ def _bind_somewhere(listener: socket.socket) -> int:
         except OSError:
             continue
         return port
-
-
-def _dies_with_parent() -> list[str]:
-    """PR_SET_PDEATHSIG by util-linux: a preexec_fn is not safe in a process with threads."""
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
 
 
 def _answers(port: int) -> bool:

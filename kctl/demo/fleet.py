@@ -14,6 +14,7 @@ from typing import Any
 from kctl.children import python_module, safe_environment
 from kctl.config import load
 from kctl.config.storage import storage_settings
+from kctl.demo.dies_with_parent import dies_with_parent
 from kctl.demo.ledger import FOLDER_VARIABLE, HANDLER
 from kctl.errors import KctlError, UsageError
 from kctl.rpc.client import call
@@ -115,10 +116,11 @@ class DemoFleet:
         return open_storage(storage_settings(load(self.config, {})))
 
     def start(self) -> None:
+        """It is stopped in order when the calling thread, or the process, ends without `stop`."""
         self.ledger.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                python_module("kctl", "start", "-c", str(self.config)),
+                [*dies_with_parent("TERM"), *python_module("kctl", "start", "-c", str(self.config))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

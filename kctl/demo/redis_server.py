@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from kctl.demo.dies_with_parent import dies_with_parent
 from kctl.errors import KctlError
 
 __all__ = ["RedisServer"]
@@ -51,7 +52,11 @@ class RedisServer:
         }
         words = [word for name, value in settings.items() for word in (f"--{name}", value)]
         self._process = subprocess.Popen(
-            ["redis-server", *words], stdin=subprocess.DEVNULL, start_new_session=True, cwd=self._directory
+            # Not killed at once: what the workers have in hand when the demo ends shall be stored.
+            [*dies_with_parent("TERM"), "redis-server", *words],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd=self._directory,
         )
         try:
             self._await_socket()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from kctl.master.endings import cause, why
 from kctl.master.health import Health, Heartbeat, Rules, heard, judge, measured, refusals
 from kctl.master.process import Child, remove_socket
 from kctl.master.process_log import ProcessLog
@@ -246,13 +247,9 @@ class Keeper:
         due = self._status.next_try_at
         pause = max(due - time.monotonic(), 0.0)
         number = self._status.restarts_total + 1
+        more = "" if self._ending.endswith(f"({self._last_error})") else f"; {self._last_error}"
         log.warning(
-            "action=backoff worker=%s: %s, restart %d in %.1f s; %s",
-            self.name,
-            self._ending,
-            number,
-            pause,
-            self._last_error,
+            "action=backoff worker=%s: %s, restart %d in %.1f s%s", self.name, self._ending, number, pause, more
         )
         self._duty(self._post_at(due, Due()), "backoff")
 
@@ -263,7 +260,7 @@ class Keeper:
         await self._kill_rest(child)
         self._ending = _ending(code)
         if self._status.state is not State.STOPPING:
-            self._last_error = f"last log line: {lines[-1]}" if lines else "its log is empty"
+            self._last_error = why(code, lines[-1] if lines else None)
         self._post(Exited(code))
 
     async def _look_after(self, pid: int) -> None:
@@ -347,9 +344,4 @@ class Keeper:
 
 
 def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended (exit code {code})"
-    try:
-        return f"died (signal {-code}, {signal.Signals(-code).name})"
-    except ValueError:
-        return f"died (signal {-code})"
+    return f"ended (exit code {code})" if code >= 0 else f"died ({cause(code)})"

@@ -219,11 +219,11 @@ class _Master:
             failed = await self._until_stopped(tasks, signals.stop)
             notify("STOPPING=1")
             await self._orders.close()
-            await self._stop_workers(tasks[0], signals.now)
+            is_orderly = await self._stop_workers(tasks[0], signals.now)
             self._http.stop()
             await asyncio.wait([tasks[2]], timeout=2)
         log.info("action=ended fleet=%s", fleet.name)
-        return 1 if failed else 0
+        return 1 if failed or not is_orderly else 0
 
     async def _rotate_logs(self) -> None:
         """Those of the processes, and the master's own where it is a file that we append to (`kctl start --daemon`)."""
@@ -264,16 +264,19 @@ class _Master:
                 await self._orders.give("reload", {}, Caller(os.getuid(), os.getpid(), "signal"), _RELOAD_SECONDS)
             notify("READY=1")
 
-    async def _stop_workers(self, supervising: asyncio.Task[None], now: asyncio.Event) -> None:
-        """Orderly, or at once when a second signal comes; cancelling the supervisor kills what is left."""
+    async def _stop_workers(self, supervising: asyncio.Task[None], now: asyncio.Event) -> bool:
+        """Orderly, or at once when a second signal comes; cancelling the supervisor kills what is left. Whether it was
+        orderly."""
         if supervising.done():
-            return
+            return True
         stopping = _task(self._supervisor.stop(), "stop")
         impatient = _task(_set(now), "second signal")
         await asyncio.wait([stopping, impatient, supervising], return_when=asyncio.FIRST_COMPLETED)
-        if not stopping.done():
+        is_orderly = stopping.done()
+        if not is_orderly:
             log.warning("action=killing fleet=%s", self._config.fleet.name)
         await _end([impatient, supervising, stopping])
+        return is_orderly
 
     @contextlib.contextmanager
     def _announced(self) -> Iterator[None]:

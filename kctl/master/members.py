@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,12 @@ from kctl.errors import AgentRefused
 from kctl.master.health import Heartbeat
 from kctl.master.snapshot import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
-from kctl_agent.paths import list_agents, socket_path
+from kctl_agent.paths import list_agents, remove_if_dead, socket_path
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Members", "heartbeat"]
+
+log = logging.getLogger(__name__)
 
 _ASKED_OF_SINKERS = frozenset({"ping", "describe", "workers", "block_size"})
 """A sinker belongs to no consumer group and talks to no broker: it serves these only (`kctl_agent.sinker.main.SERVED`),
@@ -24,8 +27,8 @@ and its silence about the others is no gap in an answer."""
 class Members:
     """The supervised workers, and the attached: any other socket in `run_dir` whose agent has answered.
 
-    An attached agent that falls silent is named as failed until its socket is gone; a socket that never answered is a
-    file left behind and no member. Belongs to one event loop.
+    An attached agent that falls silent is named as failed until its socket is gone or its process is, whose files are
+    removed then; a socket that never answered is a file left behind and no member. Belongs to one event loop.
     """
 
     def __init__(
@@ -72,9 +75,19 @@ class Members:
             _explained(failure, supervised[failure.sender]) if failure.sender in supervised else failure
             for failure in outcome.failed
             if failure.sender not in stopped
-            if failure.sender in supervised or failure.sender in self._attached
+            if failure.sender in supervised or self._is_missed(failure)
         ]
         return FanOut(outcome.answers, failed, tuple(stopped))
+
+    def _is_missed(self, failure: Failed) -> bool:
+        """An attached agent that has answered before. One that ended without a word, by a signal or `os._exit`, is none
+        any more: its recorded process (pid and start time) is gone, and what it has left is removed."""
+        name = failure.sender
+        # Only where nobody listens: the pid of a process in another container says nothing here.
+        if failure.code == "unreachable" and remove_if_dead(self._run_dir, name):
+            log.info("action=removed agent=%s: its process has ended and left its socket", name)
+            self._attached.discard(name)
+        return name in self._attached
 
     async def ping(self, name: str, timeout_seconds: float) -> Heartbeat | None:
         """What one agent answers to a ping, None if it does not answer in time."""

@@ -90,3 +90,12 @@ def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_l
     report.send_signal(signal.SIGKILL)
     report.wait()
     eventually(lambda: not rows(fleet), SETTLE_SECONDS, "nothing is told of what is gone")
+    eventually(lambda: fleet.kctl("rpc", "ping", exit_code=None).returncode == 0, SETTLE_SECONDS, "nor is it missed")
+    assert not list((fleet.directory / "run").glob("report.*"))
+
+    again = application(fleet)
+    eventually(lambda: rows(fleet), START_SECONDS, "it is there again")
+    again.send_signal(signal.SIGINT)
+    again.wait()
+    assert not list((fleet.directory / "run").glob("report.*")), "Ctrl-C leaves nothing behind"
+    assert fleet.kctl("rpc", "ping").returncode == 0

@@ -106,3 +106,19 @@ def test_with_for_it_ends_by_itself_and_prints_its_figures_meanwhile(demo: Demo,
     assert figures["stored"] == figures["produced"] != "0"
     assert "committed" in out
     assert processes_in(short_dir / "demo") == []
+
+
+def test_everything_that_a_killed_demo_has_started_ends_by_itself(
+    demo: Demo, short_dir: Path, eventually: Eventually
+) -> None:
+    place = short_dir / "demo"
+    process = demo("--workers", "1", "--partitions", "1", "--rate", "100", "-o", "json")
+    eventually(lambda: total_rows() or process.poll() is not None, START_SECONDS, "a batch is stored")
+    assert process.poll() is None, process.communicate()[1]
+
+    process.kill()
+    process.communicate()
+
+    eventually(lambda: processes_in(place) == [], START_SECONDS, "broker, master, worker and its JVM are gone")
+    assert os.listdir(place / "run") == []
+    assert kctl("rpc", "kafka_lag").returncode == 5

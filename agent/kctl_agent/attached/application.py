@@ -10,6 +10,7 @@ Everything else happens on a thread of its own. Needs PySpark 3.4 or newer, and 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import threading
@@ -54,7 +55,14 @@ class Attached:
         """Raises PathError."""
         self._server.publish(self._queries.snapshot(time.monotonic()))
         self._server.start()
-        self._listen()
+        # The end of the application, by Ctrl-C too. Not by a signal handler: those are the application's. What a signal
+        # or os._exit leaves behind, the master removes (`kctl.master.members`).
+        atexit.register(self._server.close)
+        try:
+            self._listen()
+        except BaseException:
+            self.close()
+            raise
         self._thread.start()
 
     def close(self) -> None:
@@ -65,6 +73,7 @@ class Attached:
         with contextlib.suppress(Exception):  # a session that has ended has no listeners any more
             self._spark.streams.removeListener(self._listener)
         self._server.close()
+        atexit.unregister(self._server.close)
         for part in (self._brokers, self._shadow):
             if part is not None:
                 part.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
@@ -25,6 +27,7 @@ from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.messages import Request, Role
 from kctl_agent.scripted import Answers, BreaksFrame, ScriptedAgent, Stalls
 from kctl_agent.wire import JsonObject
+from tests.guest import guest
 
 pytestmark = pytest.mark.anyio
 
@@ -106,6 +109,20 @@ async def test_an_attached_agent_belongs_to_the_fleet_and_is_missed_when_it_fall
     guest.vanish()
 
     assert [failed.sender for failed in (await ask(members)).failed] == ["guest", "worker-1"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_an_attached_application_that_a_signal_has_ended_is_forgotten_and_its_files_removed(
+    members: Members, short_dir: Path, number: signal.Signals
+) -> None:
+    with guest(short_dir, "report") as process:
+        assert [answer.sender for answer in (await ask(members)).answers] == ["report"]
+        process.send_signal(number)
+        await asyncio.to_thread(process.wait, 60)
+
+        assert [failed.sender for failed in (await ask(members)).failed] == ["worker-0", "worker-1"]
+
+    assert os.listdir(short_dir) == []
 
 
 async def test_a_socket_that_never_answered_is_a_file_left_behind_and_no_member(

@@ -1,0 +1,14 @@
+"""What the demo starts must not outlive it, however it ends."""
+
+from __future__ import annotations
+
+import shutil
+
+__all__ = ["dies_with_parent"]
+
+
+def dies_with_parent(signal_name: str) -> list[str]:
+    """The words before a command that have the kernel send it this signal when the thread that starts it ends
+    (PR_SET_PDEATHSIG), by util-linux: a preexec_fn is not safe in a process with threads. Empty where there is none."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", signal_name] if setpriv else []

@@ -1,0 +1,39 @@
+"""Why a supervised process ended, in one line, from its exit code and the last line of its log. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+__all__ = ["cause", "why"]
+
+_QUIET = re.compile(r"^\S+ \S+ (DEBUG|INFO|WARNING) ")
+"""A line of a process of ours (`kctl_agent.boot`) that reports no error."""
+_ERROR = re.compile(r"\b(ERROR|CRITICAL|FATAL|Fatal)\b|\w*(Error|Exception)\b")
+
+
+def cause(code: int) -> str:
+    """`signal 9, SIGKILL`, or `exit code 1`."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code}, {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def why(code: int, last_line: str | None) -> str:
+    """What an operator reads as its last error.
+
+    A process of ours that ends by itself says why in its last line. One that a signal has ended could not: its last
+    line is about something else, unless it is an error.
+    """
+    if last_line is None:
+        return f"{cause(code)}; its log is empty"
+    if code < 0:
+        return f"{cause(code)}; last log line: {last_line}" if _is_error(last_line) else cause(code)
+    return cause(code) if _QUIET.match(last_line) else f"last log line: {last_line}"
+
+
+def _is_error(line: str) -> bool:
+    return _QUIET.match(line) is None and _ERROR.search(line) is not None

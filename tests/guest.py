@@ -1,0 +1,42 @@
+"""An application attached to a fleet, as a process of its own that ends in any way; its Spark is a stand-in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["guest"]
+
+_CODE = """
+import os, sys, threading
+from kctl_agent.attached.application import Attached
+
+class Streams:
+    active = ()
+    def addListener(self, listener): pass
+    def removeListener(self, listener): pass
+
+class Spark:
+    streams = Streams()
+
+attached = Attached(Spark(), sys.argv[1], sys.argv[2], None, None)
+attached.start()
+print(flush=True)
+exec(sys.argv[3])
+"""
+
+
+@contextmanager
+def guest(run_dir: Path, name: str, ending: str = "threading.Event().wait()") -> Iterator[subprocess.Popen[bytes]]:
+    """It is attached when this returns; then it does what `ending` says."""
+    words = [sys.executable, "-c", _CODE, name, str(run_dir), ending]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "it is not attached"
+        try:
+            yield process
+        finally:
+            process.kill()
