@@ -98,9 +98,17 @@ def status_of(snapshot: FleetSnapshot, reasons: Sequence[str], last_event: int) 
     }
 
 
+def _supervised_workers(snapshot: FleetSnapshot) -> list[JsonObject]:
+    """Those that should run; a sinker's last error is a message's, an attached application's its own."""
+    rows = snapshot.commands["workers"].result["rows"] if "workers" in snapshot.commands else []
+    return [
+        row for row in rows if row.get("kind") == "worker" and (row.get("supervisor") or {}).get("desired") == "running"
+    ]
+
+
 def not_ready(snapshot: FleetSnapshot, now: float, now_unix: float, patience_seconds: float) -> list[str]:
-    """Why the fleet does not do its work: brokers not reached, a worker that should run does not, partitions stand
-    still. Empty when it does."""
+    """Why the fleet does not do its work: brokers not reached, a worker that should run does not or cannot store,
+    partitions stand still. Empty when it does."""
     reasons = []
     age = now - snapshot.taken_at
     if age > patience_seconds:
@@ -116,6 +124,7 @@ def not_ready(snapshot: FleetSnapshot, now: float, now_unix: float, patience_sec
         for worker in snapshot.workers
         if worker.desired == "running" and worker.state != "running"
     ]
+    reasons += [f"{row['name']}: {row['last_error']}" for row in _supervised_workers(snapshot) if row.get("last_error")]
     standing = sum(assessment.status in _TROUBLE for assessment in snapshot.assessments)
     if standing:
         reasons.append(snapshot.group_assessment.reason)

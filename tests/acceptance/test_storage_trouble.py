@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from kctl_agent.storage.file import FileStorage
@@ -55,6 +56,12 @@ def refused(fleet: Fleet, *why: str) -> dict[str, Any] | None:
     return row if any(word in (row.get("last_error") or "") for word in why) else None
 
 
+def not_ready(fleet: Fleet) -> str:
+    """What `/readyz` says; empty when the fleet is ready."""
+    response = httpx.get(f"{fleet.url()}/readyz", timeout=60)
+    return "" if response.status_code == 200 else str(response.json()["error"]["message"])
+
+
 def committed(fleet: Fleet) -> int:
     return sum(row["current_offset"] or 0 for row in fleet.offsets().values())
 
@@ -78,10 +85,12 @@ def test_a_full_disk_and_one_that_cannot_be_written_are_told_and_used_again_when
     row = eventually(lambda: refused(fleet, "disk is full"), SETTLE_SECONDS, "the full disk is told")
     assert "could not be stored: database or disk is full" in row["last_error"]
     assert "disk is full" in fleet.kctl("status", exit_code=None).stdout
+    eventually(lambda: "disk is full" in not_ready(fleet), what="and the fleet is not ready")
     check_that_nothing_is_committed_that_is_not_stored(fleet)
     mount("-o", f"remount,{LARGE}", str(disk))
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "there is room, and everything is stored and committed")
     eventually(lambda: fleet.workers()["worker-0"]["last_error"] is None, SETTLE_SECONDS, "the error is overcome")
+    eventually(lambda: not_ready(fleet) == "", SETTLE_SECONDS, "the fleet is ready again")
 
     mount("--bind", str(disk), str(disk))
     mount("-o", "remount,bind,ro", str(disk))

@@ -83,6 +83,7 @@ class _Run:
         self.query: Any = None
         self.query_id: str | None = None
         self.last_batch_id = -1
+        self.began_at = time.monotonic()
         self.batch_started_at: float | None = None
         self.error: str | None = None
         """Why the last batch failed, in one line; Spark's own report of it is a stack trace of a hundred lines."""
@@ -258,6 +259,11 @@ class Pipeline:
                 log.warning("stopping the query: %s", _cause(error))
             shutil.rmtree(run.checkpoint, ignore_errors=True)
         return {tp: offset for run in runs.values() for tp, offset in run.positions.items()}
+
+    def has_settled(self, seconds: float) -> bool:
+        """Whether every query has run for so long, and no batch is under way that may still fail."""
+        now, runs = time.monotonic(), self._runs.values()
+        return bool(runs) and all(run.batch_started_at is None and now - run.began_at > seconds for run in runs)
 
     def failures(self) -> dict[frozenset[TopicPartition], str]:
         """The queries that ended by themselves, and why, in one line."""

@@ -85,6 +85,8 @@ class Worker:
         self._retry_at = 0.0
         self._bearing: dict[str, float] = {}
         """What fails just now, and since when."""
+        self._complained_of: str | None = None
+        """What the last error is about; None when there is none."""
         self._reported: dict[TopicPartition, int] = {}
         self._pipeline = Pipeline(settings, self._storage, self._batch_done)
         self._start_offsets: StartOffsets | None = None
@@ -149,7 +151,7 @@ class Worker:
         except KafkaError as error:
             self._bear("poll", f"the group cannot be reached: {type(error).__name__}")
         else:
-            self._bearing.pop("poll", None)
+            self._overcome("poll")
         if membership.is_rebalancing:
             self._figures.enter("rebalancing")
         self._commit(membership)
@@ -369,11 +371,18 @@ class Worker:
                 self._figures.enter("assigned")
             is_storage = "StorageUnusable" in why  # everybody's, whatever they read
             failures, seconds = self._groups.failed(group, why, time.monotonic(), may_split=not is_storage)
-            self._report_retry(why, failures, seconds)
+            self._report_retry(why, failures, seconds, is_storage=is_storage)
             self._figures.query_failed(why, is_first=failures == 1)
         running = self._pipeline.sources
         if running is not None:
+            if self._has_nothing_failed(running):
+                self._overcome("query")
             self._check_logs(running)
+
+    def _has_nothing_failed(self, running: Mapping[TopicPartition, Source]) -> bool:
+        """For a while, of all that is assigned; nothing may come for long that a batch could show it with."""
+        assert self._membership is not None
+        return running.keys() == self._membership.partitions and self._pipeline.has_settled(PATIENCE_SECONDS)
 
     def _check_logs(self, running: Mapping[TopicPartition, Source]) -> None:
         view = self._watcher.view if self._watcher else BrokerView()
@@ -431,22 +440,32 @@ class Worker:
         self._retry_at = time.monotonic() + seconds
         self._report_retry(error, self._failures, seconds)
 
-    def _report_retry(self, error: str, failures: int, seconds: float) -> None:
-        if failures > 1:
-            self._complain(f"{error}; next try in {seconds:.0f} s")
+    def _report_retry(self, error: str, failures: int, seconds: float, *, is_storage: bool = False) -> None:
+        """The first failure may be one that the next try heals, and is only logged. Not that of a batch which could not
+        be stored: its messages are there, and how they are stored after all shows that the error is overcome."""
+        if failures > 1 or is_storage:
+            self._complain("query", f"{error}; next try in {seconds:.0f} s")
         else:
             log.warning("%s; tried again in %.0f s", error, seconds)
 
     def _bear(self, what: str, error: str) -> None:
         since = self._bearing.setdefault(what, time.monotonic())
         if time.monotonic() - since > PATIENCE_SECONDS:
-            self._complain(error)
+            self._complain(what, error)
         else:
             log.debug("%s", error)
 
-    def _complain(self, error: str) -> None:
+    def _complain(self, what: str, error: str) -> None:
         log.error("%s", error)
+        self._complained_of = what
         self._figures.failed(error)
+
+    def _overcome(self, what: str) -> None:
+        """If this was the last error, it is one no more."""
+        self._bearing.pop(what, None)
+        if self._complained_of == what:
+            self._complained_of = None
+            self._figures.failed(None)
 
     def _stop_query(
         self, wait_seconds: float, group: frozenset[TopicPartition] | None = None
@@ -484,7 +503,7 @@ class Worker:
         except KafkaError as error:
             self._bear("commit", f"offsets are stored but not yet committed: {type(error).__name__}")
         else:
-            self._bearing.pop("commit", None)
+            self._overcome("commit")
             self._commits.done(ends)
             self._epochs.told(ends)
 

@@ -50,6 +50,22 @@ async def test_lag_tells_figures_status_age_and_who_is_missing() -> None:
     assert body["failed"] == [{"from": "worker-1", "code": "timeout", "message": "no answer"}]
 
 
+async def test_a_worker_that_cannot_store_is_why_the_fleet_is_not_ready_and_a_sinkers_message_is_not() -> None:
+    fine, error = healthy(), "orders-0 could not be stored: database or disk is full"
+    running, stopped = {"desired": "running"}, {"desired": "stopped"}
+    rows = [
+        {"name": "worker-0", "kind": "worker", "last_error": error, "supervisor": running},
+        {"name": "worker-1", "kind": "worker", "last_error": error, "supervisor": stopped},
+        {"name": "sinker-0", "kind": "sinker", "last_error": "orders-0@5: ValueError", "supervisor": running},
+        {"name": "guest", "kind": "attached", "last_error": "its own", "supervisor": None},
+    ]
+    told = replace(fine.commands["workers"], result={"rows": rows})
+
+    response = await ask(replace(fine, commands={**fine.commands, "workers": told}), "/readyz")
+
+    assert (response.status_code, response.json()["error"]["message"]) == (503, f"worker-0: {error}")
+
+
 async def test_status_is_the_fleet_at_a_glance() -> None:
     body = (await ask(picture(), "/api/v1/status")).json()
 
