@@ -46,7 +46,8 @@ def disk(short_dir: Path) -> Iterator[Path]:
 @pytest.fixture
 def fleet(disk: Path, make_fleet: Callable[..., Fleet]) -> Fleet:
     """On the disk, which messages that are all alike fill; it is started by the test."""
-    storage = f'path = "{disk / "storage.sqlite"}"\ncompression = "none"'
+    # Not watched: what is told of a disk that is full nevertheless is what this is about.
+    storage = f'path = "{disk / "storage.sqlite"}"\ncompression = "none"\nmin_free = ""'
     return make_fleet(workers=1, partitions=2, storage=storage)
 
 
