@@ -65,7 +65,7 @@ def _ours(servers: str, topic: str, count: int, file: Path) -> float:
 
 
 def _theirs(servers: str, topic: str, count: int, _: Path) -> float:
-    command = [sys.executable, "-W", "ignore", "-m", "kafka.benchmarks.producer_performance"]
+    command = [sys.executable, "-P", "-W", "ignore", "-m", "kafka.benchmarks.producer_performance"]
     command += ["--bootstrap-servers", servers, "--topic", topic, "--num-records", str(count)]
     command += ["--record-size", str(VALUE_BYTES), "--stats-interval", "60"]
     done = subprocess.run(command, env=plain_environment(), capture_output=True, text=True, check=True)

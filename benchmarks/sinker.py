@@ -37,6 +37,7 @@ from typing import Any
 import psutil
 
 from benchmarks._storages import BLOCK, STATES, burden, fill, redis_server
+from kctl.children import python_module
 from kctl_agent.message import Message
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
@@ -97,7 +98,7 @@ class Sinker:
             "handler_timeout_seconds": 60.0, "ordered": False,
         }  # fmt: skip
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kctl_agent.sinker"],
+            python_module("kctl_agent.sinker"),
             stdin=subprocess.PIPE,
             stdout=sys.stderr,  # its log
             env={**os.environ, RATES_VARIABLE: str(self._rates), TURN_VARIABLE: str(turn)},

@@ -42,7 +42,7 @@ COMMANDS = {
     "list-offsets": ["-t", TOPIC],
     "topic": [TOPIC],
     "offset-commit": ["-g", GROUP, "-t", TOPIC, "-p", "0", "0"],
-    "reset-offsets": ["-g", GROUP, "-t", TOPIC, "--to", "earliest"],
+    "reset-offsets": ["-g", GROUP, "-t", TOPIC, "--to", "earliest", "--yes"],
     "consume": ["-t", TOPIC, "-p", "0", "--from", "0", "-n", "1"],
     "produce": ["-t", TOPIC, "-p", "0", "a message"],
 }
@@ -149,7 +149,7 @@ def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
             return can_be_a_worker(file)
         if who == "master":
             return can_be_a_master(file)
-        return run(["kafka", who, "-c", str(file), "--timeout", "5", *COMMANDS[who]], {}) == 0
+        return run(["kafka", who, "--config", str(file), "--timeout", "5", *COMMANDS[who]], {}) == 0
 
     for right in rights:
         secured.grant(user, right)
