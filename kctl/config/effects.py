@@ -48,6 +48,9 @@ _NOW = frozenset(
         "workers.memory_interval_seconds",
         "workers.stalled_seconds",
         "sinkers.count",
+        "http.token_file",
+        "http.read_token_file",
+        "http.allowed_hosts",
         "log.level",
     }
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import ssl
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ class Access:
     make its own name point at us)."""
     certificate: Path | None = None
     key: Path | None = None
+    fingerprint: str = ""
+    """Of the certificate's and the key's file, to see that they were renewed."""
 
     @property
     def may_act(self) -> bool:
@@ -66,7 +69,7 @@ def access_of(http: Http, folder: Path) -> Access:
             "http.tls_certificate, or http.insecure = true if something in front has TLS"
         )
     hosts = frozenset(host.lower() for host in http.allowed_hosts)
-    return Access(is_loopback, tokens, hosts, certificate, key)
+    return Access(is_loopback, tokens, hosts, certificate, key, _fingerprint(certificate, key))
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
@@ -81,6 +84,11 @@ def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
             f"http.host is {host!r}, which is no IP address: give one, such as the loopback address 127.0.0.1, or "
             "0.0.0.0 for all of this host"
         ) from None
+
+
+def _fingerprint(*paths: Path | None) -> str:
+    held = b"".join(path.read_bytes() for path in paths if path is not None)
+    return hashlib.sha256(held).hexdigest() if held else ""
 
 
 def tls_context(certificate: Path, key: Path | None) -> ssl.SSLContext:

@@ -44,9 +44,10 @@ class App:
         return self.guarded.refusals
 
     def use(self, access: Access) -> None:
-        """From now on this counts. Open streams end: they were let in by what counted before."""
+        """From now on this counts. With other tokens open streams end: they were let in by those before."""
+        if access.tokens != self.guarded.access.tokens:
+            self._streams.restart()
         self.guarded.access = access
-        self._streams.restart()
 
     def close(self) -> None:
         """Ends the streams that would otherwise go on for ever."""

@@ -111,16 +111,24 @@ class HttpServer:
     async def serve(self) -> None:
         await self._server.serve(sockets=[self._sock])
 
-    def use(self, access: Access) -> None:
-        """From now on these tokens, names and this certificate count; the address and whether TLS is spoken stay. Event
-        streams end, for who listens must show a token that is valid now, and browsers do so by themselves.
+    def use(self, access: Access) -> list[str]:
+        """From now on these tokens, names and this certificate count; the address and whether TLS is spoken stay. With
+        other tokens event streams end: who listens must show one that is valid now, and browsers do so by themselves.
+        Returns what is another one than before, of `tokens`, `names`, `certificate`.
 
         Raises:
             ConfigError: the certificate cannot be used; nothing has changed.
         """
+        before = self._app.guarded.access
         if self._is_tls and access.certificate is not None:
             self._door.tls = _tls_of(access)
         self._app.use(access)
+        parts = {
+            "tokens": access.tokens != before.tokens,
+            "names": access.hosts != before.hosts,
+            "certificate": access.fingerprint != before.fingerprint,
+        }
+        return [part for part, is_new in parts.items() if is_new]
 
     def stop(self) -> None:
         """Ends `serve` within about a second."""

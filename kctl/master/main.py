@@ -22,7 +22,7 @@ from pathlib import Path
 from kctl import __version__, fleets
 from kctl.audit import fleet_log
 from kctl.children import PRIVATE
-from kctl.config import Config, load
+from kctl.config import Config, Http, load
 from kctl.errors import OrderRefused, RunDirUnusable
 from kctl.exporter import Exposition
 from kctl.http import Access, HttpServer, Source, access_of, bind, create_app
@@ -178,7 +178,9 @@ class _Master:
         )
         answer = counted(Service(self._members, cluster, self._supervisor.status).answer, counts)
         pauses = Pauses(config.fleet.data_dir / "pauses.json")
-        self._context = Context(config, self._supervisor, self._members, pauses, jars, worker_command, reread)
+        self._context = Context(
+            config, self._supervisor, self._members, pauses, jars, worker_command, reread, self._use_http
+        )
         self._orders = Orders(verbs(self._context), fleet_log(config))
         self._orders.listeners.append(lambda order: feed.tell(told_orders(order)))
         self._control = ControlServer(Desk(answer, self._orders).answer)
@@ -193,6 +195,9 @@ class _Master:
             patience_seconds=max(10.0, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
         )
         self._http = HttpServer(create_app(source, access), http_socket, access)
+
+    def _use_http(self, http: Http) -> list[str]:
+        return self._http.use(access_of(http, self._config.path.parent))
 
     async def run(self, signals: _Signals) -> int:
         async with contextlib.AsyncExitStack() as stack:

@@ -7,6 +7,8 @@ import os
 import pwd
 import re
 import signal
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -231,6 +233,72 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
     assert "nothing has changed" not in done["text"]
     again = ended(fleet, order(fleet, "reload"), eventually)
     assert {each["setting"] for changes in again["result"].values() for each in changes} == {"kafka.group"}
+
+
+OLD, NEW, READ = ({"Authorization": f"Bearer a-token-that-{kind}"} for kind in ("was-valid", "is-new", "may-read"))
+
+
+def test_sighup_rotates_tokens_and_certificate_without_a_restart(
+    master: Callable[..., Master], short_dir: Path, eventually: Eventually
+) -> None:
+    def certify(name: str) -> ssl.SSLContext:
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"],
+            cwd=short_dir, check=True, capture_output=True,
+        )  # fmt: skip
+        return ssl.create_default_context(cafile=str(short_dir / "cert.pem"))
+
+    def reload(outcome: str) -> str:
+        known = len(reloads())
+        fleet.process.send_signal(signal.SIGHUP)
+        eventually(lambda: [each["state"] for each in reloads()[known:]] in (["done"], ["failed"]))
+        row = reloads()[-1]
+        assert row["state"] == outcome, row
+        return str(row["text"])
+
+    def reloads() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = fleet.ask("orders", of_master=True).result["rows"]
+        return rows[::-1]
+
+    def codes(trusted: ssl.SSLContext) -> list[int]:
+        with httpx.Client(verify=trusted, base_url=fleet.about["http_url"]) as client:
+            return [
+                client.post("/api/v1/orders", json={"order": "nothing"}, headers=each).status_code
+                for each in (OLD, NEW, READ)
+            ]
+
+    tokens, read = short_dir / "token", short_dir / "read"
+    tokens.write_text("a-token-that-was-valid\n")
+    read.write_text("prometheus: a-token-that-may-read\n")
+    first = certify("first")
+    http = {"port": 0, "token_file": "token", "tls_certificate": "cert.pem", "tls_key": "key.pem"}
+    fleet = master(http=http)
+    assert codes(first) == [400, 401, 401]
+    listener = httpx.Client(verify=first, base_url=fleet.about["http_url"], timeout=30)
+    with listener, listener.stream("GET", "/api/v1/events", headers=OLD) as stream:
+        lines = stream.iter_lines()
+        assert next(lines)
+        tokens.write_text("old: a-token-that-was-valid\nnew = a-token-that-is-new\n")
+        change(fleet.config, http=http | {"read_token_file": "read"})
+        assert "HTTP uses new tokens" in reload("done")
+        assert list(lines) is not None, "a stream that an earlier token opened has ended"
+    assert codes(first) == [400, 400, 403], "both are valid, and the scraper's cannot act"
+
+    tokens.write_text("new = a-token-that-is-new\n")
+    second = certify("second")
+    assert "HTTP uses new tokens and certificate" in reload("done")
+    assert codes(second) == [401, 400, 403]
+    with pytest.raises(httpx.ConnectError):
+        codes(first)
+
+    tokens.write_text("short\n")
+    assert "must hold one word" in reload("failed")
+    (short_dir / "key.pem").write_text("no key")
+    tokens.write_text("a-token-that-was-valid\n")
+    assert "cannot be used with its key" in reload("failed")
+    assert codes(second) == [401, 400, 403], "nothing has changed"
+    assert "a-token-that" not in fleet.log.read_text()
 
 
 def test_sighup_reloads_and_a_broken_file_changes_nothing(

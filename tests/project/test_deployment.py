@@ -151,6 +151,40 @@ def test_the_service_monitor_and_the_budget_find_the_pod() -> None:
     assert manifest("poddisruptionbudget")["spec"]["selector"]["matchLabels"].items() <= pods.items()
 
 
+def test_prometheus_gets_the_token_that_may_only_read() -> None:
+    monitor, prometheus = manifest("servicemonitor"), COMPOSE["services"]["prometheus"]
+    environment = COMPOSE["services"]["kctl"]["environment"]
+    [container] = manifest("deployment")["spec"]["template"]["spec"]["containers"]
+    scrape = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"][0]
+
+    assert monitor["spec"]["endpoints"][0]["authorization"]["credentials"]["name"] == "kctl-read-token"
+    assert scrape["authorization"]["credentials_file"] == environment["KCTL_HTTP_READ_TOKEN_FILE"]
+    assert [f"/run/secrets/{name}" for name in prometheus["secrets"]] == [environment["KCTL_HTTP_READ_TOKEN_FILE"]]
+    assert environment["KCTL_HTTP_TOKEN_FILE"] != environment["KCTL_HTTP_READ_TOKEN_FILE"]
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    [volume] = [
+        each for each in manifest("deployment")["spec"]["template"]["spec"]["volumes"] if each["name"] == "token"
+    ]
+    files = {
+        f"/run/secrets/kctl/{item['path']}": source["secret"]["name"]
+        for source in volume["projected"]["sources"]
+        for item in source["secret"]["items"]
+    }
+    assert files[variables["KCTL_HTTP_TOKEN_FILE"]] == "kctl-token"
+    assert files[variables["KCTL_HTTP_READ_TOKEN_FILE"]] == "kctl-read-token"
+
+
+def test_only_prometheus_reaches_the_port_of_the_pod() -> None:
+    pods = manifest("deployment")["spec"]["template"]
+    policy = manifest("networkpolicy")["spec"]
+    [rule] = policy["ingress"]
+
+    assert policy["podSelector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
+    assert policy["policyTypes"] == ["Ingress"]
+    assert [each["port"] for each in rule["ports"]] == [pods["spec"]["containers"][0]["ports"][0]["containerPort"]]
+    assert [each.keys() for each in rule["from"]] == [{"namespaceSelector", "podSelector"}]
+
+
 @pytest.mark.parametrize("file", ["compose/kctl.toml", "kubernetes/kctl.toml"])
 def test_the_fleets_that_are_deployed_can_be_used(file: str) -> None:
     config = load(DEPLOY / file, {"KCTL_HTTP_TOKEN_FILE": "/run/secrets/token"})

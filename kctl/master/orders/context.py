@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kctl.config import Config
+from kctl.config import Config, Http
 from kctl.errors import AgentRefused, KctlError, OrderRefused
 from kctl.master.keeper import Keeper
 from kctl.master.members import Members
@@ -42,6 +42,9 @@ class Context:
     worker_command: Sequence[str]
     reread: Callable[[], Config]
     """The configuration as it is on disk now; raises ConfigError."""
+    use_http: Callable[[Http], list[str]] = lambda _: []
+    """Reads tokens and certificate again and has HTTP use them; returns what has changed. Raises ConfigError, and then
+    nothing has."""
     draining: dict[str, JsonObject] = field(default_factory=dict)
     """Who is being drained, with the scope it is told meanwhile."""
     _ids: itertools.count[int] = field(default_factory=itertools.count)

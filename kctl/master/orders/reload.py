@@ -23,11 +23,14 @@ _ANSWER_SECONDS = 5.0
 
 async def reload(context: Context, _params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
     """A file that cannot be used changes nothing. What needs a new process is told to processes that start from now on;
-    what needs a new master stays as it was."""
+    what needs a new master stays as it was. Tokens and certificate of HTTP are read again, whether or not a setting has
+    changed: their files are what is renewed."""
     wanted = await asyncio.to_thread(context.reread)
     found = changes(context.config, wanted)
     by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}
-    context.config = _applicable(context, by_effect[Effect.NOW] + by_effect[Effect.NEXT_START], wanted)
+    config = _applicable(context, by_effect[Effect.NOW] + by_effect[Effect.NEXT_START], wanted)
+    renewed = context.use_http(config.http)
+    context.config = config
     context.supervisor.reconfigure(
         [*launches(context.config, context.jars, context.worker_command), *sinker_launches(context.config)],
         care(context.config),
@@ -40,6 +43,8 @@ async def reload(context: Context, _params: JsonObject, _caller: Caller, tell: T
         await scaled(context, counts, tell)
     sentences = [f"{effect.value}: {_named(changed)}" for effect, changed in by_effect.items() if changed]
     result = {effect.name.lower(): [_told(change) for change in changed] for effect, changed in by_effect.items()}
+    if renewed:
+        sentences.insert(0, f"HTTP uses new {' and '.join(renewed)}")
     if by_effect[Effect.NEXT_START]:
         sentences.append("`kctl restart --all --rolling` starts all processes anew")
     return "; ".join(sentences) or "nothing has changed", result
