@@ -13,13 +13,12 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 
 from kctl import __version__
 from kctl.http.access import Access
-from kctl.http.answers import not_ready
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape, error_response
 from kctl.http.guard import Guard, Limits
 from kctl.http.orders import orders_router
 from kctl.http.page import Page
 from kctl.http.reference import reference_page
-from kctl.http.routes import api_router, present
+from kctl.http.routes import api_router
 from kctl.http.source import Source
 from kctl.http.stream import Streams
 from kctl_agent.errors import NotReady
@@ -88,8 +87,7 @@ def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
     @app.get("/readyz", summary="Brokers reached, every desired worker running, no partition at a standstill")
     async def readyz() -> Response:
         """200, or 503 with the reasons in the message."""
-        reasons = not_ready(present(source), source.clock(), source.unix_clock(), source.patience_seconds)
-        if reasons:
+        if reasons := source.reasons_not_ready():
             return error_response(NotReady("; ".join(reasons)))
         return JSONResponse({"status": "ready"})
 

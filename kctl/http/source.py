@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from kctl.http.answers import not_ready
 from kctl.master.events import EventFeed
 from kctl.master.orders import Orders
 from kctl.master.snapshot import FleetSnapshot
@@ -45,3 +46,10 @@ class Source:
     unix_clock: Callable[[], float] = time.time
     patience_seconds: float = 10.0
     """A collection, or a look at the brokers, that is older than so long is too old to be ready."""
+
+    def reasons_not_ready(self) -> list[str]:
+        """Why the fleet does not do its work; empty when it does."""
+        snapshot = self.latest()
+        if snapshot is None:
+            return ["the first collection is not finished yet"]
+        return not_ready(snapshot, self.clock(), self.unix_clock(), self.patience_seconds)

@@ -176,7 +176,8 @@ class _Master:
             lambda: dict(self._orders.counts),
             lambda: dict(self._http.refusals),
         )
-        answer = counted(Service(self._members, cluster, self._supervisor.status).answer, counts)
+        service = Service(self._members, cluster, self._supervisor.status, lambda: self._source.reasons_not_ready())
+        answer = counted(service.answer, counts)
         pauses = Pauses(config.fleet.data_dir / "pauses.json")
         self._context = Context(
             config, self._supervisor, self._members, pauses, jars, worker_command, reread, self._use_http
@@ -184,7 +185,7 @@ class _Master:
         self._orders = Orders(verbs(self._context), fleet_log(config))
         self._orders.listeners.append(lambda order: feed.tell(told_orders(order)))
         self._control = ControlServer(Desk(answer, self._orders).answer)
-        source = Source(
+        self._source = Source(
             latest=self._collector.latest,
             render_metrics=exposition.render,
             ready_metrics=exposition.ready,
@@ -194,7 +195,7 @@ class _Master:
             orders=self._orders,
             patience_seconds=max(10.0, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
         )
-        self._http = HttpServer(create_app(source, access), http_socket, access)
+        self._http = HttpServer(create_app(self._source, access), http_socket, access)
 
     def _use_http(self, http: Http) -> list[str]:
         return self._http.use(access_of(http, self._config.path.parent))

@@ -40,6 +40,7 @@ class _Method:
 _OWN = {
     wire_method("ping"): _Method("ping", "The master itself: name, pid, version.", False),
     wire_method("describe"): _Method("describe", "Every method that the master serves.", False),
+    wire_method("ready"): _Method("ready", "Whether the fleet does its work, and why not, as `/readyz`.", False),
     wire_method("status"): _Method("status", "The workers as their supervisor sees them.", False),
 }
 _METHODS = {
@@ -56,10 +57,18 @@ _METHODS = {
 class Service:
     """Belongs to one event loop."""
 
-    def __init__(self, members: Members, cluster: Cluster, statuses: Callable[[], Iterable[WorkerStatus]]) -> None:
+    def __init__(
+        self,
+        members: Members,
+        cluster: Cluster,
+        statuses: Callable[[], Iterable[WorkerStatus]],
+        not_ready: Callable[[], list[str]],
+    ) -> None:
+        """`not_ready` tells why the fleet does not do its work, nothing when it does."""
         self._members = members
         self._cluster = cluster
         self._statuses = statuses
+        self._not_ready = not_ready
 
     async def answer(self, request: Request) -> JsonObject:
         """The reply to one request, before its deadline.
@@ -83,6 +92,9 @@ class Service:
     def _own(self, rpc: str) -> JsonObject:
         if rpc == "ping":
             return {"name": _NAME, "pid": os.getpid(), "version": __version__}
+        if rpc == "ready":
+            reasons = self._not_ready()
+            return {"ready": not reasons, "reasons": reasons}
         return {"methods": [_described(name, method) for name, method in sorted(_METHODS.items())]}
 
     def _status(self, request: Request) -> JsonObject:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import resource
 import socket
 import subprocess
 import sys
@@ -145,6 +147,72 @@ def test_numbers_that_are_none_are_refused_everywhere_and_the_orders_can_be_list
         assert httpx.get(f"{url}/api/v1/orders", timeout=CALL_SECONDS).json() == {"rows": []}
         assert guarded.ask("orders", of_master=True).result == {"rows": []}
     assert "Traceback" not in guarded.log.read_text()
+
+
+FEW_DESCRIPTORS = 128
+PROBE = Path(__file__).parents[2] / "deploy" / "docker" / "probe"
+
+
+@contextmanager
+def few_descriptors() -> Iterator[None]:
+    """For what is started meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def has_ended(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def probe(fleet: Any, question: str) -> tuple[int, str]:
+    env = {**os.environ, "KCTL_CONFIG": str(fleet.config)}
+    done = subprocess.run([sys.executable, PROBE, question], env=env, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_strangers_who_hold_every_connection_leave_sockets_and_probe_alone(
+    master: Callable[..., Any], short_dir: Path, eventually: Callable[..., Any]
+) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-keyout", "key.pem", "-out", "cert.pem"],
+        cwd=short_dir, check=True, capture_output=True,
+    )  # fmt: skip
+    (short_dir / "token").write_text(TOKEN)
+    (short_dir / "token").chmod(0o600)
+    http = {"port": 0, "token_file": "token", "tls_certificate": "cert.pem", "tls_key": "key.pem"}
+    with few_descriptors():
+        fleet = master(http=http)
+    address = ("127.0.0.1", int(fleet.about["http_url"].rpartition(":")[2]))
+    descriptors = Path(f"/proc/{fleet.process.pid}/fd")
+
+    with ExitStack() as stack:
+        strangers = [
+            stack.enter_context(socket.create_connection(address, CALL_SECONDS)) for _ in range(2 * FEW_DESCRIPTORS)
+        ]
+        eventually(lambda: sum(map(has_ended, strangers)) >= FEW_DESCRIPTORS)
+
+        assert len(list(descriptors.iterdir())) < FEW_DESCRIPTORS - 20
+        for name in ("worker-0.sock", "worker-1.sock"):
+            ping = Request(Role.MASTER, "ping", wire_method("ping"))
+            assert call(fleet.run_dir / name, ping, CALL_SECONDS).ok
+        assert fleet.ask("workers").complete
+        assert probe(fleet, "healthz") == (0, "")
+        eventually(lambda: probe(fleet, "readyz")[1].startswith("readyz: ") or probe(fleet, "readyz") == (0, ""))
+    assert "Too many open files" not in fleet.log.read_text()
+    assert fleet.stop() == 0
+    code, told = probe(fleet, "healthz")
+    assert (code, told.startswith("healthz: no master is running there")) == (1, True)
 
 
 @contextmanager

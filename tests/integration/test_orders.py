@@ -271,6 +271,8 @@ def test_sighup_rotates_tokens_and_certificate_without_a_restart(
     tokens, read = short_dir / "token", short_dir / "read"
     tokens.write_text("a-token-that-was-valid\n")
     read.write_text("prometheus: a-token-that-may-read\n")
+    for path in (tokens, read):
+        path.chmod(0o600)
     first = certify("first")
     http = {"port": 0, "token_file": "token", "tls_certificate": "cert.pem", "tls_key": "key.pem"}
     fleet = master(http=http)

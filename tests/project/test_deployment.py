@@ -7,8 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -229,42 +227,24 @@ def test_the_image_gets_every_folder_that_it_copies() -> None:
         assert f"!{source}" in let_in, source
 
 
-def test_the_probe_of_the_image_sends_the_token_and_tells_why_a_fleet_is_not_ready(tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("a-token-of-a-test\n")
-    asked: list[tuple[str, str | None]] = []
+def test_the_probe_of_the_image_says_that_no_master_runs(tmp_path: Path) -> None:
+    config = tmp_path / "kctl.toml"
+    config.write_text('[kafka]\nbootstrap_servers = "kafka:9092"\ngroup = "g"\ntopics = ["t"]\n')
 
-    class Master(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append((self.path, self.headers["Authorization"]))
-            self.send_response(200 if self.path == "/healthz" else 503)
-            self.end_headers()
-            self.wfile.write(b"no broker")
-
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class names it so
-            pass
-
-    def probe(path: str) -> subprocess.CompletedProcess[str]:
+    def probe(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, DEPLOY / "docker" / "probe", path],
-            env={"KCTL_HTTP_PORT": str(server.server_port), "KCTL_HTTP_TOKEN_FILE": str(token)},
+            [sys.executable, DEPLOY / "docker" / "probe", *words],
+            env={"KCTL_CONFIG": str(config), "XDG_RUNTIME_DIR": str(tmp_path)},
             capture_output=True,
             text=True,
             check=False,
         )
 
-    with HTTPServer(("127.0.0.1", 0), Master) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        alive, ready = probe("healthz"), probe("readyz")
-        server.shutdown()
-        thread.join()
-    gone = probe("healthz")
+    gone, wrong = probe("healthz"), probe("metrics")
 
-    assert asked == [(path, "Bearer a-token-of-a-test") for path in ("/healthz", "/readyz")]
-    assert (alive.returncode, ready.returncode, gone.returncode) == (0, 1, 1)
-    assert ready.stderr == "readyz: 503 no broker\n"
-    assert "refused" in gone.stderr
+    assert (gone.returncode, gone.stderr.count("\n")) == (1, 1)
+    assert "healthz: no master is running there" in gone.stderr
+    assert (wrong.returncode, wrong.stderr) == (1, "usage: kctl-probe healthz | readyz\n")
 
 
 def test_the_page_names_every_folder() -> None:

@@ -75,7 +75,7 @@ async def members(anyio_backend: str, short_dir: Path) -> AsyncIterator[Members]
 @pytest.fixture
 async def service(members: Members) -> AsyncIterator[Service]:
     cluster = Cluster(NoBrokers(), "nowhere:1")
-    yield Service(members, cluster, members._statuses)
+    yield Service(members, cluster, members._statuses, list)
     await cluster.close()
 
 
@@ -154,7 +154,7 @@ async def test_who_was_stopped_by_request_is_named_as_stopped_and_not_missed(
     members = Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
     cluster = Cluster(OnePartition(), "nowhere:1")
     await cluster.refresh(10.0)
-    service = Service(members, cluster, lambda: statuses)
+    service = Service(members, cluster, lambda: statuses, list)
 
     reply = await service.answer(request("kafka_lag", "onKafkaLag"))
     alone = await service.answer(request("kafka_lag", "onKafkaLag", worker="worker-1"))
@@ -189,7 +189,7 @@ async def test_the_brokers_figures_of_all_partitions_are_made_beside_the_event_l
     await cluster.refresh(10.0)
     made_in.clear()
 
-    reply = await Service(members, cluster, members._statuses).answer(request("kafka_lag", "onKafkaLag"))
+    reply = await Service(members, cluster, members._statuses, list).answer(request("kafka_lag", "onKafkaLag"))
     await cluster.close()
 
     assert reply["result"]["total"] == 6
