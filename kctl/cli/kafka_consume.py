@@ -33,6 +33,9 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         reached = connection.access
     if options.count == 0:
         return 0
+    from kctl.kafka import lean
+
+    lean.complete()
     from kctl.kafka.consume import records
 
     write, count = bytes_writer(), 0

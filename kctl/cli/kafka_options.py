@@ -234,7 +234,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "offset-commit",
             "Commit an offset for one partition of a group without live members.",
-            "kafka_offsets:offset_commit",
+            "kafka_reset:offset_commit",
             (
                 _GROUP,
                 _TOPIC,
@@ -247,7 +247,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "reset-offsets",
             "Set what a group without live members has committed: shows old, new and the difference, and asks.",
-            "kafka_offsets:reset_offsets",
+            "kafka_reset:reset_offsets",
             (
                 _GROUP,
                 _SOME_TOPICS,

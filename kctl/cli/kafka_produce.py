@@ -44,6 +44,9 @@ def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
         require(topics_of(connection.open([options.topic])), options.topic, options.partition)
         reached = connection.access
+    from kctl.kafka import lean
+
+    lean.complete()
     from kctl.kafka.produce import Pace, Production, batch_bytes
 
     is_bulk = is_file or options.repeat > 1

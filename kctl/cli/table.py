@@ -11,6 +11,7 @@ __all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "render", "width"]
 
 UNKNOWN = "-"
 _GAP = "  "
+_NAMES = {str, type(None)}
 
 
 class Column(NamedTuple):
@@ -24,7 +25,7 @@ def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[
     """The lines of a table, headings first, without trailing blanks. None is printed as `-`."""
     lines = list(rows)
     values = ([row[i] for row in lines] for i in range(len(columns)))
-    set_columns = [_set([column.heading, *_cells(each)], column) for column, each in zip(columns, values, strict=True)]
+    set_columns = [_set_column(column, each) for column, each in zip(columns, values, strict=True)]
     return [_GAP.join(line).rstrip() for line in zip(*set_columns, strict=True)]
 
 
@@ -39,6 +40,16 @@ def cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(cell(each) for each in value)
     return clean(str(value))
+
+
+def _set_column(column: Column, values: list[object]) -> list[str]:
+    """The lines of a column. Of thousands of rows most have the same few names: those are looked at once."""
+    if not set(map(type, values)) <= _NAMES:  # not 1, 1.0 and True, which are equal and printed otherwise
+        return _set([column.heading, *_cells(values)], column)
+    distinct = list(dict.fromkeys(values))
+    heading, *texts = _set([column.heading, *_cells(distinct)], column)
+    of = dict(zip(distinct, texts, strict=True))
+    return [heading, *[of[value] for value in values]]
 
 
 def _cells(values: Iterable[object]) -> list[str]:

@@ -2,22 +2,26 @@
 
 `import kafka` makes consumer, producer, admin client and a hundred message classes, whichever part is wanted. Here the
 packages stand unexecuted: their submodules can be imported one by one, and whoever asks for one of their names gets the
-whole package after all, as if it had been imported at once. With a kafka-python that is put together otherwise all is
-imported as ever: slower, not wrong.
+whole package after all, as if it had been imported at once. So do modules of the standard library that are imported at
+the top of others and used in rare cases. With a kafka-python that is put together otherwise all is imported as ever:
+slower, not wrong.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
+from functools import partial
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["install"]
+__all__ = ["complete", "install"]
 
 _ADMIN_PARTS = ("groups",)
 _CONSUMER_PARTS = ("offsets", "group")
+_SELDOM_USED = ("ssl", "tempfile", "traceback", "zipfile")
+"""For TLS, by importlib.resources and by logging. (`importlib.util.LazyLoader` executes a module as soon as it is
+imported a second time.)"""
 
 
 def install() -> None:
@@ -34,33 +38,51 @@ def install() -> None:
                 del sys.modules[name]
 
 
+def complete() -> None:
+    """Execute what stands in for a module of the standard library: before there are other threads, for two that use it
+    for the first time in the same moment would execute it twice."""
+    for name in _SELDOM_USED:
+        if name in sys.modules:
+            _executed(sys.modules[name])
+
+
 def _stand_in() -> None:
-    _Package("kafka")
+    for name in _SELDOM_USED:
+        if name not in sys.modules:
+            _StandIn(name)
+    import logging  # it imports `traceback`
+
+    _StandIn("kafka")
     logging.getLogger("kafka").addHandler(logging.NullHandler())  # as its __init__ does
     import kafka.errors  # kafka-python itself says `from kafka import errors`, which is to find it
     import kafka.protocol
 
-    kafka.protocol.admin = _Package("kafka.protocol.admin", _ADMIN_PARTS)
-    kafka.protocol.consumer = _Package("kafka.protocol.consumer", _CONSUMER_PARTS)
-    kafka.net = _Package("kafka.net")
-    kafka.net.sasl = sasl = _Package("kafka.net.sasl")
-    sasl.__dict__["get_sasl_mechanism"] = lambda mechanism: _executed(sasl).get_sasl_mechanism(mechanism)
+    kafka.protocol.admin = _StandIn("kafka.protocol.admin", _ADMIN_PARTS)
+    kafka.protocol.consumer = _StandIn("kafka.protocol.consumer", _CONSUMER_PARTS)
+    kafka.net = _StandIn("kafka.net")
+    kafka.net.sasl = _StandIn("kafka.net.sasl", callables=("get_sasl_mechanism",))
+    kafka.net.metrics = _StandIn("kafka.net.metrics", callables=("KafkaConnectionMetrics", "KafkaManagerMetrics"))
 
 
-class _Package(ModuleType):
-    """A package whose `__init__` runs when one of its names is missed, unless `parts` (submodules) have it."""
+class _StandIn(ModuleType):
+    """A module or package that is executed when one of its names is missed, unless `parts` (submodules) have it.
 
-    def __init__(self, name: str, parts: tuple[str, ...] = ()) -> None:
+    `callables` are names that others take out of it at their own import; it is executed when they are called.
+    """
+
+    def __init__(self, name: str, parts: tuple[str, ...] = (), callables: tuple[str, ...] = ()) -> None:
         super().__init__(name)
         spec = find_spec(name)
-        if spec is None or spec.loader is None or spec.submodule_search_locations is None:
-            raise ImportError(f"there is no package {name}")
+        if spec is None or spec.loader is None:
+            raise ImportError(f"there is no module {name}")
         self.__spec__ = spec
         self.__loader__ = spec.loader
-        self.__package__ = name
+        self.__package__ = spec.parent
         self.__file__ = spec.origin
-        self.__path__ = list(spec.submodule_search_locations)
+        if spec.submodule_search_locations is not None:
+            self.__path__ = list(spec.submodule_search_locations)
         self.__dict__["_parts"] = parts
+        self.__dict__.update({each: partial(_call, self, each) for each in callables})
         self.__dict__["_execute"] = spec.loader.exec_module
         sys.modules[name] = self
 
@@ -79,10 +101,14 @@ class _Package(ModuleType):
         return getattr(_executed(self), name)
 
 
-def _executed(package: ModuleType) -> ModuleType:
-    """The package; from here on it is one like any other."""
-    if isinstance(package, _Package):
-        execute = package.__dict__["_execute"]
-        package.__class__ = ModuleType  # type: ignore[assignment]
-        execute(package)
-    return package
+def _executed(module: ModuleType) -> ModuleType:
+    """The module; from here on it is one like any other."""
+    if isinstance(module, _StandIn):
+        execute = module.__dict__["_execute"]
+        module.__class__ = ModuleType  # type: ignore[assignment]
+        execute(module)
+    return module
+
+
+def _call(module: ModuleType, name: str, *arguments: Any, **named: Any) -> Any:
+    return getattr(_executed(module), name)(*arguments, **named)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from kctl.errors import UsageError
@@ -52,6 +51,8 @@ def milliseconds(word: str) -> int:
     digits = word.removeprefix("@")
     if digits.isdecimal():
         return int(digits)
+    from datetime import datetime  # a millisecond that only times pay
+
     try:
         return int(datetime.fromisoformat(word).timestamp() * 1000)
     except ValueError:

@@ -53,3 +53,23 @@ def test_every_number_ends_in_the_same_column(rows: list[tuple[str, int | None]]
 @given(st.text(max_size=30), st.integers(1, 20))
 def test_a_clipped_text_is_never_wider_than_asked(text: str, columns: int) -> None:
     assert width(clip(text, columns)) <= columns
+
+
+def test_values_that_are_equal_are_not_taken_for_each_other() -> None:
+    columns = [Column("n", is_number=True), Column("name")]
+
+    lines = render(columns, [(1, "a"), (True, None), (1.0, ""), (0, "a"), (False, "käse\x1b"), (None, "a")])
+
+    assert lines == ["  n  name", "  1  a", "yes  -", "1.0  -", "  0  a", "  -  käse\\u001b", "  -  a"]
+
+
+@given(st.lists(st.tuples(st.none() | st.text(max_size=3), st.none() | st.sampled_from(["a", "bb"])), max_size=8))
+def test_a_column_of_names_is_set_as_each_name_by_itself(rows: list[tuple[str | None, str | None]]) -> None:
+    columns = [Column("first"), Column("second")]
+
+    lines = render(columns, rows)
+
+    widest = max([len("first"), *(width(cell(row[0])) for row in rows)])
+    for line, (first, second) in zip(lines[1:], rows, strict=True):
+        gap = " " * (widest - width(cell(first)) + 2)
+        assert line == f"{cell(first)}{gap}{cell(second)}".rstrip()

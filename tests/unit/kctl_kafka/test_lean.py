@@ -30,6 +30,28 @@ def test_only_what_is_needed_is_imported() -> None:
     assert "kafka.net.manager" in imported
     needless = {"kafka.consumer", "kafka.producer", "kafka.admin", "kafka.protocol.admin.acl", "kafka.net.sasl.scram"}
     assert not needless & set(imported)
+    assert not {"_ssl", "kafka.metrics", "lzma"} & set(imported)  # of modules that only stand in
+
+
+def test_what_stands_in_is_executed_by_who_asks_for_a_name_and_by_who_starts_threads() -> None:
+    program = """
+from kctl.kafka import lean; lean.install()
+import ssl, sys, traceback
+print("_ssl" in sys.modules, issubclass(ssl.SSLError, OSError), ssl.create_default_context().check_hostname)
+print(type(traceback).__name__, traceback.format_exception_only(ValueError("x")))
+lean.complete()
+print({type(sys.modules[name]).__name__ for name in lean._SELDOM_USED})
+from kafka.net.metrics import KafkaConnectionMetrics
+from kafka.metrics import Metrics
+print(type(KafkaConnectionMetrics(Metrics(), "group", "node")).__name__)
+"""
+
+    assert printed(program).splitlines() == [
+        "False True True",
+        "_StandIn ['ValueError: x\\n']",
+        "{'module'}",
+        "KafkaConnectionMetrics",
+    ]
 
 
 def test_a_mechanism_of_sasl_is_there_when_it_is_asked_for() -> None:
@@ -49,7 +71,7 @@ print(get_sasl_mechanism is not kafka.net.sasl.get_sasl_mechanism)
     [
         pytest.param("", id="as it is"),
         pytest.param("lean._ADMIN_PARTS = lean._CONSUMER_PARTS = ('nowhere',)", id="a part is gone"),
-        pytest.param("lean._Package.__getattr__ = lambda *_: 1 / 0", id="a package that cannot stand in"),
+        pytest.param("lean._StandIn.__getattr__ = lambda *_: 1 / 0", id="a package that cannot stand in"),
         pytest.param("lean._stand_in = lambda: (sys.modules.update(kafka=None), 1 / 0)", id="half done"),
     ],
 )
