@@ -43,6 +43,10 @@ class RedisServer:
     def url(self) -> str:
         return f"unix://{self.socket}"
 
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
     def client(self) -> redis.Redis:
         """To look into it from outside; a context manager."""
         return redis.Redis(unix_socket_path=str(self.socket))

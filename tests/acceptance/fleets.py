@@ -254,6 +254,11 @@ class Fleet(DemoFleet):
         """Whether the master has ended by itself since it was started."""
         return self._process is not None and self._process.poll() is not None
 
+    @property
+    def pid(self) -> int | None:
+        """Of the master."""
+        return self._process.pid if self._process else None
+
     def kill(self) -> None:
         """SIGKILL to the master, and to nobody else."""
         assert self._process is not None

@@ -1,4 +1,5 @@
-"""A fleet under load of which anything is killed at any time, by a schedule that a seed makes the same each time.
+"""A fleet under load of which anything is killed or frozen at any time, by a schedule that a seed makes the same each
+time.
 
 What systemd restarts in production, broker, Redis and master, is started again here; everything else is the fleet's own
 business.
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -22,7 +24,7 @@ from kafka.admin import OffsetSpec
 from kctl.demo.broker import KafkaBroker, free_ports
 from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
-from tests.acceptance.handlers import HANDLER, counted, is_poison
+from tests.acceptance.handlers import HANDLER, Place, counted, is_poison
 from tests.redis_server import RedisServer
 
 __all__ = ["OwnBroker", "Schedule"]
@@ -33,6 +35,10 @@ LONGEST_PAUSES_SECONDS = (1.0, 8.0)
 """Between two kills: most of them hit what is coming up."""
 KILLS_IN_A_ROW = 5
 """Then all is let come up, and the next kill hits a fleet at work."""
+FREEZES = 0.3
+"""This part of the strikes is a SIGSTOP that ends by itself; the others are a SIGKILL."""
+FREEZE_SECONDS = (1.0, 30.0)
+"""Shorter and longer than a session (6 s) and a lease (20 s)."""
 LONGEST_ABSENCE_SECONDS = 3.0
 """Until broker, Redis or master are started again."""
 NAMES = ("sinker-0", "sinker-1", "worker-0", "worker-1")
@@ -70,40 +76,58 @@ class Schedule:
     """Two workers, two sinkers, a producer. `run` kills, `settle_accounts` says what became of it."""
 
     def __init__(
-        self, seed: int, make_fleet: Callable[..., Fleet], broker: OwnBroker, redis: RedisServer, eventually: Eventually
+        self,
+        seed: int,
+        make_fleet: Callable[..., Fleet],
+        broker: OwnBroker,
+        redis: RedisServer | None,
+        eventually: Eventually,
     ) -> None:
+        """Without a Redis the storage is a file."""
         self._chance = random.Random(seed)
         self._eventually = eventually
         self._broker = broker
         self._redis = redis
         self._is_up: dict[str, bool] = {"broker": True, "redis": True, "master": True}
+        if redis is None:
+            del self._is_up["redis"]
+        self._kinds = tuple(kind for kind in KINDS if redis is not None or kind != "redis")
         self._due: list[tuple[float, str]] = []
-        self.killed: Counter[str] = Counter()
+        self._frozen: dict[psutil.Process, float] = {}
+        """Until when."""
+        self.struck: Counter[str] = Counter()
         self.fleet = make_fleet(
             workers=2,
             partitions=PARTITIONS,
             on=broker,
-            storage=f'mode = "redis"\nurl = "{redis.url}"',
+            storage="" if redis is None else f'mode = "redis"\nurl = "{redis.url}"',
             sinkers=SINKERS_TOML,
             workers_more=WORKERS_TOML,
         )
         self.fleet.start()
         eventually(self.is_whole, START_SECONDS, "workers and sinkers run")
+        if redis is None:
+            keep_account(self.fleet.storage.path)
         self._load = self.fleet.load(RATE)
 
-    def run(self, kills: int) -> None:
-        """So many kills, each of a part that lives at that moment, after a pause that may be none."""
-        for number in range(kills):
+    def run(self, strikes: int) -> None:
+        """So many kills and freezes, each of a part that lives at that moment, after a pause that may be none."""
+        for number in range(strikes):
             if number % KILLS_IN_A_ROW == 0:
                 self._await_flow()
-            # All that is random is drawn at each kill, so that it does not depend on what lives at that moment.
+            # All that is random is drawn at each strike, so that it does not depend on what lives at that moment.
             pause = self._chance.uniform(0.0, self._chance.choice(LONGEST_PAUSES_SECONDS))
-            order = self._chance.sample(KINDS, len(KINDS))
+            order = self._chance.sample(self._kinds, len(self._kinds))
             absence = self._chance.uniform(0.0, LONGEST_ABSENCE_SECONDS)
+            is_freeze, freeze = self._chance.random() < FREEZES, self._chance.uniform(*FREEZE_SECONDS)
             self._wait(pause)
-            kind = next(kind for kind in order if self._kill(kind, absence))
-            self.killed[kind] += 1
-            print(f"{time.strftime('%H:%M:%S')} killed: {kind}", flush=True)
+            if is_freeze:
+                kind = next(kind for kind in order if self._freeze(kind, freeze))
+                what = f"{kind}, frozen for {freeze:.0f} s"
+            else:
+                what = kind = next(kind for kind in order if self._kill(kind, absence))
+            self.struck[("frozen " if is_freeze else "killed ") + kind] += 1
+            print(f"{time.strftime('%H:%M:%S')} struck: {what}", flush=True)
 
     def is_whole(self) -> bool:
         """Every process runs and answers."""
@@ -123,11 +147,11 @@ class Schedule:
             dead = {(letter.block.partition, letter.offset) for letter in storage.dead()}
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
         acknowledged, _ = counted(self.fleet.ledger)
-        put = list(ever_put(self._redis.directory))
+        put = list(ever_put(self._redis.directory) if self._redis else account(self.fleet.storage.path))
         again = sum(acknowledged.values()) - len(acknowledged)
         blamed = {place for place in dead if not is_poison(place[1])}
         print(
-            f"{dict(self.killed)}; produced {len(produced)}, stored {len(put)}, handled {len(acknowledged)}, of them "
+            f"{dict(self.struck)}; produced {len(produced)}, stored {len(put)}, handled {len(acknowledged)}, of them "
             f"again {again}; dead {len(dead)}, of them blamed for kills {len(blamed)}"
         )
         assert {p: count for (_, p), count in self.fleet.sent.items()} == self._ends(), "produced, as the broker counts"
@@ -172,6 +196,7 @@ class Schedule:
         if part == "broker":
             self._broker.begin()
         elif part == "redis":
+            assert self._redis is not None
             self._redis.start()
         else:
             self.fleet.start()
@@ -179,6 +204,11 @@ class Schedule:
 
     def _look_after(self) -> None:
         """As systemd with Restart=on-failure: a master that finds no broker ends with an error, and is tried again."""
+        for process, until in list(self._frozen.items()):
+            if until <= time.monotonic():
+                del self._frozen[process]
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
         if self._is_up["master"] and self.fleet.has_ended:
             self._absent("master", MASTER_RESTART_SECONDS)
         for at, part in list(self._due):
@@ -194,14 +224,34 @@ class Schedule:
         """Whether there was one to kill. What only this test can start again is away for so long."""
         if kind in self._is_up:
             if self._is_up[kind]:
-                {"broker": self._broker.kill, "redis": self._redis.kill, "master": self.fleet.kill}[kind]()
+                redis = self._redis.kill if self._redis else None
+                kill = {"broker": self._broker.kill, "redis": redis, "master": self.fleet.kill}[kind]
+                assert kill is not None
+                kill()
                 self._absent(kind, absence_seconds)
                 return True
             return False
-        process = next((each for each in self._marked() if _kind(each) == kind), None)
+        process = self._one(kind)
         if process is not None:
             process.kill()
         return process is not None
+
+    def _freeze(self, kind: str, seconds: float) -> bool:
+        """Whether there was one to freeze."""
+        if kind in self._is_up:
+            redis = self._redis.pid if self._redis else None
+            pid = {"broker": self._broker.pid, "redis": redis, "master": self.fleet.pid}[kind]
+            process = psutil.Process(pid) if pid is not None and self._is_up[kind] else None
+        else:
+            process = self._one(kind)
+        if process is None or process in self._frozen:
+            return False
+        process.suspend()
+        self._frozen[process] = time.monotonic() + seconds
+        return True
+
+    def _one(self, kind: str) -> psutil.Process | None:
+        return next((each for each in self._marked() if _kind(each) == kind), None)
 
     def _marked(self) -> Iterator[psutil.Process]:
         """All that a master of this fleet has ever started, and what that has started."""
@@ -223,6 +273,23 @@ class Schedule:
 
     def _files(self) -> set[str]:
         return set(os.listdir(self.fleet.directory / "run"))
+
+
+def keep_account(storage: Path) -> None:
+    """From now on a file storage writes down each block that it was ever given."""
+    with closing(sqlite3.connect(storage, timeout=30)) as db, db:
+        db.execute("create table ever(partition, first, last)")
+        db.execute(
+            "create trigger account after insert on block begin insert into ever values"
+            " (new.partition, new.first, new.last); end"
+        )
+
+
+def account(storage: Path) -> Iterator[Place]:
+    """Partition and offset of each message of those blocks."""
+    with closing(sqlite3.connect(storage)) as db:
+        for partition, first, last in db.execute("select partition, first, last from ever").fetchall():
+            yield from ((partition, offset) for offset in range(first, last + 1))
 
 
 def _kind(process: psutil.Process) -> str | None:
