@@ -9,7 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,9 @@ class Fleet(DemoFleet):
         committed = {p: row["current_offset"] or 0 for p, row in self.offsets().items()}
         return sum(self.sent[TopicPartition(self.topic, p)] - committed.get(p, 0) for p in range(self.partitions))
 
-    def attach(self, name: str) -> subprocess.Popen[bytes]:
+    def attach(
+        self, name: str, command: Sequence[str] = (sys.executable, "-m", "kctl_agent.worker")
+    ) -> subprocess.Popen[bytes]:
         """Start a worker that no master supervises; it is part of the fleet by its socket in run_dir."""
         settings = {
             "name": name,
@@ -206,7 +208,7 @@ class Fleet(DemoFleet):
         }
         with (self.directory / "logs" / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "kctl_agent.worker"],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""SIGKILL and SIGSTOP of anything at any time, under load, by a seeded schedule: afterwards, without help, all is whole.
+"""SIGKILL and SIGSTOP of anything at any time, under load, by a seeded schedule: afterwards all is whole.
 
 `KCTL_TEST_SEEDS="7 8"` makes other schedules; the seed is in the name of the test.
 """

@@ -1,0 +1,74 @@
+"""A real worker that freezes itself, its JVM and its executors (SIGSTOP) at one step, the first time it comes there.
+
+`python stepping_worker.py STEP`, one of STEPS; everything else as `python -m kctl_agent.worker`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.worker.brokers import Brokers
+from kctl_agent.worker.main import main
+from kctl_agent.worker.membership import Membership
+from kctl_agent.worker.pipeline import Pipeline, _Run
+from kctl_agent.worker.start_offsets import StartOffsets
+
+STEPS: dict[str, tuple[Any, str, str]] = {
+    "the marks are read": (FileStorage, "marks", "after"),
+    "the committed offsets are read": (Brokers, "found", "after"),
+    "it is decided": (StartOffsets, "decide", "after"),
+    "the marks are placed": (StartOffsets, "place", "after"),
+    "the query begins": (Pipeline, "start", "before"),
+    "the query has begun": (Pipeline, "start", "after"),
+    "a batch is put": (_Run, "_put", "before"),
+    "a batch is being put": (_Run, "_put", "during"),
+    "a batch was put": (_Run, "_put", "after"),
+    "a batch is committed": (Membership, "commit", "before"),
+    "a batch was committed": (Membership, "commit", "after"),
+}
+"""Whose method, and when."""
+INTO_A_PUT_SECONDS = 0.15
+
+
+def freeze() -> None:
+    """The whole session, this process last; whoever sends SIGCONT has to reach all of it."""
+    own = os.getpid()
+    for process in psutil.process_iter():
+        try:
+            if process.pid != own and os.getsid(process.pid) == own:
+                process.suspend()
+        except (psutil.Error, ProcessLookupError):
+            continue
+    os.kill(own, signal.SIGSTOP)
+
+
+def freezing(real: Callable[..., Any], when: str) -> Callable[..., Any]:
+    is_over = False
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        nonlocal is_over
+        is_first, is_over = not is_over, True
+        if is_first and when == "before":
+            freeze()
+        if is_first and when == "during":
+            threading.Timer(INTO_A_PUT_SECONDS, freeze).start()
+        result = real(*args, **kwargs)
+        if is_first and when == "after":
+            freeze()
+        return result
+
+    return step
+
+
+if __name__ == "__main__":
+    owner, name, when = STEPS[sys.argv[1]]
+    setattr(owner, name, freezing(getattr(owner, name), when))
+    os._exit(main())
