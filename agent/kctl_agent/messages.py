@@ -25,6 +25,7 @@ __all__ = [
     "TellableError",
     "check_request",
     "is_plain_number",
+    "number_of",
     "printable_name",
     "readable_id",
     "reducer_method",
@@ -251,6 +252,11 @@ def readable_id(frame: JsonObject) -> str | None:
 def is_plain_number(value: object) -> bool:
     """Whether a number may be reckoned with: not NaN, not infinite, of 64 bits. What is no number is."""
     return not isinstance(value, int | float) or -_LARGEST <= value < _LARGEST
+
+
+def number_of(count: int, noun: str, plural: str = "") -> str:
+    """`1 worker`, `2 workers`; `plural` where it is not the noun and an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
 
 
 def printable_name(name: str) -> str:

@@ -98,6 +98,7 @@ def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
 def _root(
     context: typer.Context,
     config: ConfigOption = None,
+    _version: Annotated[bool, typer.Option("--version", help="Print the version of kctl.")] = False,
     _debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; KCTL_DEBUG=1 too.")] = False,
 ) -> None:
     """Run and watch a fleet of Spark workers that read Kafka.

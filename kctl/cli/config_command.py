@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption, SetOption, config_file, overrides
 from kctl.cli.output import as_json, as_yaml
 from kctl.cli.table import Column, render
+from kctl.cli.user_code import problems
 from kctl.config import Config, load
 from kctl.config.sections import SECTIONS
 from kctl.config.values import shown
+from kctl.errors import ConfigError
 
 __all__ = ["register"]
 
@@ -47,12 +50,25 @@ def _show(
         typer.echo(as_json(values) if output is Output.JSON else as_yaml(values))
 
 
-def _check(context: typer.Context, config: ConfigOption = None, set_: SetOption = None) -> None:
-    """Check without starting anything.
+def _check(
+    context: typer.Context,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long each import may take.")
+    ] = 30.0,
+) -> None:
+    """Check without starting a fleet; handler and transform are imported, each in a process of its own.
 
-    Exit code 2 if the configuration cannot be used.
+    Exit code 2 if the configuration or the code that it names cannot be used.
     """
     loaded = load(config_file(context, config), os.environ, overrides(set_))
+    found = list(problems(loaded, timeout))
+    for problem in found:
+        if problem.details:
+            sys.stderr.write(f"{problem.details}\n\n")
+    if found:
+        raise ConfigError("; ".join(problem.sentence for problem in found))
     typer.echo(f"{loaded.path} can be used")
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kctl import __version__
 from kctl.errors import KctlError
 from kctl.terminal import guarded
 from kctl_agent.errors import AgentError
@@ -95,6 +96,9 @@ def _leave(code: int) -> None:
 
 
 def _run(words: list[str], options: dict[str, str], rest: list[str], env: Mapping[str, str]) -> int:
+    if "--version" in options:
+        sys.stdout.write(f"kctl {__version__}\n")
+        return 0
     if rest[:1] in QUICK and options.keys() <= {"--config", "--debug"} and "_KCTL_COMPLETE" not in env:
         config = Path(options["--config"]) if options.get("--config") else None
         if rest[0] == "rpc":

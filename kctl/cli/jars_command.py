@@ -1,4 +1,4 @@
-"""`kctl jars fetch` and `kctl jars verify`"""
+"""`kctl jars fetch`, `kctl jars verify` and `kctl jars paths`"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kctl.errors import UsageError
-from kctl.jars import LOCKS, LockName, fetch, jars_dir
+from kctl.jars import LOCKS, LockName, fetch, jar_paths, jars_dir
 from kctl.jars.progress import shown_on
 
 __all__ = ["register"]
@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     jars = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Fetch or verify the jars.")
     jars.command("fetch")(_fetch)
     jars.command("verify")(_verify)
+    jars.command("paths")(_paths)
     app.add_typer(jars, name="jars")
 
 
@@ -40,6 +41,12 @@ def _verify(locks: LocksArgument = None) -> None:
     Reads each, compares its sha256, and downloads the wrong ones again.
     """
     _bring(_chosen(locks), verify=True)
+
+
+def _paths(lock: Annotated[str, typer.Argument(metavar="LOCK", help=f"{' or '.join(LOCKS)}.")]) -> None:
+    """Print where the jars are, separated by commas, as `spark-submit --jars` takes them."""
+    (chosen,) = _chosen([lock])
+    typer.echo(",".join(map(str, jar_paths(chosen))))
 
 
 def _bring(locks: list[LockName], *, verify: bool) -> None:

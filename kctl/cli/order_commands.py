@@ -69,7 +69,8 @@ def _orders(context: typer.Context, config: ConfigOption = None, output: OutputO
 
 
 def _cells(order: dict[str, Any]) -> tuple[object, ...]:
-    words = " ".join([order["verb"], *(f"{key}={value}" for key, value in order["params"].items())])
+    given = (key if value is True else f"{key}={value}" for key, value in order["params"].items() if value is not False)
+    words = " ".join([order["verb"], *given])
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(order["started_at"]))
     ended = order["ended_at"]
     took = None if ended is None else duration(ended - order["started_at"])

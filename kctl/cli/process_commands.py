@@ -48,7 +48,9 @@ def register_stack(app: typer.Typer) -> None:
 
 def _restart(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A worker or sinker.", show_default=False)] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Workers or sinkers.", show_default=False)
+    ] = None,
     config: ConfigOption = None,
     everybody: Annotated[bool, typer.Option("--all", help="All workers and sinkers.")] = False,
     rolling: Annotated[
@@ -58,17 +60,18 @@ def _restart(
     deadline: DeadlineOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Start a worker or sinker anew, or all of them.
+    """Start workers or sinkers anew, some or all.
 
     Each finishes its batch, commits and leaves the group first.
 
     \b
     kctl restart worker-0 --wait
+    kctl restart worker-0 worker-1 --rolling
     kctl restart --all --rolling
     """
-    if (name is None) != everybody:
-        raise UsageError("say which: a name, or --all")
-    params = {"name": name, "all": everybody or None, "rolling": rolling or None}
+    if bool(names) == everybody:
+        raise UsageError("say which: one or more names, or --all")
+    params = {"name": ",".join(names or ()) or None, "all": everybody or None, "rolling": rolling or None}
     carry_out(fleet_of(context, config), "restart", params, output, deadline=deadline, wait=wait)
 
 

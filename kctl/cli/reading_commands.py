@@ -110,7 +110,7 @@ def _seek(
             raise OrderFailed(f"order {plan['id']}, seek: {clean(plan['text'])}")
         sys.stderr.write(clean(plan["text"]).replace("; ", "\n") + "\n")
         if not sys.stdin.isatty():
-            raise UsageError("nobody is there to be asked: say --yes, or --dry-run")
+            raise UsageError("stdin is not a terminal, so nothing can be confirmed: use --yes, or --dry-run")
         if not typer.confirm("Do it?", err=True):
             raise UsageError("nothing was changed")
     carry_out(fleet, "seek", params, output, deadline=deadline)

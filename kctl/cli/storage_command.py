@@ -272,7 +272,7 @@ def _params(selection: Selection, what: str) -> dict[str, Any]:
 
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Nobody can answer here: say --yes")
+        raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
     try:
         if not typer.confirm(question, err=True):
             raise typer.Exit(1)

@@ -25,6 +25,7 @@ from kctl.demo.screen import Screen
 from kctl.demo.summary import Progress, Wanted, has_passed, show, summary
 from kctl.demo.topics import create_topic
 from kctl.errors import KctlError
+from kctl_agent.messages import number_of
 
 __all__ = ["main"]
 
@@ -114,7 +115,8 @@ def _demo(
     try:
         fleet.start()
         producer.start()
-        started = f"{wanted.workers} workers" + (f" and {wanted.sinkers} sinkers" if wanted.sinkers else "")
+        sinkers = f" and {number_of(wanted.sinkers, 'sinker')}" if wanted.sinkers else ""
+        started = number_of(wanted.workers, "worker") + sinkers
         screen.say(f"{started} start; ask them from another terminal: {_command()} -c {fleet.config} rpc kafka_lag")
         _watch(fleet, producer, progress, wanted.seconds, interrupts, screen)
         screen.say("the producer stops; what it has produced is still being stored" + _and_handled(wanted))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kctl.master.events import FleetEvent
 from kctl.master.snapshot import FleetSnapshot
 from kctl.status import Status
+from kctl_agent.messages import number_of
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Changes"]
@@ -74,7 +75,7 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[FleetEven
     if generations[1] is not None and generations[0] is not None and generations[0] != generations[1]:
         assert new is not None
         members = sum(member["member_id"] is not None for member in new.result["members"])
-        text = f"generation {generations[0]} -> {generations[1]}, {members} members"
+        text = f"generation {generations[0]} -> {generations[1]}, {number_of(members, 'member')}"
         yield FleetEvent(after.taken_at_unix, "rebalance", text)
     statuses = before.group_assessment.status, after.group_assessment.status
     if statuses[0] is not statuses[1]:

@@ -17,6 +17,7 @@ from kctl.errors import AlreadyRunning, JarsMissing, RunDirUnusable
 from kctl.jars import jar_paths, java_command
 from kctl.master.process import kill_session, remove_socket, socket_owner
 from kctl_agent.errors import PathError
+from kctl_agent.messages import number_of
 from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, prepare_run_dir, socket_path
 
 __all__ = ["ABOUT_NAME", "await_former_workers", "find_jars", "make_folders", "own_run_dir"]
@@ -108,7 +109,8 @@ async def _kill_former(run_dir: Path, name: str, owner: ProcessIdentity) -> None
     except TimeoutError:
         killed = 0
     if killed:
-        log.warning("action=killed worker=%s pid=%d: %d processes left from a former master", name, owner.pid, killed)
+        left = number_of(killed, "process", "processes")
+        log.warning("action=killed worker=%s pid=%d: %s of a former master", name, owner.pid, left)
     if is_alive(owner):
         raise AlreadyRunning(
             f"{name} of {run_dir} still runs as pid {owner.pid} without its master: wait for it, or kill it"

@@ -49,7 +49,7 @@ def told_orders(order: Order) -> list[FleetEvent]:
         return []
     params = order.params
     worker, topic, partition = params.get("name", params.get("worker")), params.get("topic"), params.get("partition")
-    text = f"{order.words}, by {order.by}: {order.state}; {order.text}"
+    text = f"{order.words}, by {order.by}: {order.state}" + (f"; {order.text}" if order.text else "")
     return [FleetEvent(order.ended_at, "order", text, worker, topic, partition)]
 
 

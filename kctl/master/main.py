@@ -44,6 +44,7 @@ from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.errors import PathError
+from kctl_agent.messages import number_of
 
 __all__ = ["run", "tune_interpreter"]
 
@@ -221,7 +222,8 @@ class _Master:
             fleet = self._config.fleet
             counts = (self._config.workers.count, self._config.sinkers.count)
             log.info("action=running fleet=%s workers=%d sinkers=%d http=%s", fleet.name, *counts, self._http.url)
-            notify("READY=1", f"STATUS={counts[0]} workers, {counts[1]} sinkers, {self._http.url}")
+            status = f"{number_of(counts[0], 'worker')}, {number_of(counts[1], 'sinker')}, {self._http.url}"
+            notify("READY=1", f"STATUS={status}")
             failed = await self._until_stopped(tasks, signals.stop)
             notify("STOPPING=1")
             await self._orders.close()

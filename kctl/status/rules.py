@@ -69,7 +69,7 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
         back = window.rewind
         return Status.REWIND, f"the committed offset went back from {back.from_offset} to {back.to_offset}"
     if owner.state == "paused":
-        return Status.PAUSED, f"{owner.name or 'the group'} is paused with {_waiting(newest)}"
+        return Status.PAUSED, f"{owner.name or 'the group'} is paused; {_waiting(newest)}"
     if newest.lag == 0:
         return _caught_up(window, newest, owner, rules)
     quiet = now - (newest.at if window.waiting_since is None else window.waiting_since)
@@ -176,6 +176,8 @@ def growth_per_second(window: Window, span_seconds: float) -> float | None:
 
 
 def _waiting(newest: Observation) -> str:
+    if newest.lag == 0:
+        return "nothing waits"
     return "1 message waits" if newest.lag == 1 else f"{newest.lag} messages wait"
 
 

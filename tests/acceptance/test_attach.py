@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,12 +14,21 @@ from typing import Any
 import pytest
 
 from kctl.demo import kafka_tools
-from kctl.jars import jar_paths
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "attached.py"
+ROOT = Path(__file__).parents[2]
+LINE = re.compile(r"^.*spark-submit .* examples/attached\.py localhost:9092 orders run$", re.M)
+
+
+def documented(fleet: Fleet) -> str:
+    """The line of docs/attach.md, for this fleet."""
+    (line,) = LINE.findall((ROOT / "docs" / "attach.md").read_text())
+    own = f"{fleet.broker.bootstrap_servers} {fleet.topic} {fleet.directory / 'run'}"
+    return f"exec env {line}".replace("localhost:9092 orders run", own).replace(
+        "--conf", "--conf spark.ui.enabled=false --conf", 1
+    )
 
 
 @pytest.fixture
@@ -26,18 +36,15 @@ def application() -> Iterator[Callable[[Fleet], subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(fleet: Fleet) -> subprocess.Popen[bytes]:
-        jars = ",".join(str(jar) for jar in jar_paths("spark"))
-        few = "--conf spark.sql.shuffle.partitions=2 --conf spark.ui.enabled=false"
-        submit = f"--master local[1] --jars {jars} {few} pyspark-shell"
-        words = [fleet.broker.bootstrap_servers, fleet.topic, str(fleet.directory / "run")]
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         with (fleet.directory / "logs" / "report.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, str(EXAMPLE), *words],
+                ["bash", "-c", documented(fleet)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit, "PYSPARK_PYTHON": sys.executable},
-                cwd=fleet.directory,
+                env={**os.environ, "PATH": path},
+                cwd=ROOT,
                 start_new_session=True,
             )
         started.append(process)
@@ -87,7 +94,7 @@ def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_l
 
     eventually(seen_by_kafkas_tool, SETTLE_SECONDS, "the shadow group holds its offsets")
 
-    report.send_signal(signal.SIGKILL)
+    os.killpg(report.pid, signal.SIGKILL)
     report.wait()
     eventually(lambda: not rows(fleet), SETTLE_SECONDS, "nothing is told of what is gone")
     eventually(lambda: fleet.kctl("rpc", "ping", exit_code=None).returncode == 0, SETTLE_SECONDS, "nor is it missed")

@@ -45,7 +45,7 @@ def test_systemd_is_told_when_it_is_ready_that_it_lives_reloads_and_stops(
             return text
 
         fleet = master(workers={"count": 1})
-        assert "STATUS=1 workers, 0 sinkers, http://127.0.0.1:" in heard("READY=1")
+        assert "STATUS=1 worker, 0 sinkers, http://127.0.0.1:" in heard("READY=1")
         heard("WATCHDOG=1")
         heard("WATCHDOG=1")
         fleet.process.send_signal(signal.SIGHUP)
@@ -130,7 +130,7 @@ def test_a_worker_that_hangs_when_its_master_is_killed_does_not_keep_a_new_one_f
 
     assert session_members(hanging) == []
     assert {row["restarts"] for row in again.status().values()} == {0}
-    assert "2 processes left from a former master" in again.log.read_text()
+    assert "2 processes of a former master" in again.log.read_text()
 
 
 def test_a_worker_whose_process_alone_was_killed_with_its_master_leaves_nothing_to_the_next(

@@ -129,6 +129,24 @@ def test_a_rolling_restart_takes_one_after_the_other_and_leaves_the_stopped_alon
     assert "action=running worker=worker-0" in log[first:second], "the next only when the one before has come up"
 
 
+def test_several_that_are_named_are_restarted_in_one_order_and_an_unknown_name_refuses_all(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master(workers={"count": 3})
+    order(fleet, "stop", name="worker-1")
+    before = {name: row["pid"] for name, row in fleet.status().items()}
+
+    refused = fleet.ask("restart", name="worker-0,worker-9").error
+    done = ended(fleet, order(fleet, "restart", name="worker-0,worker-1,worker-0", rolling=True), eventually)
+
+    assert refused is not None
+    assert "no process named worker-9" in refused.message
+    assert done["text"] == "restarted: worker-0, worker-1", "one that was stopped is started: it was named"
+    after = fleet.status()
+    assert after["worker-0"]["pid"] not in (None, before["worker-0"])
+    assert after["worker-2"]["pid"] == before["worker-2"]
+
+
 def test_contradicting_orders_are_refused_and_one_under_way_can_be_cancelled(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:
@@ -190,7 +208,7 @@ def test_a_seek_is_carried_out_by_the_owners_and_a_dry_run_changes_nothing(maste
     again = order(fleet, "seek", topic="orders", partition=1, to="9")
     assert again["result"]["rows"][0]["from"] == 7
     assert "orders-3 is with no worker now" in order(fleet, "seek", topic="orders", partition=3, to="7")["text"]
-    assert "is no place to go on at" in order(fleet, "seek", topic="orders", to="soon")["text"]
+    assert "is not a position: use earliest" in order(fleet, "seek", topic="orders", to="soon")["text"]
 
 
 def test_log_level_and_stack_tell_what_was_and_where_it_stands(master: Callable[..., Master]) -> None:
@@ -335,7 +353,7 @@ def test_every_order_leaves_an_audit_line(master: Callable[..., Master]) -> None
     assert all(line["ended_at"] >= line["started_at"] for line in lines)
     log = fleet.log.read_text()
     assert f"action=order id=1 by={ME} uid={os.getuid()} via=socket" in log
-    assert 'outcome=done order="pause all True": everything is paused; carried out by worker-0, worker-1' in log
+    assert 'outcome=done order="pause all": everything is paused; carried out by worker-0, worker-1' in log
 
 
 def test_two_fleets_on_one_machine_do_not_see_each_other(

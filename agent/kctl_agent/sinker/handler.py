@@ -130,11 +130,23 @@ def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> H
             target = getattr(target, part)
         if inspect.isclass(target):
             target = target()
-    except Exception as error:  # the user's module may raise anything at its import
+    except (Exception, SystemExit) as error:  # the user's module may raise anything at its import
         raise BootError(f"sinkers.handler {name!r} cannot be loaded: {_named(error)}") from error
     if not callable(getattr(target, "handle", target)):
         raise BootError(f"sinkers.handler {name!r} is neither a function nor a class with a method `handle`")
+    if not _takes_messages(getattr(target, "handle", target)):
+        raise BootError(f"sinkers.handler {name!r} cannot be called with one argument, the list of messages")
     return Handler(name, target, timeout_seconds)
+
+
+def _takes_messages(handle: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(handle).bind([])
+    except TypeError:
+        return False
+    except ValueError:  # one written in C has no signature
+        return True
+    return True
 
 
 async def _finished(awaitable: Awaitable[Any]) -> None:

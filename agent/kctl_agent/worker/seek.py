@@ -41,9 +41,9 @@ class Plan:
         if self.position is None:
             return f"{where}: goes on at {self.target}"
         if self.skipped:
-            return f"{where}: from {self.position} forward to {self.target}; {self.skipped} offsets are skipped"
+            return f"{where}: from {self.position} forward to {self.target}; {_offsets(self.skipped)} skipped"
         if self.again:
-            return f"{where}: from {self.position} back to {self.target}; {self.again} offsets are handled again"
+            return f"{where}: from {self.position} back to {self.target}; {_offsets(self.again)} handled again"
         return f"{where}: is at {self.target} already"
 
     def to_json(self) -> JsonObject:
@@ -84,3 +84,7 @@ def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int],
 def _number(text: str) -> int | None:
     """A number of the 64 bits that Kafka gives offsets and times; None: the text is none."""
     return int(text) if text.isdecimal() and len(text) < 20 and int(text) < 2**63 else None
+
+
+def _offsets(count: int) -> str:
+    return "1 offset is" if count == 1 else f"{count} offsets are"

@@ -30,7 +30,7 @@ def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFra
     module, _, function = name.partition(":")
     try:
         transform: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
-    except Exception as error:  # the user's module may raise anything at its import
+    except (Exception, SystemExit) as error:  # the user's module may raise anything at its import
         raise BootError(f"workers.transform {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if not callable(transform):
         raise BootError(f"workers.transform {name!r} is not a function")

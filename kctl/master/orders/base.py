@@ -88,9 +88,9 @@ class Order:
 
     @property
     def words(self) -> str:
-        """`restart worker-0`"""
-        told = [str(value) if key in ("name", "level") else f"{key} {value}" for key, value in self.params.items()]
-        return " ".join([self.verb, *told])
+        """`restart worker-0`, `restart all rolling`, `pause topic orders`"""
+        given = [_in_words(name, value) for name, value in self.params.items()]
+        return " ".join([self.verb.replace("_", "-"), *filter(None, given)])
 
     def to_json(self) -> JsonObject:
         return {
@@ -107,6 +107,14 @@ class Order:
             "ended_at": self.ended_at,
             "deadline_seconds": self.deadline_seconds,
         }
+
+
+def _in_words(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return name.replace("_", "-") if value else ""
+    if name == "deadline_seconds":
+        return f"within {value:g} s"
+    return str(value) if name in ("name", "level") else f"{name} {value}"
 
 
 def check(verb: Verb, params: JsonObject) -> None:

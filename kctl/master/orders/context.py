@@ -62,15 +62,15 @@ class Context:
         task.add_done_callback(self._later.discard)
 
     def chosen(self, params: JsonObject) -> list[Keeper]:
-        """The process that is named, or all of them.
+        """The process that is named, several with commas between their names, or all of them.
 
         Raises:
-            OrderRefused: there is none of that name, or neither a name nor `all` is given, or both.
+            OrderRefused: there is none of such a name, or neither a name nor `all` is given, or both.
         """
         name, everybody = params.get("name"), params.get("all", False)
         if (name is None) != bool(everybody):
             raise OrderRefused("say which: a name, or all")
-        names = self.supervisor.names if name is None else [str(name)]
+        names = self.supervisor.names if name is None else dict.fromkeys(str(name).split(","))
         return [self.supervisor.keeper(each) for each in names]
 
     async def ordered(self, name: str, rpc: str, params: JsonObject, tell: Tell) -> JsonObject:

@@ -11,7 +11,7 @@ from kctl.jars import java_command
 from kctl.master.orders.base import Caller, Tell
 from kctl.master.orders.context import Context
 from kctl.master.process import session_members
-from kctl_agent.messages import printable_name
+from kctl_agent.messages import number_of, printable_name
 from kctl_agent.wire import JsonObject
 
 __all__ = ["log_level", "stack"]
@@ -45,7 +45,8 @@ async def stack(context: Context, params: JsonObject, _caller: Caller, _tell: Te
     pid = (await context.members.order(name, "ping", {}, _ANSWER_SECONDS))["pid"]
     jvms = [await _jvm_stack(each) for each in await asyncio.to_thread(_jvms, pid)]
     threads = answer.get("threads", [])
-    return f"{name} has {len(threads)} Python threads and {len(jvms)} JVMs", {"threads": threads, "jvms": jvms}
+    text = f"{name} has {number_of(len(threads), 'Python thread')} and {number_of(len(jvms), 'JVM')}"
+    return text, {"threads": threads, "jvms": jvms}
 
 
 def _jvms(pid: int) -> list[int]:

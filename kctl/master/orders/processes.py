@@ -13,6 +13,7 @@ from kctl.master.orders.base import Caller, Tell
 from kctl.master.orders.context import Context, settled, together
 from kctl.master.restart import State
 from kctl_agent.errors import PathError
+from kctl_agent.messages import number_of
 from kctl_agent.wire import JsonObject
 
 __all__ = ["drain", "restart", "scale", "scaled", "start", "stop"]
@@ -42,8 +43,8 @@ async def stop(context: Context, params: JsonObject, _caller: Caller, tell: Tell
 
 
 async def restart(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
-    """Restarts one process, or all: at once, or with `rolling` one after another, each only when the one before it has
-    come up again. The first that does not ends it."""
+    """Restarts one process, several, or all: at once, or with `rolling` one after another, each only when the one
+    before it has come up again. The first that does not ends it."""
     keepers = context.chosen(params)
     done: list[str] = []
 
@@ -58,13 +59,13 @@ async def restart(context: Context, params: JsonObject, _caller: Caller, tell: T
 
     if params.get("rolling", False):
         for keeper in keepers:
-            if keeper.state in (State.STOPPED, State.FATAL) and len(keepers) > 1:
+            if keeper.state in (State.STOPPED, State.FATAL) and params.get("all"):
                 continue  # who was stopped by order is not started by a restart of all
             await one(keeper)
     else:
-        alive = [each for each in keepers if len(keepers) == 1 or each.state not in (State.STOPPED, State.FATAL)]
+        alive = [each for each in keepers if not params.get("all") or each.state not in (State.STOPPED, State.FATAL)]
         await together(one(keeper) for keeper in alive)
-    return f"restarted: {', '.join(sorted(done)) or 'nobody runs'}", {"restarted": sorted(done)}
+    return f"restarted: {', '.join(sorted(done)) or 'none, for none is running'}", {"restarted": sorted(done)}
 
 
 async def drain(context: Context, params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
@@ -114,16 +115,16 @@ async def scaled(context: Context, wanted: dict[str, int], tell: Tell) -> tuple[
     added, removed = sorted(target.keys() - names), sorted(names - target.keys())
     context.config = config
     before = {name: context.supervisor.add(target[name]) for name in added}
-    tell(f"starting {', '.join(added) or 'nobody'}, stopping {', '.join(removed) or 'nobody'}")
+    tell(f"starting {', '.join(added) or 'none'}, stopping {', '.join(removed) or 'none'}")
     await together(
         [
             *(context.supervisor.remove(name) for name in removed),
             *(settled(context, keeper, 0, tell) for keeper in before.values()),
         ]
     )
-    told = ", ".join(f"{count} {kind}" for kind, count in wanted.items())
+    told = ", ".join(number_of(count, _KINDS[kind]) for kind, count in wanted.items())
     return (
-        f"{told} run; until the next start of the fleet, or a reload: keep it with `count` in the configuration",
+        f"{told} until the next start of the fleet, or a reload: keep it with `count` in the configuration",
         {"started": added, "stopped": removed},
     )
 

@@ -78,7 +78,7 @@ def _scope(context: Context, params: JsonObject) -> tuple[str | None, str | None
 async def _tell_all(context: Context, worker: str | None, tell: Tell) -> str:
     names = context.supervisor.names if worker is None else [worker]
     told = await asyncio.gather(*(context.tell_paused(name, tell) for name in names))
-    return f"carried out by {', '.join(told) or 'nobody'}"
+    return f"carried out by {', '.join(told) or 'no process, for none is running'}"
 
 
 async def _owners(context: Context, topic: str) -> dict[int, str | None]:
@@ -102,5 +102,5 @@ def _wire_target(to: str) -> str:
         return f"@{int(datetime.fromisoformat(to).timestamp() * 1000)}"
     except ValueError:
         raise OrderRefused(
-            f"{to!r} is no place to go on at: earliest, latest, an offset, or a time such as 2026-11-21T10:00"
+            f"{to!r} is not a position: use earliest, latest, an offset, or a time such as 2026-11-21T10:00"
         ) from None

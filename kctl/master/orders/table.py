@@ -83,9 +83,9 @@ def verbs(context: Context) -> dict[str, Verb]:
         verb(
             "restart",
             restart,
-            "start one anew, or all, at once or one after another",
+            "start one anew, several, or all, at once or one after another",
             (
-                Param("name", "string", "a worker or sinker"),
+                Param("name", "string", "a worker or sinker; several with commas between them"),
                 Param("all", "boolean", "all of them"),
                 Param("rolling", "boolean", "one after another, each when the one before has come up"),
             ),

@@ -89,6 +89,25 @@ def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...
 
 def test_version_is_that_of_the_package(kctl: Kctl) -> None:
     assert kctl("version").out == f"kctl {__version__}\n"
+    assert kctl("--version").out == f"kctl {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (("worker-0", "worker-1", "--rolling"), {"name": "worker-0,worker-1", "rolling": True}),
+        (("--all",), {"all": True}),
+    ],
+)
+def test_restart_takes_several_names_or_all(kctl: Kctl, master: Master, words: tuple[str, ...], given: object) -> None:
+    agent = master(
+        {"restart": Answers({"id": "1", "verb": "restart", "state": "done", "text": "restarted", "result": {}})}
+    )
+
+    assert kctl("restart", *words, "--wait").out == "restarted\n"
+
+    assert [request.params for request in agent.requests if request.rpc == "restart"] == [given]
+    assert kctl("restart").code == kctl("restart", "worker-0", "--all").code == 2
 
 
 def test_start_hands_the_checked_configuration_to_the_master(

@@ -145,6 +145,9 @@ def test_messages_of_many_partitions_are_named_shortly() -> None:
         ("def handle(", "SyntaxError"),
         ("other = 1", "has no attribute 'handle'"),
         ("handle = 1", "neither a function nor a class with a method `handle`"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("def handle(): pass", "cannot be called with one argument, the list of messages"),
+        ("def handle(messages, more): pass", "cannot be called with one argument, the list of messages"),
         ("class handle:\n    def __init__(self): raise ValueError('no key')", "ValueError: no key"),
     ],
 )

@@ -16,6 +16,7 @@ from kctl_agent.worker.transform import load_transform
     [
         ("def clean(", "SyntaxError"),
         ("raise OSError('no licence')", "OSError: no licence"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
         ("other = 1", "has no attribute 'clean'"),
         ("clean = 1", "is not a function"),
     ],

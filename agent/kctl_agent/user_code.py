@@ -1,0 +1,51 @@
+"""`python -m kctl_agent.user_code`: imports a handler or a transform as its process will, and reports what is wrong.
+For `kctl config check`: in a process of its own, for what is imported may do anything.
+
+Reads `{"kind": "handler" | "transform", "name": …, "import_dir": …}` from stdin and writes `{"error": …, "traceback":
+…}` to stdout, both null where it can be used. What the code itself prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+from pathlib import Path
+
+from kctl_agent.boot import BootError
+from kctl_agent.tracebacks import plain, traceback_of
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Does not return: threads that the code has started do not hold the process."""
+    faulthandler.enable()  # whoever waits in vain sends SIGABRT, and the place where it hangs is on stderr
+    asked = json.loads(sys.stdin.readline())
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    error, trace = _wrong_with(asked["kind"], asked["name"], Path(asked["import_dir"]))
+    sys.stdout.flush()
+    os.write(stdout, json.dumps({"error": error, "traceback": trace}).encode())
+    os._exit(0)
+
+
+def _wrong_with(kind: str, name: str, import_dir: Path) -> tuple[str | None, str | None]:
+    try:
+        if kind == "handler":
+            from kctl_agent.sinker.handler import load
+
+            load(name, 1.0, import_dir)
+        else:
+            from kctl_agent.worker.transform import load_transform
+
+            load_transform(name, import_dir)
+    except BootError as error:
+        cause = error.__cause__
+        return plain(str(error)), None if cause is None else traceback_of(cause)
+    return None, None
+
+
+if __name__ == "__main__":
+    main()

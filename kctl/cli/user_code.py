@@ -1,0 +1,88 @@
+"""Whether handler and transform of a configuration can be imported, tried in a process of its own for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from kctl.children import child_environment, python_module
+
+if TYPE_CHECKING:
+    from kctl.config import Config
+
+__all__ = ["Problem", "problems"]
+
+_ABORT_SECONDS = 2.0
+_SHOWN_BYTES = 8 * 1024
+
+
+class Problem(NamedTuple):
+    """What is wrong, in one sentence, and the traceback or the last words of the process, if there are any."""
+
+    sentence: str
+    details: str = ""
+
+
+def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
+    """Of the code that the configuration names; at most so long for each."""
+    named = (
+        ("handler", "sinkers.handler", config.sinkers.handler),
+        ("transform", "workers.transform", config.workers.transform),
+    )
+    for kind, setting, name in named:
+        if name:
+            found = _imported(kind, f"{setting} {name!r}", name, config.path.absolute().parent, timeout_seconds)
+            if found is not None:
+                yield found
+
+
+def _imported(kind: str, what: str, name: str, folder: Path, timeout_seconds: float) -> Problem | None:
+    """Output goes to files, not pipes: a process that the code leaves behind would hold those open."""
+    with TemporaryFile() as answer, TemporaryFile() as output:
+        process = subprocess.Popen(
+            python_module("kctl_agent.user_code"),
+            env=child_environment(),
+            stdin=subprocess.PIPE,
+            stdout=answer,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            with suppress(BrokenPipeError):
+                process.communicate(
+                    json.dumps({"kind": kind, "name": name, "import_dir": str(folder)}).encode(), timeout_seconds
+                )
+            code = process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            with suppress(subprocess.TimeoutExpired):
+                process.send_signal(signal.SIGABRT)
+                process.wait(_ABORT_SECONDS)
+            return Problem(f"{what} is not imported within {timeout_seconds:g} s", _end_of(output))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        return _judged(what, code, answer, output)
+
+
+def _judged(what: str, code: int, answer: IO[bytes], output: IO[bytes]) -> Problem | None:
+    answer.seek(0)
+    try:
+        told = json.loads(answer.read())
+    except ValueError:
+        end = f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return Problem(f"the import of {what} ends the process: {end}", _end_of(output))
+    return None if told["error"] is None else Problem(told["error"], told["traceback"] or "")
+
+
+def _end_of(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _SHOWN_BYTES))
+    return output.read().decode("utf-8", "replace").strip()

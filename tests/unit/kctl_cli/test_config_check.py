@@ -1,0 +1,104 @@
+"""`kctl config check` imports handler and transform, whatever they do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.unit.kctl_cli.conftest import Kctl
+
+Config = Callable[..., str]
+
+
+@pytest.fixture
+def config(short_dir: Path) -> Config:
+    def written(code: str, setting: str = 'sinkers]\ncount = 1\nhandler = "shop:handle"') -> str:
+        (short_dir / "shop.py").write_text(code)
+        path = short_dir / "kctl.toml"
+        path.write_text(f'[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n[{setting}\n')
+        return str(path)
+
+    return written
+
+
+TRANSFORM = 'workers]\ntransform = "shop:clean"'
+
+
+def test_a_handler_and_a_transform_beside_the_configuration_can_be_used(kctl: Kctl, config: Config) -> None:
+    handler = config("print('imported')\ndef handle(messages): return [True]")
+
+    ran = kctl("config", "check", "-c", handler)
+
+    assert (ran.code, ran.out) == (0, f"{handler} can be used\n")
+    assert kctl("config", "check", "-c", config("def clean(frame): return frame", TRANSFORM)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence", "details"),
+    [
+        ("import no_such_thing", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_thing'", "shop.py"),
+        ("def handle(", "cannot be loaded: SyntaxError", "def handle("),
+        ("def handle(): pass", "cannot be called with one argument, the list of messages", ""),
+        ("raise SystemExit(3)", "cannot be loaded: SystemExit: 3", "raise SystemExit(3)"),
+        ("import os; os._exit(7)", "the import of sinkers.handler 'shop:handle' ends the process: exit code 7", ""),
+        (
+            "import os, signal; print('last words', flush=True); os.kill(os.getpid(), signal.SIGKILL)",
+            "the import of sinkers.handler 'shop:handle' ends the process: signal 9, SIGKILL",
+            "last words",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_handler_is_one_sentence_after_the_traceback(
+    code: str, sentence: str, details: str, kctl: Kctl, config: Config
+) -> None:
+    ran = kctl("config", "check", "-c", config(code))
+
+    assert (ran.code, ran.out) == (2, "")
+    *before, last = ran.err.splitlines()
+    assert last.startswith("kctl: ")
+    assert sentence in last
+    assert details in "\n".join(before)
+
+
+def test_a_transform_that_cannot_be_imported_is_told(kctl: Kctl, config: Config) -> None:
+    ran = kctl("config", "check", "-c", config("other = 1", TRANSFORM))
+
+    assert (ran.code, "workers.transform 'shop:clean' cannot be loaded" in ran.err) == (2, True)
+
+
+def test_an_import_that_hangs_is_ended_with_all_it_has_started_and_its_place_is_shown(
+    kctl: Kctl, config: Config, short_dir: Path, eventually: Callable[..., Any]
+) -> None:
+    code = f"""
+import subprocess, threading
+child = subprocess.Popen(["sleep", "600"])
+open({str(short_dir / "pid")!r}, "w").write(str(child.pid))
+threading.Event().wait()  # for ever
+"""
+    ran = kctl("config", "check", "-c", config(code), "--timeout", "2")
+
+    assert ran.code == 2
+    assert "sinkers.handler 'shop:handle' is not imported within 2 s" in ran.err
+    assert 'shop.py", line 5' in ran.err
+    pid = int((short_dir / "pid").read_text())
+    eventually(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2])
+
+
+def test_nothing_in_the_working_directory_is_imported_instead(
+    kctl: Kctl, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = config("def handle(messages): return [True]")
+    (tmp_path / "kctl_agent").mkdir()
+    (tmp_path / "kctl_agent" / "__init__.py").write_text("raise SystemExit('planted')")
+    (tmp_path / "shop.py").write_text("raise SystemExit('planted')")
+    monkeypatch.chdir(tmp_path)
+
+    ran = kctl("config", "check", "-c", path)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert os.getcwd() == str(tmp_path)
