@@ -60,7 +60,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         add_completion=len(commands) > 1,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
     app.callback(epilog=_EXIT_CODES)(_root)
     for command in commands:
@@ -87,10 +87,14 @@ def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
     except typer.Exit as end:
         return end.exit_code
     except typer.TyperException as error:
-        if not words or error.exit_code != 2:
+        where = getattr(error, "ctx", None)
+        if where is not None and error.format_message() == where.get_help():  # a group without a command
+            typer.echo(error.format_message(), err=bool(words))
+            return 2 if words else 0
+        if error.exit_code != 2:
             typer.echo(error.format_message())
-            return 0 if not words else error.exit_code
-        page = f"kctl {command}" if command in COMMANDS else "kctl"
+            return error.exit_code
+        page = "kctl" if where is None else where.command_path
         raise UsageError(f"{error.format_message().rstrip('.')}; see `{page} --help`") from None
     return outcome if isinstance(outcome, int) else 0
 

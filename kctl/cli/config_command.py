@@ -58,9 +58,10 @@ def _check(
         float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long each import may take.")
     ] = 30.0,
 ) -> None:
-    """Check without starting a fleet; handler and transform are imported, each in a process of its own.
+    """Check a configuration, its handler and its transform.
 
-    Exit code 2 if the configuration or the code that it names cannot be used.
+    Starts no fleet. Handler and transform are imported, each in a process of its own. Exit code 2 if the configuration
+    or the code that it names cannot be used.
     """
     loaded = load(config_file(context, config), os.environ, overrides(set_))
     found = list(problems(loaded, timeout))

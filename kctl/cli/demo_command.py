@@ -25,16 +25,16 @@ def register(app: typer.Typer) -> None:
 
 
 def _demo(
-    workers: Annotated[int, typer.Option(min=1, help="How many Spark workers.")] = 2,
-    partitions: Annotated[int, typer.Option(min=1, help="How many partitions the topic has.")] = 8,
-    rate: Annotated[float, typer.Option(min=0, help="Messages produced per second.")] = 2000,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="How many Spark workers.")] = 2,
+    partitions: Annotated[int, typer.Option(min=1, metavar="N", help="How many partitions the topic has.")] = 8,
+    rate: Annotated[float, typer.Option(min=0, metavar="N", help="Messages produced per second.")] = 2000,
     seconds: Annotated[
         float | None, typer.Option("--for", min=0, metavar="SECONDS", show_default=False, help="Default: until Ctrl-C.")
     ] = None,
     storage: Annotated[
         StorageKind, typer.Option(case_sensitive=False, help="Where messages wait for the handler.")
     ] = StorageKind.FILE,
-    sinkers: Annotated[int, typer.Option(min=0, help="How many sinkers handle what is stored.")] = 0,
+    sinkers: Annotated[int, typer.Option(min=0, metavar="N", help="How many sinkers handle what is stored.")] = 0,
     output: OutputOption = Output.TABLE,
     directory: Annotated[
         Path | None,
@@ -43,7 +43,7 @@ def _demo(
         ),
     ] = None,
 ) -> int:
-    """See all of it at work.
+    """Run a demonstration: a broker, a producer and workers.
 
     Starts a real Kafka broker and Spark workers, produces messages, and says at the end what was lost or stored twice.
 
@@ -55,7 +55,7 @@ def _demo(
     if output is Output.YAML:
         raise UsageError("kctl demo prints a table or json")
     if storage is StorageKind.DIRECTLY and sinkers:
-        raise UsageError("with --storage directly the workers call the handler: leave --sinkers away")
+        raise UsageError("with --storage directly the workers call the handler: use no --sinkers")
     from kctl.demo.run import main
 
     return main(

@@ -15,12 +15,14 @@ __all__ = ["register"]
 
 LocksArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[LOCK]...", show_default=False, help=f"{' or '.join(LOCKS)}; default: all."),
+    typer.Argument(metavar="LOCK", show_default=False, help=f"{' or '.join(LOCKS)}; default: all."),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    jars = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Fetch or verify the jars.")
+    jars = typer.Typer(
+        no_args_is_help=True, rich_markup_mode=None, help="Fetch, verify or locate the jars of Spark and the demo."
+    )
     jars.command("fetch")(_fetch)
     jars.command("verify")(_verify)
     jars.command("paths")(_paths)
@@ -44,7 +46,10 @@ def _verify(locks: LocksArgument = None) -> None:
 
 
 def _paths(lock: Annotated[str, typer.Argument(metavar="LOCK", help=f"{' or '.join(LOCKS)}.")]) -> None:
-    """Print where the jars are, separated by commas, as `spark-submit --jars` takes them."""
+    """Print the paths of a lock's jars.
+
+    Separated by commas, as `spark-submit --jars` takes them.
+    """
     (chosen,) = _chosen([lock])
     typer.echo(",".join(map(str, jar_paths(chosen))))
 

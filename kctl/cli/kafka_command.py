@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
     kafka = typer.Typer(
         no_args_is_help=True,
         rich_markup_mode=None,
-        help="Ask and change a Kafka cluster: groups, topics, offsets, messages, the protocol itself.",
+        help="Ask and change a Kafka cluster.",
     )
     for command in COMMANDS.values():
         kafka.command(command.name, help=command.summary)(_shadow(command))

@@ -9,7 +9,7 @@ import typer
 
 from kctl.cli.ask import ask
 from kctl.cli.options import ConfigOption, Output, OutputOption
-from kctl.cli.order import WaitOption, asked, fleet_of, follow, show
+from kctl.cli.order import asked, fleet_of, follow, show
 from kctl.cli.output import as_json, as_yaml
 from kctl.cli.table import Column, render
 from kctl.cli.tables import duration
@@ -43,7 +43,7 @@ def _order(
     id_: Annotated[str, typer.Argument(metavar="ID", help="As it was printed when the order was given.")],
     config: ConfigOption = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="End it; what it has done already stays done.")] = False,
-    wait: WaitOption = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and show how it goes.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show how far an order has come.

@@ -49,7 +49,7 @@ def register_stack(app: typer.Typer) -> None:
 def _restart(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Workers or sinkers.", show_default=False)
+        list[str] | None, typer.Argument(metavar="NAME", help="Workers or sinkers.", show_default=False)
     ] = None,
     config: ConfigOption = None,
     everybody: Annotated[bool, typer.Option("--all", help="All workers and sinkers.")] = False,
@@ -83,7 +83,7 @@ def _drain(
     deadline: DeadlineOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let a worker or sinker finish what it has begun, commit and leave.
+    """Let a worker or sinker finish its work, commit and leave.
 
     Nothing is killed or abandoned: if it takes longer than the deadline (10 minutes), it goes on as before. A drained
     one stays stopped until `kctl start NAME`.
@@ -99,7 +99,9 @@ def _scale(
     deadline: DeadlineOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Run more or fewer workers or sinkers, until the fleet is started again.
+    """Run more or fewer workers or sinkers.
+
+    Until the fleet is started again, or reloaded.
 
     \b
     kctl scale workers=4 sinkers=2 --wait
@@ -129,14 +131,14 @@ def _log_level(
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Have a process write more or less into its log, until it ends."""
+    """Change how much a process logs, until it ends."""
     carry_out(fleet_of(context, config), "log_level", {"name": name, "level": level}, output, deadline=None)
 
 
 def _stack(
     context: typer.Context, name: _NameArgument, config: ConfigOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show where every thread of a process stands, those of its JVM too."""
+    """Show the stacks of all threads of a process and of its JVM."""
     fleet = fleet_of(context, config)
     order = follow(fleet, give(fleet, "stack", {"name": name}))
     show(order, output)

@@ -46,10 +46,10 @@ def _pause(
     deadline: DeadlineOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Read nothing of it until it is resumed.
+    """Stop reading a worker, a topic, a partition or everything.
 
-    Workers stay in their group and keep their partitions; the pause outlives rebalances, restarts of workers and of the
-    master. `kctl status` shows what is paused, by whom and since when.
+    Until it is resumed. Workers stay in their group and keep their partitions; the pause outlives rebalances, restarts
+    of workers and of the master. `kctl status` shows what is paused, by whom and since when.
 
     \b
     kctl pause --topic orders --partition 3
@@ -70,7 +70,10 @@ def _resume(
     deadline: DeadlineOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Read again what was paused; `--all` ends every pause."""
+    """Read again what was paused.
+
+    `--all` ends every pause.
+    """
     scope = _scope(worker, topic, partition, everything)
     carry_out(fleet_of(context, config), "resume", scope, output, deadline=deadline)
 
@@ -89,7 +92,7 @@ def _seek(
     deadline: DeadlineOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Go on reading a topic elsewhere.
+    """Continue reading a topic from another position.
 
     The offset of the group and the mark of the storage move together, in every worker that has a partition of it. Says
     first what will be skipped or handled again, and asks. Messages that are in the storage already are handled.

@@ -31,14 +31,14 @@ def register(app: typer.Typer) -> None:
 
 def _start(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One that was stopped or given up.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One that was stopped or given up.")] = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     daemon: Annotated[
         bool, typer.Option("--daemon", help="Return when it runs; it logs to log_dir/master.log.")
     ] = False,
 ) -> int:
-    """Run a fleet, or start one worker or sinker of a fleet that runs.
+    """Run a fleet, or start a worker or sinker of one that runs.
 
     The master runs in this process and starts the workers. It stops in order on Ctrl-C, SIGTERM or `kctl stop`; SIGHUP
     is `kctl reload`. It tells systemd when it is ready and that it lives (Type=notify, WatchdogSec=).

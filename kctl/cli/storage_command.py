@@ -75,7 +75,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _status(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
-    """How many messages wait, are handled, are delayed or dead; per topic and partition."""
+    """Count waiting, leased, delayed and dead messages."""
     with _opened(_loaded(context, config)) as storage:
         stats = storage.stats()
         identity = storage.identity
@@ -157,7 +157,10 @@ def _export(
     older_than: OlderOption = None,
     _output: Annotated[Format, typer.Option("--output", "-o", help="One JSON object per line.")] = Format.JSONL,
 ) -> None:
-    """Write dead letters to stdout, one JSON object per line; bytes that are not UTF-8 as `…_base64`."""
+    """Write dead letters to stdout as JSON lines.
+
+    Bytes that are not UTF-8 stand under a name with `_base64`.
+    """
     if not dead:
         raise UsageError("say what to export: --dead")
     with _opened(_loaded(context, config)) as storage:
@@ -181,7 +184,7 @@ def _list(
     older_than: OlderOption = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="The most rows that are listed.")] = 50,
 ) -> None:
-    """List dead letters, the oldest first, with the error of their last try; or count them by error.
+    """List dead letters, the oldest first, or count them by error.
 
     \b
     kctl storage dead list --topic orders -o wide
@@ -213,7 +216,7 @@ def _show(
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show one dead letter: coordinates, key, value, headers, error with the handler's traceback."""
+    """Show one dead letter: its message, error and traceback."""
     with _opened(_loaded(context, config)) as storage:
         letter = storage.find_dead(id_)
     if letter is None:

@@ -87,6 +87,30 @@ def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...
     assert ran.err.startswith(sentence)
 
 
+@pytest.mark.parametrize("group", [(), ("storage",), ("storage", "dead"), ("kafka",), ("config",), ("jars",)])
+def test_a_page_of_help_cuts_no_summary_and_brackets_once(
+    group: tuple[str, ...], kctl: Kctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    page = kctl(*group, "--help").out
+
+    commands = page.split("ommands:\n")[1].split("\n\n")[0]
+    assert [line for line in commands.splitlines() if line.endswith("...")] == []
+    for name in (line.split()[0] for line in commands.splitlines() if line.startswith("  ") and line[2] != " "):
+        usage = kctl(*group, name, "--help").out.splitlines()[0]
+        assert not any(odd in usage for odd in ("[[", "...]...", "<"))
+
+
+@pytest.mark.parametrize("group", [("storage",), ("storage", "dead"), ("config",), ("jars",)])
+def test_a_group_without_a_command_is_wrong_usage_and_shows_its_commands(group: tuple[str, ...], kctl: Kctl) -> None:
+    ran = kctl(*group)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"Usage: kctl {' '.join(group)} ")
+    assert kctl("-x", "status").err.endswith("; see `kctl --help`\n")
+
+
 def test_version_is_that_of_the_package(kctl: Kctl) -> None:
     assert kctl("version").out == f"kctl {__version__}\n"
     assert kctl("--version").out == f"kctl {__version__}\n"

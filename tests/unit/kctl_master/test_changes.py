@@ -68,7 +68,7 @@ def test_states_and_restarts_are_told_with_their_causes() -> None:
 
 
 def test_a_rebalance_is_a_new_generation() -> None:
-    assert told(picture(), picture(generation=2)) == [("rebalance", "generation 1 -> 2, 1 members")]
+    assert told(picture(), picture(generation=2)) == [("rebalance", "generation 1 -> 2, 1 member")]
 
 
 def test_a_partition_is_told_when_it_comes_into_trouble_or_out_of_it() -> None:
