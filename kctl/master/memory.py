@@ -13,13 +13,15 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from kctl.master.process import Process, processes
+from kctl.master.process import processes
 
-__all__ = ["LOOK_SECONDS", "Memory", "shared_bytes"]
+__all__ = ["LOOK_SECONDS", "SHARED_SECONDS", "Memory", "shared_bytes"]
 
 LOOK_SECONDS = 10.0
 """Between two looks at every process of the machine: what was started since then is not counted yet. To look at those
 that are known costs as much as they are, to look at all as much as the machine has."""
+SHARED_SECONDS = 60.0
+"""How long what forks share is relied on while they stay the same ones: to ask again costs up to a millisecond each."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -31,7 +33,9 @@ class Memory:
         self._members: dict[int, list[int]] = {}
         """Session to its processes, as they were at the last look at all."""
         self._shared: dict[int, int] = {}
-        """Of forks: how many resident bytes are charged to their relatives, as it was then."""
+        """Of forks: how many resident bytes are charged to their relatives."""
+        self._families: dict[frozenset[int], float] = {}
+        """Forks of one process, to when they were last asked what they share."""
         self._looked_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, look_at_all: bool = False) -> dict[int, int]:
@@ -41,7 +45,7 @@ class Memory:
         now = self._clock()
         if look_at_all or now - self._looked_at >= LOOK_SECONDS or not wanted <= self._members.keys():
             self._looked_at = now
-            self._look(wanted)
+            self._look(wanted, now)
         sizes = {
             session: [
                 max(process.resident_pages * _PAGE_BYTES - self._shared.get(process.pid, 0), 0)
@@ -52,15 +56,21 @@ class Memory:
         }
         return {session: sum(found) for session, found in sizes.items() if found}
 
-    def _look(self, wanted: set[int]) -> None:
+    def _look(self, wanted: set[int], now: float) -> None:
         self._members = {session: [] for session in wanted}
-        relatives: dict[tuple[int, int], list[Process]] = defaultdict(list)
+        relatives: dict[tuple[int, int], list[int]] = defaultdict(list)
         for process in processes():
             if process.session in wanted:
                 self._members[process.session].append(process.pid)
-                relatives[process.session, process.stack_start].append(process)
-        forks = [process.pid for family in relatives.values() if len(family) > 1 for process in family]
-        self._shared = {pid: shared_bytes(pid) for pid in forks}
+                relatives[process.session, process.stack_start].append(process.pid)
+        shared: dict[int, int] = {}
+        families: dict[frozenset[int], float] = {}
+        for family in map(frozenset, filter(lambda pids: len(pids) > 1, relatives.values())):
+            asked_at = self._families.get(family)
+            is_known = asked_at is not None and now - asked_at < SHARED_SECONDS
+            families[family] = asked_at if asked_at is not None and is_known else now
+            shared |= {pid: self._shared[pid] if is_known else shared_bytes(pid) for pid in family}
+        self._shared, self._families = shared, families
 
 
 def shared_bytes(pid: int) -> int:

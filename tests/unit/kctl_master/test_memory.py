@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kctl.master.memory import LOOK_SECONDS, Memory, shared_bytes
+from kctl.master.memory import LOOK_SECONDS, SHARED_SECONDS, Memory, shared_bytes
 from kctl.master.process import processes, session_members
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -145,6 +147,35 @@ def test_only_forked_processes_are_asked_what_they_share(
     Memory(lambda: 0.0).measured([parent.pid])
 
     assert asked == []
+
+
+def test_forks_that_stay_the_same_are_asked_again_only_after_a_while(
+    family: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., Any]
+) -> None:
+    asked: list[int] = []
+
+    def shared(pid: int) -> int:
+        asked.append(pid)
+        return 0
+
+    monkeypatch.setattr("kctl.master.memory.shared_bytes", shared)
+    now = [0.0]
+    memory = Memory(lambda: now[0])
+    members = sorted(session_members(family.pid))
+
+    counts = []
+    for _ in range(3):
+        memory.measured([family.pid], look_at_all=True)
+        counts.append(len(asked))
+        now[0] += 0.9 * SHARED_SECONDS
+
+    assert sorted(asked[:5]) == members
+    assert counts == [5, 5, 10]
+
+    os.kill(members[-1], signal.SIGKILL)
+    eventually(lambda: Path(f"/proc/{members[-1]}/stat").read_text().split()[2] == "Z")
+    memory.measured([family.pid], look_at_all=True)
+    assert len(asked) == 14, "who is left shares among fewer"
 
 
 def test_where_the_kernel_does_not_tell_what_is_shared_nothing_is_taken_off() -> None:
