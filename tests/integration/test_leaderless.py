@@ -14,6 +14,7 @@ from kafka.errors import KafkaError
 
 from kctl.demo import topics
 from kctl.demo.cluster import KafkaCluster
+from kctl_agent.attached.brokers import EndOffsets
 from kctl_agent.worker.brokers import Bounds, Brokers, BrokerWatcher
 from kctl_agent.worker.settings import KafkaSettings
 
@@ -62,6 +63,7 @@ def test_of_a_partition_without_leader_the_reason_is_told_and_of_the_others_ever
     brokers = Brokers(settings(cluster), "worker-0")
     watcher = BrokerWatcher(brokers, lambda: PARTITIONS, every_seconds=0.2)
     watcher.start()
+    attached, partitions = EndOffsets(cluster.bootstrap_servers), [tuple(tp) for tp in sorted(PARTITIONS)]
     try:
         eventually(lambda: found(brokers)[0].keys() == PARTITIONS, 60, "all are answered for")
         bad = TopicPartition(TOPIC, 0)
@@ -76,6 +78,8 @@ def test_of_a_partition_without_leader_the_reason_is_told_and_of_the_others_ever
         assert (answered.keys(), unanswered) == (PARTITIONS - {bad}, {bad: "it has no leader"})
         with pytest.raises(KafkaError):
             brokers.bounds([bad])
+        others = {tuple(tp) for tp in PARTITIONS - {bad}}
+        eventually(lambda: [each.keys() for each in attached.bounds(partitions)] == [others] * 2, 60, "attached too")
         eventually(lambda: watcher.view.unanswered.keys() == {bad} and watcher.view.ends.keys() == PARTITIONS - {bad})
 
         cluster.start()
@@ -84,6 +88,7 @@ def test_of_a_partition_without_leader_the_reason_is_told_and_of_the_others_ever
     finally:
         watcher.stop()
         brokers.close()
+        attached.close()
 
 
 def found(brokers: Brokers) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, str]]:

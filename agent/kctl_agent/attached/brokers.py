@@ -6,6 +6,8 @@ import time
 from collections.abc import Collection
 from typing import Any, Final
 
+from kctl_agent.attached.partition_offsets import answered_offsets
+
 __all__ = ["EndOffsets", "last_progress", "servers_of"]
 
 _TIMEOUT_MS: Final = 5000
@@ -28,15 +30,13 @@ class EndOffsets:
         self._starts_at = float("-inf")
 
     def bounds(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Log start and end offsets. Raises KafkaError."""
+        """Log start and end offsets, of the partitions that are answered for. Raises KafkaError when none is."""
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
 
         def asked(spec: OffsetSpec) -> dict[Partition, int]:
-            wanted = {TopicPartition(*each): spec for each in partitions}
-            return {
-                (tp.topic, tp.partition): at.offset for tp, at in self._admin.list_partition_offsets(wanted).items()
-            }
+            found, _ = answered_offsets(self._admin, [TopicPartition(*each) for each in partitions], spec)
+            return {(tp.topic, tp.partition): at.offset for tp, at in found.items()}
 
         now = time.monotonic()
         if now - self._starts_at >= _STARTS_SECONDS or self._starts.keys() != set(partitions):

@@ -16,17 +16,16 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import (
-    BrokerResponseError,
     ClusterAuthorizationFailedError,
     KafkaError,
     NoError,
-    RequestTimedOutError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     for_code,
 )
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
+from kctl_agent.attached.partition_offsets import answered_offsets
 from kctl_agent.snapshot import BrokerFigures, TopicPartitionFigures
 from kctl_agent.stale_coordinators import forget_coordinators
 from kctl_agent.worker.epochs import LogSeen, divergence
@@ -104,14 +103,6 @@ class Bounds:
     """The ends, with the leaders that told them."""
     unanswered: dict[TopicPartition, str] = field(default_factory=dict)
 
-    def __or__(self, other: Bounds) -> Bounds:
-        return Bounds(
-            self.starts | other.starts,
-            self.ends | other.ends,
-            self.logs | other.logs,
-            self.unanswered | other.unanswered,
-        )
-
 
 class Brokers:
     """Blocking questions to the cluster; safe to call from several threads (kafka-python runs one I/O thread)."""
@@ -138,50 +129,21 @@ class Brokers:
         Raises KafkaError when none is answered for.
         """
         try:
-            return self._bounds(partitions)
-        except KafkaError as error:
+            starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
+            isolation = self._settings.isolation_level
+            ends, unended = answered_offsets(self._admin, starts, OffsetSpec.LATEST, isolation)
+        except KafkaError:
             self._look_for_brokers()
-            bounds = self._bounds_by_leader(partitions)
-            if not bounds.starts:
-                raise
-            log.debug("not every partition is answered for: %s", error)
-            return bounds
-
-    def _bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """All at once; kafka-python raises the first error of any partition."""
-        starts = self._admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-        ends = self._admin.list_partition_offsets(
-            dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=self._settings.isolation_level
-        )
+            raise
+        unanswered = unstarted | unended
+        if unanswered:
+            self._look_for_brokers()
         return Bounds(
-            {tp: at.offset for tp, at in starts.items()},
+            {tp: at.offset for tp, at in starts.items() if tp in ends},
             {tp: at.offset for tp, at in ends.items()},
             {tp: LogSeen(at.leader_epoch, at.offset) for tp, at in ends.items() if at.leader_epoch is not None},
+            unanswered,
         )
-
-    def _bounds_by_leader(self, partitions: Collection[TopicPartition]) -> Bounds:
-        led = {TopicPartition(row.topic, row.partition): row.leader_id for row in self.topics().rows}
-        by_leader: dict[int | None, list[TopicPartition]] = {}
-        for tp in sorted(partitions):
-            by_leader.setdefault(led.get(tp), []).append(tp)
-        leaderless = by_leader.pop(None, [])
-        bounds = Bounds(unanswered=dict.fromkeys(leaderless, "it has no leader"))
-        for leader, its in by_leader.items():
-            bounds |= self._bounds_of_one_leader(leader, its)
-        return bounds
-
-    def _bounds_of_one_leader(self, leader: int | None, partitions: Collection[TopicPartition]) -> Bounds:
-        try:
-            return self._bounds(partitions)
-        except KafkaError as error:
-            has_answered = isinstance(error, BrokerResponseError) and not isinstance(error, RequestTimedOutError)
-            if not has_answered or len(partitions) == 1:
-                why = f"its leader, broker {leader}, does not answer for it ({type(error).__name__})"
-                return Bounds(unanswered=dict.fromkeys(partitions, why))
-        bounds = Bounds()
-        for tp in partitions:
-            bounds |= self._bounds_of_one_leader(leader, [tp])
-        return bounds
 
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None

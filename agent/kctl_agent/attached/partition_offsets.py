@@ -1,0 +1,76 @@
+"""Log offsets of partitions, of as many as answer: kafka-python's admin client raises the first error of any of them.
+
+For workers and for attached applications; kafka-python is the caller's, and imported when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafka import TopicPartition
+
+__all__ = ["answered_offsets"]
+
+
+def answered_offsets(
+    admin: Any, partitions: Collection[TopicPartition], spec: Any, isolation_level: str = "read_uncommitted"
+) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, str]]:
+    """Offset and leader epoch of the partitions that are answered for; of the others the reason why not.
+
+    All are asked at once; only where that fails, leader by leader. Blocks.
+
+    Raises:
+        KafkaError: none is answered for.
+    """
+    from kafka.errors import KafkaError
+
+    try:
+        return _offsets(admin, partitions, spec, isolation_level), {}
+    except KafkaError as error:
+        first = error
+    found, unanswered = dict[Any, Any](), dict[Any, str]()
+    for leader, led in _by_leader(admin, partitions).items():
+        if leader is None:
+            unanswered |= dict.fromkeys(led, "it has no leader")
+            continue
+        for group in (led, *([tp] for tp in led)):
+            if set(group) & (found.keys() | unanswered.keys()):
+                continue
+            try:
+                found |= _offsets(admin, group, spec, isolation_level)
+            except KafkaError as error:
+                if len(group) == 1 or not _has_answered(error):
+                    why = f"its leader, broker {leader}, does not answer for it ({type(error).__name__})"
+                    unanswered |= dict.fromkeys(group, why)
+    if not found:
+        raise first
+    return found, unanswered
+
+
+def _offsets(admin: Any, partitions: Collection[TopicPartition], spec: Any, isolation_level: str) -> dict[Any, Any]:
+    found: dict[Any, Any] = admin.list_partition_offsets(
+        dict.fromkeys(partitions, spec), isolation_level=isolation_level
+    )
+    return found
+
+
+def _by_leader(admin: Any, partitions: Collection[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
+    leaders = {
+        (topic["name"], partition["partition_index"]): partition["leader_id"]
+        for topic in admin.describe_topics(sorted({tp.topic for tp in partitions}))
+        for partition in topic["partitions"]
+        if partition["leader_id"] >= 0
+    }
+    by_leader: dict[int | None, list[TopicPartition]] = {}
+    for tp in sorted(partitions):
+        by_leader.setdefault(leaders.get(tuple(tp)), []).append(tp)
+    return by_leader
+
+
+def _has_answered(error: Exception) -> bool:
+    """A broker has refused a partition, and may answer for the others of which it is asked."""
+    from kafka.errors import BrokerResponseError, RequestTimedOutError
+
+    return isinstance(error, BrokerResponseError) and not isinstance(error, RequestTimedOutError)
