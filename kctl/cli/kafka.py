@@ -6,15 +6,15 @@ Which cluster: `-b`, else `--context` or KCTL_CONTEXT, else the `[kafka]` of kct
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from kctl.cli.kafka_options import COMMANDS, Command, Option
+from kctl.cli.parsing import Parser, positive
 from kctl.errors import UsageError
 
 __all__ = ["parser", "run"]
@@ -31,15 +31,10 @@ large, 22 not enough replicas, 23 wrong protocol (TLS, SASL or no Kafka), 24 the
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see `{self.prog} --help`")
-
-
 def parser(command: Command) -> argparse.ArgumentParser:
     """The options of one command."""
     examples = "\n".join(f"  {words}{f'    {remark}' if remark else ''}" for words, remark in command.examples)
-    made = _Parser(
+    made = Parser(
         prog=f"kctl kafka {command.name}",
         description="\n\n".join(filter(None, (command.summary, command.details))),
         epilog=f"examples:\n{examples}\n\n{_CLUSTER}\n{_EXIT_CODES}",
@@ -109,7 +104,7 @@ def _arguments(option: Option) -> dict[str, Any]:
         told["choices"] = option.choices
     kinds: dict[str, dict[str, Any]] = {
         "int": {"type": _whole},
-        "number": {"type": _number},
+        "number": {"type": positive},
         "texts": {"action": "append"},
         "words": {"nargs": "+"},
     }
@@ -123,14 +118,4 @@ def _whole(text: str) -> int:
         number = -1
     if number < 0:
         raise argparse.ArgumentTypeError(f"`{text}` is not a whole number, 0 or more")
-    return number
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a number above 0")
     return number

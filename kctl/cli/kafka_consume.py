@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kctl.cli.kafka_cluster import connected
-from kctl.cli.output import as_json
+from kctl.cli.output import as_json, bytes_field
 from kctl.cli.table import cell
 from kctl.errors import BrokerRefused, UsageError
 from kctl.kafka.target import Target, target
@@ -142,20 +141,10 @@ def _document(record: Record) -> dict[str, Any]:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        **_bytes("key", record.key),
-        **_bytes("value", record.value),
-        "headers": [{"key": name, **_bytes("value", value)} for name, value in record.headers],
+        **bytes_field("key", record.key),
+        **bytes_field("value", record.value),
+        "headers": [{"key": name, **bytes_field("value", value)} for name, value in record.headers],
     }
-
-
-def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:
-    """As text where it is UTF-8, else as base64 under another name."""
-    if value is None:
-        return {name: None}
-    try:
-        return {name: value.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(value).decode()}
 
 
 def _template(text: str) -> Callable[[Record], bytes]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kctl.cli.kafka_cluster import connected, fleet_kafka
-from kctl.cli.kafka_output import complain, ranges, show, show_document, table, write
-from kctl.cli.table import cell
+from kctl.cli.kafka_output import complain, show, show_document, table, write
+from kctl.cli.table import cell, ranges
 
 if TYPE_CHECKING:
     from kctl.errors import KctlError

@@ -11,7 +11,7 @@ from kctl.cli.output import as_json, as_yaml
 from kctl.cli.table import Column, render
 from kctl.errors import IncompleteAnswer, KctlError
 
-__all__ = ["complain", "ranges", "show", "show_document", "table", "write"]
+__all__ = ["complain", "show", "show_document", "table", "write"]
 
 _ERROR = "error"
 
@@ -64,17 +64,6 @@ def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -
         count = f"{len(failed)} rows have an error, the first is" if len(failed) > 1 else "one row has an error,"
         said.append(f"{count} {where}: {first[_ERROR]}")
     raise IncompleteAnswer("; ".join(said))
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """`0-3,7`: sorted numbers, runs of three and more joined."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(f"{r[0]}-{r[-1]}" if len(r) > 2 else ",".join(map(str, r)) for r in runs)
 
 
 def write(text: str) -> None:

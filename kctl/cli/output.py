@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl_agent.messages import Reply
 
-__all__ = ["OUTPUTS", "as_json", "as_yaml", "whole"]
+__all__ = ["OUTPUTS", "as_json", "as_yaml", "bytes_field", "whole"]
 
 OUTPUTS = ("table", "json", "yaml")
 
@@ -35,3 +35,15 @@ def as_yaml(document: object) -> str:
 
     text: str = yaml.safe_dump(document, allow_unicode=True, sort_keys=False, default_flow_style=False)
     return text.rstrip("\n")
+
+
+def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
+    """Bytes as one field of a document: as text where they are UTF-8, else as base64, the name ending in `_base64`."""
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode("utf-8")}
+    except UnicodeDecodeError:
+        import base64  # `rpc` and `status` never need it
+
+        return {f"{name}_base64": base64.b64encode(value).decode()}

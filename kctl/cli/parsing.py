@@ -1,4 +1,4 @@
-"""What `rpc` and `status`, which do without Typer, share: a parser whose errors are ours, and values."""
+"""What `rpc`, `status` and `kafka`, which do without Typer, share: a parser whose errors are ours, and values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from kctl.errors import UsageError
 
-__all__ = ["Parser", "seconds"]
+__all__ = ["Parser", "positive", "seconds"]
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,10 +24,23 @@ def seconds(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: it is none.
     """
+    return _above_zero(text, "number of seconds")
+
+
+def positive(text: str) -> float:
+    """A number above 0.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    return _above_zero(text, "number")
+
+
+def _above_zero(text: str, kind: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"`{text}` is not a {kind} above 0")
     return number

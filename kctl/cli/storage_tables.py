@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kctl.cli.output import bytes_field
 from kctl.cli.table import Column, cell, clean, clip, render
 from kctl_agent.storage.room import why_full
 
@@ -97,8 +98,12 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
         document["damaged"] = True
         return document | {"messages": block.count, "block_base64": base64.b64encode(block.body).decode()}
     for message in messages:
-        document |= {"timestamp": message.timestamp, **_bytes("key", message.key), **_bytes("value", message.value)}
-        document["headers"] = [{"key": name, **_bytes("value", value)} for name, value in message.headers]
+        document |= {
+            "timestamp": message.timestamp,
+            **bytes_field("key", message.key),
+            **bytes_field("value", message.value),
+        }
+        document["headers"] = [{"key": name, **bytes_field("value", value)} for name, value in message.headers]
     return document
 
 
@@ -173,15 +178,6 @@ def letter_lines(letter: DeadLetter) -> list[str]:
     lines = [f"{name:<{wide}}  {clip(cell(value), _VALUE_COLUMNS)}" for name, value in document.items()]
     lines += [f"header {clean(header['key'])}: {cell(list(header.values())[1])}" for header in headers]
     return [*lines, "", *(clean(line) for line in letter.error.splitlines())]
-
-
-def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:
-    if value is None:
-        return {name: None}
-    try:
-        return {name: value.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(value).decode()}
 
 
 def _sentence(error: str) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kctl.terminal import shown
 
-__all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "render", "width"]
+__all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "ranges", "render", "width"]
 
 UNKNOWN = "-"
 _GAP = "  "
@@ -80,6 +80,17 @@ def clip(text: str, columns: int) -> str:
             break
         kept.append(letter)
     return "".join(kept) + "…"
+
+
+def ranges(numbers: Iterable[int], shortest: int = 3) -> str:
+    """`0-3,7`: the numbers sorted, runs of at least `shortest` joined."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{r[0]}-{r[-1]}" if len(r) >= shortest else ",".join(map(str, r)) for r in runs)
 
 
 def _letter_width(letter: str) -> int:

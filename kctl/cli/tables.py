@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kctl.cli.table import Column, cell, render
+from kctl.cli.table import Column, cell, ranges, render
 
 __all__ = [
     "OLD_SECONDS",
@@ -71,17 +71,7 @@ def compact_partitions(partitions: Iterable[Result]) -> str:
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each["topic"], []).append(each["partition"])
-    return " ".join(f"{topic}[{_ranges(sorted(topics[topic]))}]" for topic in sorted(topics))
-
-
-def _ranges(numbers: list[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+    return " ".join(f"{topic}[{ranges(topics[topic], shortest=2)}]" for topic in sorted(topics))
 
 
 def _number(value: float | None, digits: int) -> str | None:

@@ -11,8 +11,8 @@ import typer
 from kctl.cli.app import build
 from kctl.cli.kafka import parser
 from kctl.cli.kafka_options import COMMANDS
-from kctl.cli.kafka_output import ranges
 from kctl.cli.kafka_progress import line
+from kctl.cli.table import ranges
 from tests.unit.kctl_cli.test_start_up import imported_by
 
 if TYPE_CHECKING:

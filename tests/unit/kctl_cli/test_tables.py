@@ -171,4 +171,5 @@ def test_partitions_are_written_compactly() -> None:
     pairs = [("b", 1), ("a", 10), ("a", 0), ("a", 2), ("a", 1)]
 
     assert compact_partitions({"topic": t, "partition": n} for t, n in pairs) == "a[0-2,10] b[1]"
+    assert compact_partitions([{"topic": "a", "partition": n} for n in (6, 1, 0)]) == "a[0-1,6]"
     assert compact_partitions([]) == ""
