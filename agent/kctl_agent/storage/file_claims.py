@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import Claim, DeadLetter
 from kctl_agent.storage.file_letters import bury
-from kctl_agent.storage.file_schema import transaction
+from kctl_agent.storage.file_schema import FREE, FREE_COUNTED, transaction
 from kctl_agent.storage.settling import Verdict
 
 __all__ = ["Wanted", "bury_damaged", "lease", "release", "renew", "settle"]
-
-FREE = "state='pending', owner=null, token=null, leased_at=null, until=null"
-"""What makes a block claimable. `tries` is counted before `state` changes: SQLite sets all from the old row."""
 
 HEADS = """
 select id, count, bytes from turn where state='pending' and id in (
@@ -47,7 +44,7 @@ def lease(
     if not waits:
         return []
     with transaction(db):
-        db.execute(f"update turn set tries=tries+(state='processing'), {FREE} where until<=?", (now,))  # noqa: S608
+        db.execute(f"update turn set {FREE_COUNTED} where until<=?", (now,))  # noqa: S608
         ids = json.dumps(_choose(db, wanted))
         tries = dict(
             db.execute(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import DeadLetter, PartitionStats, Selection
-from kctl_agent.storage.file_schema import transaction
+from kctl_agent.storage.file_schema import FREE_COUNTED, transaction
 from kctl_agent.storage.settling import revived
 
 __all__ = ["bury", "clear", "find", "insert", "page", "partitions", "requeue_dead", "requeue_stuck"]
@@ -98,8 +98,8 @@ def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> i
     age = selection.older_than_seconds
     with transaction(db):
         rows = db.execute(
-            "update turn set tries=tries+(state='processing'), state='pending', owner=null, token=null, leased_at=null,"  # noqa: S608
-            " until=null where (state='delayed' or (state='processing' and (until<=? or leased_at<=?)))"
+            f"update turn set {FREE_COUNTED}"  # noqa: S608
+            " where (state='delayed' or (state='processing' and (until<=? or leased_at<=?)))"
             f" and id in (select id from block where {where}) returning count",
             (now, -1.0 if age is None else now - age, *values),
         ).fetchall()

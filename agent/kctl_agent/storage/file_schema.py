@@ -15,7 +15,7 @@ from pathlib import Path
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.clock import MachineClock
 
-__all__ = ["LOG_BYTES", "SCHEMA_VERSION", "connect", "create", "note_boot", "transaction"]
+__all__ = ["FREE", "FREE_COUNTED", "LOG_BYTES", "SCHEMA_VERSION", "connect", "create", "note_boot", "transaction"]
 
 SCHEMA_VERSION = 3
 OLDEST_SQLITE = (3, 35, 0)
@@ -26,6 +26,11 @@ PAGE_BYTES = 16384
 LOG_BYTES = 256 << 20
 """A write-ahead log that is longer is copied by whoever notices; as a rule `file_writer` was there before. It is cut to
 this length when it begins anew."""
+
+FREE = "state='pending', owner=null, token=null, leased_at=null, until=null"
+"""What makes a block claimable, whoever held it."""
+FREE_COUNTED = f"tries=tries+(state='processing'), {FREE}"
+"""The same, and a lease that ended so counts as a try. `tries` may be set first: SQLite sets all from the old row."""
 
 VERSION_1 = """
 create table mark(
@@ -142,8 +147,7 @@ def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
         db.execute("delete from boot")
         db.execute("insert into boot values (?)", (boot_id,))
         db.execute(
-            "update turn set tries=tries+(state='processing'), state='pending',"
-            " owner=null, token=null, leased_at=null, until=null where until is not null"
+            f"update turn set {FREE_COUNTED} where until is not null"  # noqa: S608
         )
 
 
