@@ -65,7 +65,7 @@ def audit(
 
 def _places(blocks: Iterable[Block]) -> Iterator[Place]:
     for block in blocks:
-        for record in block.records():
+        for record in block.messages():
             yield block.topic, block.partition, record.offset
 
 

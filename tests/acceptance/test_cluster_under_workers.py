@@ -165,4 +165,4 @@ def noted(fleet: Fleet) -> set[int | None]:
 
 def values(fleet: Fleet) -> list[bytes | None]:
     """Of all messages that are stored."""
-    return [record.value for block in fleet.storage.blocks() for record in block.records()]
+    return [record.value for block in fleet.storage.blocks() for record in block.messages()]

@@ -27,7 +27,7 @@ def run_until_caught_up(fleet: Fleet, eventually: Eventually) -> list[dict[str, 
 
 def stored(fleet: Fleet, partition: int) -> list[int]:
     """Offsets of a partition in the order in which they were stored."""
-    return [r.offset for block in fleet.storage.blocks() if block.partition == partition for r in block.records()]
+    return [r.offset for block in fleet.storage.blocks() if block.partition == partition for r in block.messages()]
 
 
 def told(events: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 
 def stored(fleet: Fleet, partition: int) -> list[int]:
-    return [r.offset for block in fleet.storage.blocks() if block.partition == partition for r in block.records()]
+    return [r.offset for block in fleet.storage.blocks() if block.partition == partition for r in block.messages()]
 
 
 def order(fleet: Fleet, *words: str) -> dict[str, Any]:

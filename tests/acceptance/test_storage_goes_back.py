@@ -40,7 +40,7 @@ def moved(fleet: Fleet) -> list[tuple[str, int, int, int]]:
 
 
 def stored(storage: Storage, partition: int) -> list[int]:
-    return sorted(r.offset for block in storage.blocks() if block.partition == partition for r in block.records())
+    return sorted(r.offset for block in storage.blocks() if block.partition == partition for r in block.messages())
 
 
 def refusal(fleet: Fleet, eventually: Eventually) -> str:

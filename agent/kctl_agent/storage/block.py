@@ -43,7 +43,6 @@ __all__ = [
     "BinaryColumn",
     "Block",
     "Columns",
-    "Record",
     "decode",
     "encode",
     "pack",
@@ -172,17 +171,6 @@ def _cut(column: BinaryColumn | None, edges: list[int]) -> list[BinaryColumn | N
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One message out of a block; `timestamp_ms` as Kafka has it."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-
-
-@dataclass(frozen=True, slots=True)
 class Block:
     """A stored block with its coordinates; `body` is what `encode` made."""
 
@@ -193,11 +181,6 @@ class Block:
     last: int
     count: int
     body: bytes
-
-    def records(self) -> Iterator[Record]:
-        """Raises BadBlock."""
-        for message in self.messages():
-            yield Record(message.offset, message.timestamp, message.key, message.value, list(message.headers))
 
     def messages(self, tries: int = 0) -> list[Message]:
         """Raises BadBlock."""

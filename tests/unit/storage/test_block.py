@@ -60,11 +60,11 @@ def test_every_split_and_codec_gives_the_messages_back(
     for part in whole.split(size):
         first, last = int(part.offsets[0]), int(part.offsets[-1])
         block = Block("t", None, 0, first, last, len(part), encode(part, codec))
-        records += list(block.records())
+        records += block.messages()
 
-    assert [(r.timestamp_ms, r.key, r.value) for r in records] == [m[1:4] for m in messages]
+    assert [(r.timestamp, r.key, r.value) for r in records] == [m[1:4] for m in messages]
     assert [r.offset for r in records] == whole.offsets.tolist()
-    assert [r.headers for r in records] == [m[4] or [] for m in messages]
+    assert [list(r.headers) for r in records] == [m[4] or [] for m in messages]
 
 
 @given(MESSAGES, st.data())
@@ -75,7 +75,7 @@ def test_a_slice_is_the_messages_of_the_slice(messages: list[tuple[object, ...]]
     part = columns(messages).slice(begin, end)
 
     block = Block("t", None, 0, int(part.offsets[0]), 0, len(part), encode(part))
-    assert [(r.key, r.value) for r in block.records()] == [m[2:4] for m in messages[begin:end]]
+    assert [(r.key, r.value) for r in block.messages()] == [m[2:4] for m in messages[begin:end]]
 
 
 def test_null_and_empty_are_told_apart() -> None:
@@ -83,8 +83,8 @@ def test_null_and_empty_are_told_apart() -> None:
 
     block = Block("t", None, 0, 0, 2, 3, encode(part))
 
-    assert [r.value for r in block.records()] == [None, b"", b"x"]
-    assert [r.key for r in block.records()] == [None, None, None]
+    assert [r.value for r in block.messages()] == [None, b"", b"x"]
+    assert [r.key for r in block.messages()] == [None, None, None]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ WRITTEN_BY_VERSION_1 = {
 def test_these_very_bytes_of_version_1_are_read(codec: str) -> None:
     block = Block("t", None, 0, 5, 9, 3, bytes.fromhex(WRITTEN_BY_VERSION_1[codec]))
 
-    assert [(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in block.records()] == [
+    assert [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in block.messages()] == [
         (5, 1, b"k", b"one", []),
         (6, 2, None, None, [("a", None)]),
         (9, 3, b"", b"three", []),

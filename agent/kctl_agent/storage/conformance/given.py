@@ -40,7 +40,7 @@ def fill(storage: Storage, count: int, partition: int = 0, topic: str = "t") -> 
 
 
 def stored(storage: Storage) -> list[int]:
-    return [record.offset for block in storage.blocks() for record in block.records()]
+    return [record.offset for block in storage.blocks() for record in block.messages()]
 
 
 def next_offset(storage: Storage) -> int:

@@ -30,7 +30,7 @@ class Puts:
         assert (done.stored, done.skipped) == (10, 0)
         assert stored(storage) == list(range(10))
         assert storage.marks([("t", 0)])[("t", 0)] == Mark("t", 0, "A", 10, 1)
-        assert [record.value for block in storage.blocks() for record in block.records()][3] == b"0003"
+        assert [record.value for block in storage.blocks() for record in block.messages()][3] == b"0003"
 
     def test_what_lies_below_the_mark_is_skipped(self, storage: Storage) -> None:
         storage.place_marks([Mark("t", 0, "A", 0)])
