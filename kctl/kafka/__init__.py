@@ -1,4 +1,5 @@
-"""The brokers' own view of the group: `admin` asks (blocking, one thread), `cluster` keeps the last figures."""
+"""Questions and changes to Kafka clusters: for the master (`group_reader` reads, `cluster` keeps what it read) and for
+`kctl kafka`, over `connection`."""
 
 from __future__ import annotations
 

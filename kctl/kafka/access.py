@@ -54,10 +54,6 @@ class Access(NamedTuple):
     def __repr__(self) -> str:
         return f"Access({self.named}, {self.security_protocol})"
 
-    def speaking(self, security_protocol: str) -> Access:
-        """The same servers, spoken to in another way."""
-        return self._replace(security_protocol=security_protocol)
-
     def client_settings(self) -> dict[str, Any]:
         """What kafka-python's clients call these settings."""
         settings: dict[str, Any] = {
