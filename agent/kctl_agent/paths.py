@@ -34,7 +34,9 @@ __all__ = [
     "peer_credentials",
     "prepare_run_dir",
     "process_identity",
+    "recorded_identity",
     "remove_if_dead",
+    "socket_owner",
     "socket_path",
 ]
 
@@ -215,7 +217,7 @@ def _bind_locked(listener: socket.socket, path: Path, backlog: int) -> BoundSock
 
 def _remove_stale(path: Path) -> None:
     """Clear the place, or raise PathError because somebody lives there."""
-    owner = _recorded(_pid_file(path))
+    owner = socket_owner(path)
     if owner is not None and is_alive(owner):
         raise PathError(f"socket {path} is already served by pid {owner.pid}: stop it or choose another name")
     try:
@@ -241,7 +243,7 @@ def remove_if_dead(run_dir: Path, name: str) -> bool:
     path = socket_path(run_dir, name)
     try:
         with _locked(run_dir, is_patient=False):
-            owner = _recorded(_pid_file(path))
+            owner = socket_owner(path)
             if owner is None or is_alive(owner):
                 return False
             path.unlink(missing_ok=True)
@@ -249,6 +251,20 @@ def remove_if_dead(run_dir: Path, name: str) -> bool:
             return True
     except OSError:
         return False
+
+
+def socket_owner(path: Path) -> ProcessIdentity | None:
+    """Who recorded itself beside a socket; None if nobody has, readably."""
+    try:
+        return recorded_identity(path.with_suffix(".pid"))
+    except (OSError, ValueError):
+        return None
+
+
+def recorded_identity(pid_file: Path) -> ProcessIdentity:
+    """What `bind_socket` wrote beside a socket. Raises OSError and ValueError."""
+    pid, start_ticks = pid_file.read_text("ascii").split()
+    return ProcessIdentity(int(pid), int(start_ticks))
 
 
 def _accepts(path: Path) -> bool:
@@ -270,14 +286,6 @@ def _record(path: Path, owner: ProcessIdentity) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(f"{owner.pid} {owner.start_ticks}\n")
-
-
-def _recorded(path: Path) -> ProcessIdentity | None:
-    try:
-        pid, start_ticks = path.read_text("ascii").split()
-        return ProcessIdentity(int(pid), int(start_ticks))
-    except (OSError, ValueError):
-        return None
 
 
 @contextmanager

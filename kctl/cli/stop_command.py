@@ -15,7 +15,7 @@ from kctl.cli.options import ConfigOption, Output, config_option
 from kctl.cli.order import carry_out
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout
 from kctl.fleets import Fleet, find
-from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive
+from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, recorded_identity
 
 __all__ = ["register"]
 
@@ -62,8 +62,7 @@ def _master_of(fleet: Fleet) -> ProcessIdentity:
     """Who serves the fleet's `master.sock`, as recorded beside it: pid and start time."""
     path = fleet.run_dir / f"{MASTER_NAME}.pid"
     try:
-        pid, start_ticks = path.read_text(encoding="ascii").split()
-        return ProcessIdentity(int(pid), int(start_ticks))
+        return recorded_identity(path)
     except (FileNotFoundError, NotADirectoryError):
         raise NoSocketFile(f"no master is running there: {path} does not exist") from None
     except PermissionError:

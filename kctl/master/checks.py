@@ -15,10 +15,10 @@ from pathlib import Path
 from kctl.config import Config
 from kctl.errors import AlreadyRunning, JarsMissing, RunDirUnusable
 from kctl.jars import jar_paths, java_command
-from kctl.master.process import kill_session, remove_socket, socket_owner
+from kctl.master.process import kill_session, remove_socket
 from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
-from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, prepare_run_dir, socket_path
+from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, prepare_run_dir, socket_owner, socket_path
 
 __all__ = ["ABOUT_NAME", "await_former_workers", "find_jars", "make_folders", "own_run_dir"]
 

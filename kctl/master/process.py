@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kctl.children import child_environment
 from kctl.master.process_log import ProcessLog
-from kctl_agent.paths import ProcessIdentity
+from kctl_agent.paths import socket_owner
 
 __all__ = [
     "Child",
@@ -27,7 +27,6 @@ __all__ = [
     "processes",
     "remove_socket",
     "session_members",
-    "socket_owner",
 ]
 
 _KILL_POLL_SECONDS = 0.02
@@ -168,15 +167,6 @@ def remove_socket(path: Path, pid: int) -> None:
     if owner is not None and owner.pid == pid:
         path.unlink(missing_ok=True)
         path.with_suffix(".pid").unlink(missing_ok=True)
-
-
-def socket_owner(path: Path) -> ProcessIdentity | None:
-    """Who recorded itself beside a socket (`kctl_agent.paths.bind_socket`); None if nobody has, readably."""
-    try:
-        pid, start_ticks = path.with_suffix(".pid").read_text(encoding="ascii").split()
-        return ProcessIdentity(int(pid), int(start_ticks))
-    except (OSError, ValueError):
-        return None
 
 
 class Process(NamedTuple):
