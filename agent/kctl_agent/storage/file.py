@@ -208,6 +208,16 @@ class FileStorage(Storage):
         with self._session() as db:
             return file_letters.clear(db, state, selection, self.clock.wall())
 
+    def expire_dead(self) -> int:
+        removed, age = 0, self.limits.dead_seconds
+        while age is not None:
+            with self._session() as db:
+                page = file_letters.expire(db, self.clock.wall() - age)
+            removed += page
+            if not page:
+                break
+        return removed
+
     def close(self) -> None:
         with self._lock:
             self._forget()

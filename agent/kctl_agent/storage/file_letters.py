@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Iterable
 
@@ -10,9 +11,10 @@ from kctl_agent.storage.claim import DeadLetter, PartitionStats, Selection
 from kctl_agent.storage.file_schema import FREE_COUNTED, transaction
 from kctl_agent.storage.settling import revived
 
-__all__ = ["bury", "clear", "find", "insert", "page", "partitions", "requeue_dead", "requeue_stuck"]
+__all__ = ["bury", "clear", "expire", "find", "insert", "page", "partitions", "requeue_dead", "requeue_stuck"]
 
 PAGE_LETTERS = 1000
+EXPIRE_PAGE = 500
 PAGE_BYTES = 16 << 20
 LETTER = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
 
@@ -121,6 +123,18 @@ def clear(db: sqlite3.Connection, state: str, selection: Selection, wall: float)
             ).fetchall()
             db.execute("delete from block where id not in (select id from turn)")
     return sum(count for (count,) in rows)
+
+
+def expire(db: sqlite3.Connection, before: float) -> int:
+    """Remove the oldest dead letters of before that time, a page at most; returns the number of messages. Looks at the
+    oldest only, without the write lock: letters are numbered as they die."""
+    rows = db.execute("select id, at from dead order by id limit ?", (EXPIRE_PAGE,)).fetchall()
+    old = [id_ for id_, _ in itertools.takewhile(lambda row: row[1] <= before, rows)]
+    if not old:
+        return 0
+    with transaction(db):
+        gone = db.execute("delete from dead where id<=? returning count", (old[-1],)).fetchall()
+    return sum(count for (count,) in gone)
 
 
 def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...]:

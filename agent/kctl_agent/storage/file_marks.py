@@ -25,8 +25,9 @@ def bind(db: sqlite3.Connection, id_: str, owner: Binding) -> None:
 
 def read(db: sqlite3.Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
     """A partition without a mark is absent."""
+    wanted = frozenset(partitions)
     marks = (Mark(*row) for row in db.execute(f"select {_COLUMNS} from mark"))  # noqa: S608 - our own names
-    return {mark.tp: mark for mark in marks if mark.tp in partitions}
+    return {mark.tp: mark for mark in marks if mark.tp in wanted}
 
 
 def one(db: sqlite3.Connection, tp: TopicPartition) -> Mark | None:

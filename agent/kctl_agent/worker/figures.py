@@ -42,6 +42,7 @@ class Figures(OwnFigures):
         super().__init__(name, server, storage, inbox)
         self._timestamps: dict[TopicPartition, float] = {}
         self._sources: Sources | None = None
+        self._throttled_by: str | None = None
         self._stored: StorageFigures | None = None
         self._stats: StorageStats | None = None
         self._storage_failed = False
@@ -54,6 +55,11 @@ class Figures(OwnFigures):
         """Why the storage, as last counted, has no room for another batch (`storage.room`); None if it has, and before
         the first count."""
         return None if self._stats is None else why_full(self._stats, share)
+
+    def is_throttled_by(self, why: str | None) -> None:
+        """Why no new batch is taken; None: it is. Reported as the last error as long as there is no other."""
+        self._throttled_by = why
+        self._wake.set()
 
     def draw_from(self, sources: Sources) -> None:
         self._sources = sources
@@ -121,7 +127,7 @@ class Figures(OwnFigures):
                     common.work,
                     query_id=sources.query_id(),
                     batch_started_at=sources.batch_started_at(),
-                    last_error=common.work.last_error or self._what_is_not_read(),
+                    last_error=common.work.last_error or self._throttled_by or self._what_is_not_read(),
                     left_out=tuple((*tp, why) for tp, why in sorted(self._left_out.items())),
                     isolated=tuple((*tp, why) for tp, why in sorted(self._isolated.items())),
                 ),

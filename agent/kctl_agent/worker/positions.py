@@ -63,7 +63,7 @@ class Moved:
             "storage_rolled_back": f"the storage {ours} has gone back in time: the group has committed offset {begin} "
             f"with it, and it holds only what lies below {end}",
             "storage_lost_marks": f"the group has committed offset {begin} with the storage {ours}, which no longer "
-            "knows the partition: it was emptied or replaced",
+            "knows the partition: it was emptied or replaced, or has gone back to before the partition was first read",
             "other_storage": f"offset {begin} was committed with another storage, {theirs}; this one is {ours}",
         }[self.kind]
 
@@ -73,7 +73,7 @@ class Moved:
         return {
             "rewound": f"offsets from {end} on are read again",
             "skipped": f"{end - begin} offsets are skipped",
-            "topic_recreated": f"the mark {begin} is void, reading starts at {end}",
+            "topic_recreated": f"offset {begin} of the earlier topic is void, reading starts at {end}",
             "storage_rolled_back": f"offsets {end} to {begin - 1} are read again",
             "storage_lost_marks": f"reading goes on at {end}, and what it held below that and was not handled is lost",
         }.get(self.kind, f"reading goes on at {end}")
@@ -96,7 +96,7 @@ class Start:
 def decide(found: Found, mark: Mark | None, first: int, storage: StorageId) -> Start:
     """Weigh one partition. `first` is where to begin when nobody has read it yet.
 
-    - Another topic id voids mark and committed offset. An id that is not known voids nothing.
+    - Another topic id voids the mark, and an offset that was committed with it. An id that is not known voids nothing.
     - A committed offset without a note is somebody else's, and honoured: a reset if there is a mark, else a group that
       another client has left.
     - One that was noted with this storage only says how far the storage once was: reading goes on from the mark.
@@ -115,7 +115,9 @@ def decide(found: Found, mark: Mark | None, first: int, storage: StorageId) -> S
         moved.append(Moved("records_lost", offset, found.log_start))
         offset = found.log_start
     topic_id = found.topic_id or (mark.topic_id if mark else None)
-    kept = mark is not None and mark.next == offset and mark.topic_id == topic_id
+    # In a log that differs from the one that was read the mark is another one, even if it stays where it is: a task of
+    # the old log that was frozen must not put beside the next owner.
+    kept = mark is not None and mark.next == offset and mark.topic_id == topic_id and found.diverged is None
     placed = None if kept else Mark(found.topic, found.partition, topic_id, offset)
     is_ours = found.note is not None and found.note.storage.id == storage.id
     must_commit = found.committed is not None and (not is_ours or found.committed > offset)
@@ -127,7 +129,7 @@ def _go_on(found: Found, mark: Mark | None, first: int, storage: StorageId, end:
     committed, note = found.committed, found.note
     if mark is not None and _is_other(found.topic_id, mark.topic_id):
         return found.log_start, [Moved("topic_recreated", mark.next, found.log_start)]
-    if committed is None or (note is not None and _is_other(found.topic_id, note.topic_id)):
+    if committed is None:
         return mark.next if mark else first, []
     if note is None:
         if mark is None or committed == mark.next:
@@ -136,6 +138,8 @@ def _go_on(found: Found, mark: Mark | None, first: int, storage: StorageId, end:
     names = (note.storage.name, storage.name)
     if not note.storage.is_of(storage) and note.storage.name != storage.name:
         return committed, [Moved("other_storage", committed, committed, names)]
+    if _is_other(found.topic_id, note.topic_id):
+        return (mark.next, []) if mark else (first, [Moved("topic_recreated", committed, first)])
     if mark is None:
         return committed, [Moved("storage_lost_marks", committed, committed, names)]
     once = min(committed, end)  # what was committed beyond the end of a truncated log is not missing here

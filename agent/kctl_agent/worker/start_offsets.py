@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka import TopicPartition
-from kafka.errors import LeaderNotAvailableError
+from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 
 from kctl_agent.boot import BootError
 from kctl_agent.storage.base import Binding, Mark, OtherGroup, Storage
+from kctl_agent.storage.putting import refuse_moved
 from kctl_agent.worker.brokers import Brokers
 from kctl_agent.worker.epochs import LogSeen
 from kctl_agent.worker.note import StorageId
@@ -64,8 +65,8 @@ class StartOffsets:
     def decide(self, wanted: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
         """Decide for these partitions; their logs are compared with what is `known` of them.
 
-        Marks are read before the committed offsets: what another owner does meanwhile shows in the marks, and then
-        nothing is placed.
+        Marks are read before the committed offsets, and once more where something has moved: what another owner does
+        meanwhile shows in the marks, and is nothing that happened to the storage or the group.
 
         Raises:
             BootError: the storage belongs to another group, or a setting says to stop.
@@ -74,14 +75,20 @@ class StartOffsets:
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
         every = self._brokers.partitions_of({tp.topic for tp in wanted})
-        marks = self._storage.marks([tuple(tp) for tp in every | wanted])
+        if missing := {tp.topic for tp in wanted} - {tp.topic for tp in every}:
+            raise UnknownTopicOrPartitionError(f"topic {min(missing)} cannot be described")
+        marks = self._storage.marks([tuple(tp) for tp in every])
         read = {topic for topic, _ in marks}
         # All of a topic that is new to the group are placed at once, whoever reads them: so a partition without a mark
         # beside others that have one was added later, and what it got before anybody noticed is read.
         new = {tp for tp in every if tp.topic not in read} if is_latest else set()
         found, unanswered = self._brokers.found(wanted | new, known)
-        if late := new & unanswered.keys():
-            raise LeaderNotAvailableError(f"{unanswered[min(late)]}; a new topic is begun with all of its partitions")
+        late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
+        for tp in [tp for tp in found if tp.topic in late]:
+            del found[tp]
+            unanswered[tp] = f"its topic is new and begun with all of its partitions; {late[tp.topic]}"
+        if not found:
+            raise LeaderNotAvailableError(unanswered[min(unanswered)])
         starts = {
             tp: decide(
                 at,
@@ -92,7 +99,9 @@ class StartOffsets:
             for tp, at in found.items()
         }
         decided = Decided(marks, found, starts, unanswered)
-        self._refuse(decided.moves)
+        if decided.moves:
+            self._check_unmoved(decided)
+            self._refuse(decided.moves)
         return decided
 
     def place(self, decided: Decided) -> None:
@@ -100,6 +109,12 @@ class StartOffsets:
         placing = [start.mark for start in decided.starts.values() if start.mark is not None]
         if placing:
             self._storage.place_marks(placing, decided.marks)
+
+    def _check_unmoved(self, decided: Decided) -> None:
+        """Raises MarkMoved when another owner has stored or placed something since the marks were read."""
+        now = self._storage.marks([tuple(tp) for tp in decided.found])
+        for tp in decided.found:
+            refuse_moved(tuple(tp), now.get(tuple(tp)), decided.marks.get(tuple(tp)))
 
     def _bind(self) -> None:
         """Each time: a storage may be exchanged while a worker runs."""

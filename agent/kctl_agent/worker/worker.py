@@ -79,6 +79,7 @@ class Worker:
         """What batches have stored of since the last turn; filled by Spark's callback threads."""
         self._reported_isolated: dict[TopicPartition, str] = {}
         self._check_at = 0.0
+        self._throttled_by: str | None = None
         self._left_out = LeftOut()
         self._reported_left_out: dict[TopicPartition, str] = {}
         self._failures = 0
@@ -211,7 +212,13 @@ class Worker:
         mark = marks.get(tuple(tp))
         membership.commit({tp: seeking.target}, is_reset=True)
         topic_id = found.topic_id or (mark.topic_id if mark else None)
-        self._storage.place_marks([Mark(tp.topic, tp.partition, topic_id, seeking.target)], marks)
+        try:
+            self._storage.place_marks([Mark(tp.topic, tp.partition, topic_id, seeking.target)], marks)
+        except StorageError as error:
+            later = (
+                f"the group is reset to {seeking.target}, and reading goes on there as soon as the storage can be used"
+            )
+            raise StorageError(f"{error}; {later}") from error
         self._commits.done({tp: seeking.target})
         self._reached = {**self._reached, tp: seeking.target}
         if seeking.skipped or seeking.again:
@@ -229,13 +236,14 @@ class Worker:
             self._groups.stored(self._stored.popleft())
         plan = self._groups.plan(wanted - self._unreadable(), time.monotonic())
         self._stop_outdated(plan)
-        self._check_queries()
+        self._check_queries(plan)
         running = self._pipeline.sources
         if running is None and membership.partitions and not wanted:
             self._figures.enter("paused")
         for group in plan:
             if group.isdisjoint(running or ()) and self._is_due(group) and not self._is_full():
                 self._start_query(membership, group)
+                return  # to start one may take long, and the group must be polled
 
     def _is_due(self, group: frozenset[TopicPartition]) -> bool:
         now = time.monotonic()
@@ -303,14 +311,16 @@ class Worker:
         return began is not None and is_newer and view.topic_ids.get(tp.topic) != began
 
     def _is_full(self) -> bool:
-        throttled = self._figures.state == "throttled"
-        why = self._figures.why_full(RESUME_FRACTION if throttled else 1.0)
-        if why is not None and not throttled:
-            self._figures.happened("throttled", f"takes no new batch: {why}")
+        """Whether the storage has no room for another batch, or not enough to go on after it had none."""
+        before = self._throttled_by
+        why = self._figures.why_full(RESUME_FRACTION if before else 1.0)
+        if why is not None:
             self._figures.enter("throttled")
-            self._figures.failed(why)
-        elif why is None and throttled:
-            self._figures.failed(None)
+            if before is None:
+                self._figures.happened("throttled", f"takes no new batch: {why}")
+        if why != before:
+            self._throttled_by = why
+            self._figures.is_throttled_by(why)
         return why is not None
 
     def _start_query(self, membership: Membership, wanted: frozenset[TopicPartition]) -> None:
@@ -338,6 +348,7 @@ class Worker:
             self._lost()
             return
         except (KafkaError, StorageError) as error:
+            self._epochs.give_up(wanted)  # with the next try the notes count again: nothing was committed since
             self._retry_later(f"cannot begin to read: {error or type(error).__name__}")
             return
         self._left_out.add({tp: why for tp, why in decided.unanswered.items() if tp in wanted}, time.monotonic())
@@ -356,15 +367,18 @@ class Worker:
         self._topic_ids = {**self._topic_ids, **{tp: at.topic_id for tp, at in found.items()}}
         self._epochs.began({tp: at.seen for tp, at in found.items()})
         committed = {tp: at.committed for tp, at in found.items() if at.committed is not None}
-        others = self._pipeline.sources or ()
-        self._commits.found({**{tp: at for tp, at in self._commits.known.items() if tp in others}, **committed})
+        assigned = self._membership.partitions if self._membership else frozenset()
+        others = {tp: at for tp, at in self._commits.known.items() if tp in assigned - readable}
+        self._commits.found({**others, **committed})
+        recreated = {tp for tp, moved in decided.moves if moved.kind == "topic_recreated"}
+        self._reported = {tp: start for tp, start in self._reported.items() if tp not in recreated}
 
     def _note(self, tp: TopicPartition) -> str:
         """What is committed with an offset; on kafka-python's I/O thread too."""
         storage = self._start_offsets.identity if self._start_offsets else StorageId("", "")
         return CommitNote(storage, self._topic_ids.get(tp), self._epochs.seen(tp)).format()
 
-    def _check_queries(self) -> None:
+    def _check_queries(self, plan: Collection[frozenset[TopicPartition]]) -> None:
         for group, why in self._pipeline.failures().items():
             self._stop_query(0.0, group)
             if self._pipeline.sources is None:
@@ -375,14 +389,10 @@ class Worker:
             self._figures.query_failed(why, is_first=failures == 1)
         running = self._pipeline.sources
         if running is not None:
-            if self._has_nothing_failed(running):
+            if running.keys() == frozenset().union(*plan) and self._pipeline.has_settled(PATIENCE_SECONDS):
+                # Nothing has failed for a while; no batch may come for long that could show it.
                 self._overcome("query")
             self._check_logs(running)
-
-    def _has_nothing_failed(self, running: Mapping[TopicPartition, Source]) -> bool:
-        """For a while, of all that is assigned; nothing may come for long that a batch could show it with."""
-        assert self._membership is not None
-        return running.keys() == self._membership.partitions and self._pipeline.has_settled(PATIENCE_SECONDS)
 
     def _check_logs(self, running: Mapping[TopicPartition, Source]) -> None:
         view = self._watcher.view if self._watcher else BrokerView()

@@ -68,10 +68,11 @@ CASES = [
     ("another storage", found(ours(500, OTHER)), None, 500, ["other_storage"]),
     ("another storage, where it once was here", found(ours(500, OTHER)), mark(200), 500, ["other_storage"]),
     ("another storage, behind this one", found(ours(100, OTHER)), mark(200), 100, ["other_storage"]),
+    ("another storage's offsets, copied to this cluster", found(ours(500, OTHER, "Z")), None, 500, ["other_storage"]),
     ("the topic was recreated", found(None, (0, 10), "B"), mark(200), 0, ["topic_recreated"]),
     ("recreated, old commit left", found(ours(200), (0, 10), "B"), mark(200), 0, ["topic_recreated"]),
     ("recreated, marked, then killed", found(ours(200), (0, 300), "B"), mark(0, "B"), 0, []),
-    ("recreated, and no mark", found(ours(200), (0, 300), "B"), None, 7, []),
+    ("recreated, and no mark", found(ours(200), (0, 300), "B"), None, 7, ["topic_recreated"]),
     ("a topic whose id is not known just now", found(ours(200), (0, 1000), None), mark(200), 200, []),
     ("truncated by an unclean election", found(ours(200), (0, 150)), mark(200), 150, ["truncated"]),
     ("truncated and grown again", found(ours(200), diverged=150), mark(200), 150, ["truncated"]),
@@ -98,6 +99,15 @@ def test_reading_begins_where_nothing_is_lost_or_hidden(
 
 def test_the_mark_stays_when_reading_simply_goes_on() -> None:
     assert decide(found(ours(100)), mark(200), 0, OURS).mark is None
+
+
+def test_in_a_log_that_has_diverged_the_mark_is_another_one_even_where_it_stays() -> None:
+    """A task of the old log that was frozen would put beside the next owner on the same version."""
+    for diverged in (200, 250):
+        start = decide(found(ours(200), diverged=diverged), mark(200), 0, OURS)
+
+        assert start.mark == Mark("orders", 0, "A", 200)
+        assert start.moved == ()
 
 
 def test_the_mark_follows_a_reset_and_takes_the_new_topic_id() -> None:

@@ -1,0 +1,186 @@
+"""Where a query is to begin, with a real storage; the brokers' answers are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import KafkaError, LeaderNotAvailableError
+
+from kctl_agent.boot import BootError
+from kctl_agent.storage.base import Binding, Mark, MarkMoved
+from kctl_agent.storage.conformance.given import chunk, put
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.worker.note import CommitNote, StorageId
+from kctl_agent.worker.positions import Found
+from kctl_agent.worker.settings import KafkaSettings, PipelineSettings, WorkerSettings
+from kctl_agent.worker.start_offsets import StartOffsets
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+U0, U1 = TopicPartition("u", 0), TopicPartition("u", 1)
+
+
+@dataclass
+class Answers:
+    """Of the brokers: logs from 0 to 100, and what is committed. `meanwhile` is called before they are given."""
+
+    committed: dict[TopicPartition, tuple[int, CommitNote | None]] = field(default_factory=dict)
+    unanswered: dict[TopicPartition, str] = field(default_factory=dict)
+    partitions: tuple[TopicPartition, ...] = (T0, T1)
+    meanwhile: Callable[[], None] = lambda: None
+
+    def cluster_id(self) -> str:
+        return "K"
+
+    def partitions_of(self, topics: Collection[str]) -> set[TopicPartition]:
+        return {tp for tp in self.partitions if tp.topic in topics}
+
+    def found(
+        self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, object]
+    ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
+        self.meanwhile()
+        found = {
+            tp: Found(tp.topic, tp.partition, "A", offset, 0, 100, note)
+            for tp in partitions
+            if tp not in self.unanswered
+            for offset, note in [self.committed.get(tp, (None, None))]
+        }
+        return found, {tp: why for tp, why in self.unanswered.items() if tp in partitions}
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[FileStorage]:
+    with closing(FileStorage(tmp_path / "s.sqlite")) as storage:
+        storage.prepare()
+        yield storage
+
+
+def start_offsets(storage: FileStorage, answers: Answers, **settings: str) -> StartOffsets:
+    kafka = KafkaSettings(
+        "b:1", "g", ("t", "u"), settings.get("reset", "earliest"), "range", 6, 1, "read_uncommitted", None
+    )
+    pipeline = PipelineSettings(
+        "local[1]", "1g", (), {}, "", Path(), 1, 0.0, settings.get("on_data_loss", "continue"), 1.0
+    )
+    own = {"on_lost_marks": "stop", "on_other_storage": "stop"} | settings
+    whole = WorkerSettings("w", Path(), Path(), "INFO", kafka, pipeline, own)
+    brokers: Any = answers
+    return StartOffsets(whole, storage, brokers)
+
+
+def note(storage: FileStorage, start: StartOffsets) -> CommitNote:
+    """As a worker on this storage commits it."""
+    start.decide(frozenset({T0}), {})
+    return CommitNote(start.identity, "A")
+
+
+def test_what_another_owner_does_between_the_two_looks_is_not_taken_for_an_emptied_storage(
+    storage: FileStorage,
+) -> None:
+    answers = Answers()
+    start = start_offsets(storage, answers)
+    own = note(storage, start)
+
+    def other_owner() -> None:
+        storage.place_marks([Mark("t", 0, "A", 0)])
+        put(storage, chunk(0, 40))
+        answers.committed[T0] = (40, own)
+        answers.meanwhile = lambda: None
+
+    answers.meanwhile = other_owner
+    with pytest.raises(MarkMoved):
+        start.decide(frozenset({T0}), {})
+
+    again = start.decide(frozenset({T0}), {})
+    assert (again.source(T0).start, again.moves) == (40, [])
+
+
+def test_what_another_owner_stores_between_the_two_looks_is_not_taken_for_a_rolled_back_storage(
+    storage: FileStorage,
+) -> None:
+    answers = Answers()
+    start = start_offsets(storage, answers)
+    own = note(storage, start)
+    storage.place_marks([Mark("t", 0, "A", 0)])
+
+    def other_owner() -> None:
+        put(storage, chunk(0, 40))
+        answers.committed[T0] = (40, own)
+        answers.meanwhile = lambda: None
+
+    answers.meanwhile = other_owner
+    with pytest.raises(MarkMoved):
+        start.decide(frozenset({T0}), {})
+
+    assert start.decide(frozenset({T0}), {}).moves == []
+
+
+def test_with_latest_a_new_topic_is_placed_whole_and_an_added_partition_begins_at_its_start(
+    storage: FileStorage,
+) -> None:
+    answers = Answers()
+    start = start_offsets(storage, answers, reset="latest")
+
+    first = start.decide(frozenset({T0}), {})
+    start.place(first)
+    answers.partitions = (T0, T1, TopicPartition("t", 2))
+    added = start.decide(frozenset({T1, TopicPartition("t", 2)}), {})
+
+    assert first.source(T0).start == first.source(T1).start == 100
+    assert added.source(T1).start == 100
+    assert added.source(TopicPartition("t", 2)).start == 0
+
+
+def test_with_latest_a_new_topic_that_is_not_all_answered_for_waits_and_the_others_are_read(
+    storage: FileStorage,
+) -> None:
+    answers = Answers(partitions=(T0, T1, U0, U1), unanswered={U1: "it has no leader"})
+    start = start_offsets(storage, answers, reset="latest")
+    storage.place_marks([Mark("t", 0, "A", 7), Mark("t", 1, "A", 7)])
+
+    decided = start.decide(frozenset({T0, U0}), {})
+
+    assert decided.found.keys() == {T0}
+    assert "begun with all of its partitions" in decided.unanswered[U0]
+    with pytest.raises(LeaderNotAvailableError, match="it has no leader"):
+        start.decide(frozenset({U1}), {})
+
+
+def test_a_topic_that_is_not_described_is_not_begun(storage: FileStorage) -> None:
+    start = start_offsets(storage, Answers(), reset="latest")
+
+    with pytest.raises(KafkaError, match="topic u cannot be described"):
+        start.decide(frozenset({T0, U0}), {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "committed", "storage_id", "why"),
+    [
+        ("on_lost_marks", 40, None, "storage.on_lost_marks is stop, and t-0: the group has committed offset 40"),
+        ("on_other_storage", 40, StorageId("9", "elsewhere"), "storage.on_other_storage is stop, and t-0: offset 40"),
+    ],
+)
+def test_a_storage_that_is_not_what_it_was_is_refused_until_a_setting_decides(
+    storage: FileStorage, kind: str, committed: int, storage_id: StorageId | None, why: str
+) -> None:
+    answers = Answers()
+    own = note(storage, start_offsets(storage, answers))
+    answers.committed = {T0: (committed, replace(own, storage=storage_id or own.storage))}
+
+    with pytest.raises(BootError, match=why):
+        start_offsets(storage, answers).decide(frozenset({T0}), {})
+
+    other = "take_over" if kind == "on_other_storage" else "continue"
+    assert start_offsets(storage, answers, **{kind: other}).decide(frozenset({T0}), {}).source(T0).start == committed
+
+
+def test_the_storage_of_another_group_is_refused(storage: FileStorage) -> None:
+    storage.bind(Binding("other", "K"))
+
+    with pytest.raises(BootError, match="belongs to group other of cluster K, and this is group g of cluster K"):
+        start_offsets(storage, Answers()).decide(frozenset({T0}), {})
