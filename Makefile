@@ -3,6 +3,7 @@
 
 SHELL := bash
 BIN := .venv/bin
+DEMO_READY := .venv/.demo-ready
 SETUP_DONE := .venv/.setup-done
 SCRIPTS := scripts/lock_jars scripts/runtime_requirements deploy/docker/probe
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
@@ -16,14 +17,18 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(SETUP_DONE) ## environment and jars: downloads what is missing, verified; at once when nothing is
+setup: $(SETUP_DONE) ## what the tests need, and jars: downloads what is missing, verified; at once when nothing is
 	@$(BIN)/python -m kctl.jars fetch
 
 $(SETUP_DONE): requirements.lock pyproject.toml agent/pyproject.toml scripts/setup
-	@scripts/setup
+	@scripts/setup tests
+	@touch $(DEMO_READY) $@
+
+$(DEMO_READY): deploy/requirements.lock pyproject.toml agent/pyproject.toml scripts/setup
+	@scripts/setup demo
 	@touch $@
 
-demo: setup ## a real Kafka broker, Spark workers and a live table; Ctrl-C ends it (ARGS: see kctl demo --help)
+demo: $(DEMO_READY) ## a real Kafka broker, Spark workers and a live table; Ctrl-C ends it (ARGS: see kctl demo --help)
 	@$(BIN)/kctl demo $(ARGS)
 
 check: $(SETUP_DONE) ## format, lint, types, dependency rules

@@ -19,6 +19,7 @@ from kctl.demo.audit import Audit, audit
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet, lay_out
 from kctl.demo.ledger import handled
+from kctl.demo.parts import bring_parts
 from kctl.demo.producer import Producer
 from kctl.demo.redis_server import RedisServer
 from kctl.demo.screen import Screen
@@ -76,8 +77,9 @@ def main(
     sinkers, handled.
 
     Raises:
-        KctlError: a part cannot be started; what ran until then is stopped.
+        KctlError: a part is missing or cannot be started; what ran until then is stopped.
     """
+    bring_parts(storage)
     os.umask(PRIVATE)
     wanted = Wanted(
         workers=workers, partitions=partitions, rate=rate, seconds=seconds, storage=storage, sinkers=sinkers

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 LOCK = (ROOT / "requirements.lock").read_text()
-TOOLS_OF_SETUP = ["bash", "dirname", "sed", "grep", "env"]
+TOOLS_OF_SETUP = ["bash", "dirname", "sed", "grep", "env", "awk", "rm", "mkdir"]
 
 
 def make(*arguments: str, directory: Path = ROOT) -> str:
@@ -85,24 +85,42 @@ def test_shell_scripts_are_strict_and_parse(script: str) -> None:
     assert "set -euo pipefail\n" in (ROOT / script).read_text()
 
 
-def test_set_up_runs_once_and_again_when_the_lock_changes(tmp_path: Path) -> None:
-    for name in ("Makefile", "requirements.lock", "pyproject.toml", "agent/pyproject.toml"):
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What the Makefile reads, with programs that print what they were called with."""
+    for name in ("Makefile", "requirements.lock", "deploy/requirements.lock", "pyproject.toml", "agent/pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    setup = tmp_path / "scripts" / "setup"
-    python = tmp_path / ".venv" / "bin" / "python"
-    for program, says in ((setup, "SETUP RAN"), (python, "JARS: $*")):
-        program.parent.mkdir(parents=True)
-        program.write_text(f'#!/bin/sh\necho "{says}"\n')
-        program.chmod(0o755)
+    for program in ("scripts/setup", ".venv/bin/python", ".venv/bin/kctl"):
+        path = tmp_path / program
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'#!/bin/sh\necho "{path.name} $*"\n')
+        path.chmod(0o755)
+    return tmp_path
 
-    first, second = make("setup", directory=tmp_path), make("setup", directory=tmp_path)
-    stamp = (tmp_path / ".venv" / ".setup-done").stat().st_mtime
-    os.utime(tmp_path / "requirements.lock", (stamp + 1, stamp + 1))
-    third = make("setup", directory=tmp_path)
 
-    assert first.splitlines() == third.splitlines() == ["SETUP RAN", "JARS: -m kctl.jars fetch"]
-    assert second.splitlines() == ["JARS: -m kctl.jars fetch"]
+def test_set_up_runs_once_and_again_when_the_lock_changes(clone: Path) -> None:
+    first, second = make("setup", directory=clone), make("setup", directory=clone)
+    stamp = (clone / ".venv" / ".setup-done").stat().st_mtime
+    os.utime(clone / "requirements.lock", (stamp + 1, stamp + 1))
+    third = make("setup", directory=clone)
+
+    assert first.splitlines() == third.splitlines() == ["setup tests", "python -m kctl.jars fetch"]
+    assert second.splitlines() == ["python -m kctl.jars fetch"]
+
+
+def test_make_demo_sets_up_what_a_demo_needs_and_nothing_of_the_tests(clone: Path) -> None:
+    first, second = make("demo", "ARGS=--for 5", directory=clone), make("demo", directory=clone)
+
+    assert first.splitlines() == ["setup demo", "kctl demo --for 5"]
+    assert second.splitlines() == ["kctl demo"]
+    assert make("setup", directory=clone).splitlines()[0] == "setup tests"
+
+
+def test_make_demo_installs_nothing_where_the_tests_were_set_up(clone: Path) -> None:
+    make("setup", directory=clone)
+
+    assert make("demo", directory=clone).splitlines() == ["kctl demo"]
 
 
 def test_every_locked_package_has_hashes_and_no_place() -> None:
@@ -142,33 +160,51 @@ def test_what_the_distributions_need_has_a_lower_bound_and_the_tested_version_fi
     assert (unbounded, untested) == ([], [])
 
 
-def run_setup(tmp_path: Path, stand_ins: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run_setup(
+    directory: Path, stand_ins: dict[str, str], what: str = "tests", tools: list[str] = TOOLS_OF_SETUP
+) -> subprocess.CompletedProcess[str]:
     """scripts/setup on a machine that has these programs and nothing else: neither Java nor Python."""
-    programs = tmp_path / "bin"
+    programs = directory / "bin"
     programs.mkdir()
-    for tool in TOOLS_OF_SETUP:
+    for tool in tools:
         found = shutil.which(tool)
         assert found
         (programs / tool).symlink_to(found)
     for name, script in stand_ins.items():
         (programs / name).write_text(f"#!{shutil.which('bash')}\n{script}\n")
         (programs / name).chmod(0o755)
-    environment = {"PATH": str(programs), "HOME": str(tmp_path)}
+    for name in ("scripts/setup", "requirements.lock", "deploy/requirements.lock"):
+        (directory / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, directory / name)
+    environment = {"PATH": str(programs), "HOME": str(directory)}
     return subprocess.run(
-        [ROOT / "scripts" / "setup"], env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
+        [directory / "scripts" / "setup", what],
+        env=environment, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
 
 
-def test_without_java_and_apt_get_the_package_is_named(tmp_path: Path) -> None:
-    done = run_setup(tmp_path, {"id": "echo 1000"})
+WITH_JAVA = {"java": "echo 'version \"17.0.1\"' >&2"}
+WITH_PYTHON = {"python3": 'case "$2" in *%d.%d*) echo 3.11 ;; *executable*) echo /usr/bin/python3 ;; esac'}
+# Writes what it is called with to the set-up's own output. A .venv of it has a Python that has everything.
+UV = {
+    "uv": """echo "uv $*" >&2
+        [ "$1" != venv ] || { mkdir -p .venv/bin; printf '#!/bin/sh\\nexit 0\\n' >.venv/bin/python; }"""
+}
+APT_GET = {"id": "echo 0", "apt-get": 'echo "apt-get $*" >&2', "apt-cache": "exit 0"}
+
+
+@pytest.mark.parametrize("what", ["demo", "tests"])
+def test_without_java_and_apt_get_the_package_is_named(tmp_path: Path, what: str) -> None:
+    done = run_setup(tmp_path, {"id": "echo 1000"}, what)
 
     assert done.returncode == 1
     assert "Java 17 or newer is missing" in done.stderr
     assert "openjdk-17-jre-headless" in done.stderr
 
 
-def test_without_java_and_without_rights_the_exact_command_is_named(tmp_path: Path) -> None:
-    done = run_setup(tmp_path, {"id": "echo 1000", "apt-get": "exit 9", "sudo": "exit 1"})
+@pytest.mark.parametrize("what", ["demo", "tests"])
+def test_without_java_and_without_rights_the_exact_command_is_named(tmp_path: Path, what: str) -> None:
+    done = run_setup(tmp_path, {"id": "echo 1000", "apt-get": "exit 9", "sudo": "exit 1"}, what)
 
     assert done.returncode == 1
     assert "sudo apt-get install openjdk-17-jre-headless" in done.stderr
@@ -177,14 +213,71 @@ def test_without_java_and_without_rights_the_exact_command_is_named(tmp_path: Pa
 def test_with_apt_get_the_first_java_on_offer_is_installed_and_said(tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     install = f"""
-        echo "$*" >>{tmp_path}/calls
+        echo "apt-get $*" >&2
         [[ "$*" = *install* ]] || exit 0
         printf '#!/bin/sh\\necho version \\\\"21.0.1\\\\" >&2\\n' >{java}; {shutil.which("chmod")} +x {java}"""
     offers = '[ "$2" = openjdk-21-jre-headless ]'
 
     done = run_setup(tmp_path, {"id": "echo 0", "apt-get": install, "apt-cache": offers})
 
-    calls = (tmp_path / "calls").read_text().splitlines()
-    assert calls[:2] == ["-qq update", "-qq install -y --no-install-recommends openjdk-21-jre-headless"]
-    assert "Java 17 or newer is missing: installing openjdk-21-jre-headless with apt-get" in done.stderr
-    assert "error: Python 3.11, 3.12 or 3.13 is missing" in done.stderr
+    assert done.stderr.splitlines()[:4] == [
+        "setup: Java 17 or newer is missing: asking apt-get for it",
+        "apt-get -qq update",
+        "setup: Java 17 or newer is missing: installing openjdk-21-jre-headless with apt-get",
+        "apt-get -qq install -y --no-install-recommends openjdk-21-jre-headless",
+    ]
+    assert "Python 3.11, 3.12 or 3.13 is missing" in done.stderr
+
+
+def test_a_demo_has_apt_get_install_no_python_but_names_the_command(tmp_path: Path) -> None:
+    done = run_setup(tmp_path, WITH_JAVA | APT_GET, "demo")
+
+    assert done.returncode == 1
+    assert "apt-get -qq" not in done.stderr
+    assert "Python 3.11, 3.12 or 3.13 is missing: " in done.stderr
+    assert "apt-get install python3.13" in done.stderr
+
+
+def test_a_demo_has_pythons_venv_module_installed_where_it_is_needed(tmp_path: Path) -> None:
+    without_venv = {"python3": f'[[ "$2" != *ensurepip* && "$1" != -m ]] || exit 1\n{WITH_PYTHON["python3"]}'}
+
+    done = run_setup(tmp_path, WITH_JAVA | APT_GET | without_venv, "demo")
+
+    assert "setup: Python's venv module is missing: installing python3.11-venv with apt-get" in done.stderr
+    assert re.findall("apt-get -qq install .* (.+)", done.stderr) == ["python3.11-venv"]
+
+
+def test_a_demo_gets_the_packages_of_the_runtime_with_the_uv_on_the_path_and_none_of_apt_get(tmp_path: Path) -> None:
+    done = run_setup(tmp_path, WITH_JAVA | WITH_PYTHON | UV | APT_GET, "demo", [*TOOLS_OF_SETUP, "chmod"])
+
+    assert done.returncode == 0, done.stderr
+    assert "apt-get" not in done.stderr
+    assert "uv venv --quiet --python /usr/bin/python3 .venv" in done.stderr
+    installed = re.findall(r"uv pip install --python .venv/bin/python --no-build-isolation (.+)", done.stderr)
+    assert installed == [
+        "--require-hashes --no-deps -r .venv/build.lock",
+        "--require-hashes --no-deps -r deploy/requirements.lock",
+        "--no-deps -e agent -e .",
+    ]
+    build = (tmp_path / ".venv" / "build.lock").read_text()
+    assert {"setuptools", "hatchling", "editables"} <= {line.split("==")[0] for line in build.splitlines()}
+    assert all(re.match(r"[a-z-]+==\S+ |    --hash=", line) for line in build.splitlines())
+
+
+def test_the_tests_get_the_whole_lock_and_what_they_start(tmp_path: Path) -> None:
+    masked_services = {"promtool": "exit 0", "amtool": "exit 0"}  # are there: this machine's systemd is let alone
+    stand_ins = WITH_JAVA | WITH_PYTHON | UV | APT_GET | masked_services
+
+    done = run_setup(tmp_path, stand_ins, "tests", [*TOOLS_OF_SETUP, "chmod"])
+
+    assert done.returncode == 0, done.stderr
+    assert " --require-hashes --no-deps -r requirements.lock" in done.stderr
+    packages = re.findall("apt-get -qq install .* (.+)", done.stderr)
+    assert packages == ["redis-server", "chromium", "chromium-driver", "wrk"]
+
+
+def test_the_lock_of_a_demo_has_what_the_set_up_and_the_demo_need() -> None:
+    of_demo = re.findall(r"^(\S+?)==", (ROOT / "deploy" / "requirements.lock").read_text(), re.MULTILINE)
+
+    assert {normalised(each) for each in required()} - {"kctl-agent"} <= set(of_demo)
+    assert {"selenium", "pytest", "schemathesis", "mypy"}.isdisjoint(of_demo)

@@ -1,0 +1,70 @@
+"""What a demo needs is brought or refused before anything is started, and before a folder is made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from kctl.cli.entry import run
+from kctl.errors import JarsMissing, JavaMissing
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the demo would make its folder."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def only_on_the_path(programs: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    programs.mkdir()
+    for name in names:
+        found = shutil.which(name)
+        assert found
+        (programs / name).symlink_to(found)
+    monkeypatch.setenv("PATH", str(programs))
+
+
+def test_without_a_redis_server_the_demo_says_how_to_get_one(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only_on_the_path(tmp_path / "bin", monkeypatch, "java")
+
+    code = run(["demo", "--storage", "redis"])
+
+    told = capsys.readouterr().err
+    assert (code, told.count("\n"), os.listdir(temporary)) == (1, 1, [])
+    assert "sudo apt-get install redis-server" in told
+    assert "leave `--storage redis` away" in told
+
+
+def test_without_java_the_demo_says_so_first(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only_on_the_path(tmp_path / "bin", monkeypatch)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    code = run(["demo"])
+
+    assert (code, os.listdir(temporary)) == (JavaMissing.exit_code, [])
+    assert "there is no `java` on the PATH" in capsys.readouterr().err
+
+
+def test_missing_jars_are_fetched_and_without_a_repository_the_demo_says_so(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KCTL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("KCTL_MAVEN_REPOSITORY", str(tmp_path / "nothing"))
+
+    code = run(["demo"])
+
+    told = capsys.readouterr().err.splitlines()
+    assert (code, os.listdir(temporary)) == (JarsMissing.exit_code, [])
+    assert told[0].startswith("jars: downloading ")
+    assert "jars could not be downloaded from file:" in told[-1]
