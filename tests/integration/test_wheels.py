@@ -1,0 +1,79 @@
+"""`pip install kctl-agent` alone: the socket half, and not one other package."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from email.parser import Parser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.wheels import ROOT, build_wheels, clean_environment, install, make_environment
+
+SERVES = """
+import importlib, sys, time
+from pathlib import Path
+for module in sys.argv[1:]:
+    importlib.import_module(module)
+import kctl_agent
+from kctl_agent.server import AgentServer
+from kctl_agent.snapshot import Snapshot
+started = time.monotonic()
+with AgentServer(Path("run"), "guest") as agent:
+    agent.publish(Snapshot("guest", "worker", "running", started, started, time.monotonic()))
+    assert Path("run/guest.sock").is_socket()
+named = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
+print(sorted(name for name in named if not name.startswith("_")), Path(kctl_agent.__file__).parent)
+"""
+
+
+def socket_half() -> list[str]:
+    """The modules that the rule of the checks names so."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (modules,) = (each["source_modules"] for each in contracts if each["name"].startswith("the socket half"))
+    return list(modules)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheels")
+    build_wheels(directory)
+    return directory
+
+
+def names_in(wheel: Path) -> set[str]:
+    with ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def required_by(wheel: Path) -> list[str]:
+    with ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return Parser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist") or []
+
+
+def test_the_agent_s_wheel_serves_with_nothing_but_the_standard_library(wheels: Path, short_dir: Path) -> None:
+    programs = make_environment(short_dir / "venv")
+
+    install(programs, "kctl-agent", wheels)
+    served = subprocess.run(
+        [programs / "python", "-I", "-W", "error", "-c", SERVES, *socket_half()],
+        cwd=short_dir, env=clean_environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert served.returncode == 0, served.stderr
+    (site_packages,) = (short_dir / "venv").glob("lib/python*/site-packages")
+    assert served.stdout.strip() == f"['kctl_agent'] {site_packages / 'kctl_agent'}"
+    assert [path.name for path in site_packages.glob("*.dist-info")] == ["kctl_agent-0.1.0.dist-info"]
+
+
+def test_the_wheels_hold_their_packages_with_their_files_and_nothing_else(wheels: Path) -> None:
+    (agent,), (control,) = wheels.glob("kctl_agent-*.whl"), wheels.glob("kctl-*.whl")
+
+    assert {name.split("/")[0] for name in names_in(agent)} == {"kctl_agent", "kctl_agent-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names_in(control)} == {"kctl", "kctl-0.1.0.dist-info"}
+    assert {"kctl/jars/broker.lock", "kctl/demo/broker-log4j2.properties", "kctl/py.typed"} <= names_in(control)
+    assert all("extra == " in line for line in required_by(agent))
+    assert "kctl-agent[worker]==0.1.0" in required_by(control)

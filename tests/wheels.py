@@ -1,0 +1,51 @@
+"""Both distributions as wheels, and empty environments to install them in: what a user without the repository has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["ROOT", "build_wheels", "clean_environment", "install", "make_environment"]
+
+ROOT = Path(__file__).resolve().parents[1]
+UV = Path(sys.executable).with_name("uv")
+LOCK = ROOT / "requirements.lock"
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Nothing of this environment or of the repository reaches a process through its variables."""
+    hidden = ("KCTL_", "PYTHON", "VIRTUAL_ENV", "XDG_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    return kept | {"PATH": os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if ".venv" not in p)} | more
+
+
+def _uv(*words: str | Path) -> None:
+    """uv's cache first, where the set-up has put all of the lock; what is not there any more is downloaded."""
+    for offline in (["--offline"], []):
+        done = subprocess.run(
+            [UV, *words, *offline], env=clean_environment(), capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return
+    raise AssertionError(done.stderr)
+
+
+def build_wheels(directory: Path) -> None:
+    """As they would be published, built by the locked hatchling."""
+    for project in (ROOT / "agent", ROOT):
+        options = ("--wheel", "--no-build-isolation", "--python", sys.executable)
+        _uv("build", *options, "--out-dir", directory, project)
+
+
+def make_environment(directory: Path) -> Path:
+    """An empty virtual environment of the Python that runs the tests; returns its `bin`."""
+    _uv("venv", "--no-project", "--python", sys.executable, directory)
+    return directory / "bin"
+
+
+def install(bin_directory: Path, distribution: str, wheels: Path) -> None:
+    """With its dependencies as the wheel names them, in the versions of the lock, from uv's cache if they are there."""
+    locked = ("--constraint", LOCK, "--build-constraint", LOCK)
+    _uv("pip", "install", "--python", bin_directory / "python", "--find-links", wheels, *locked, distribution)
