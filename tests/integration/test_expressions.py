@@ -56,6 +56,8 @@ def picture(cluster: str, tick: int) -> FleetSnapshot:
         "handler_p99_seconds": 0.2,
     }
     batches = {"last_batch_seconds": 0.5, "batch_running_seconds": 0.1, "rows_total": 100 * tick, "batches_total": tick}
+    lost = {"records_lost": tick, "storage_rolled_back": tick} if is_sick else {}
+    full = "900 messages wait, and storage.limit is 900" if is_sick else None
     waiting = {"pending": 900 if is_sick else 5, "processing": 0, "dead": 7 if is_sick else 0}
     results: dict[str, JsonObject] = {
         "kafka_lag": {
@@ -63,7 +65,7 @@ def picture(cluster: str, tick: int) -> FleetSnapshot:
             "unknown": [],
             "topics": {"orders": 180_000 if is_sick else 20},
         },
-        "block_size": {**waiting, "bytes": 10_000, "limit": 1000},
+        "block_size": {**waiting, "bytes": 10_000, "limit": 1000, "full": full},
         "member_leader": {"generation": tick if is_sick else 3},
         "ping": {"rows": []},
         "workers": {
@@ -95,7 +97,7 @@ def picture(cluster: str, tick: int) -> FleetSnapshot:
         group_assessment=assessments[1],
         broker_group=GroupFigures("empty", 0) if is_sick else GroupFigures("stable", 1),
         rpc={"ping": RpcFigures({"ok": tick, "incomplete": 0, "failed": 0}, counts, 0.001 * tick)},
-        events_total={"rebalance": tick, **({"records_lost": tick} if is_sick else {})},
+        events_total={"rebalance": tick, **lost},
         memory_limit_bytes={"worker-0": 1000},
     )  # fmt: skip
 
