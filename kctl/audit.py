@@ -6,10 +6,12 @@ Secrets are never part of a line; ASCII only, so a terminal may show it.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import pwd
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -42,18 +44,46 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
     """Write one line, in one piece: several processes append to the same file.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written, or it is a link, no regular file, or of a user who has no business there.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
-    is_new = not path.exists()
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if is_new and os.geteuid() == 0:
-            owner = path.parent.stat()  # lest the fleet's own user be locked out by a `sudo kctl`
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
-        os.write(descriptor, json.dumps(line).encode() + b"\n")
+        descriptor = _opened(folder, path.name)
+        try:
+            os.write(descriptor, json.dumps(line).encode() + b"\n")
+        finally:
+            os.close(descriptor)
     finally:
+        os.close(folder)
+
+
+def _opened(folder: int, name: str) -> int:
+    """The file, as we have made it or as an earlier line has.
+
+    We may be root (`sudo kctl`) in a folder of another user, who could have put a link to any file of the machine
+    there: only a file that we make ourselves becomes that user's, and one that is there is used only as what it is.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO must not hold us up
+    owner = os.fstat(folder)
+    try:
+        descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, _FILE_MODE, dir_fd=folder)
+    except FileExistsError:
+        descriptor = os.open(name, flags, dir_fd=folder)
+        is_new = False
+    else:
+        is_new = True
+    try:
+        found = os.fstat(descriptor)
+        is_ours = found.st_uid in (owner.st_uid, os.geteuid(), 0)
+        if not (stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and is_ours):
+            raise PermissionError(errno.EPERM, "it is a link, no regular file, or another user's", name)
+        if is_new and os.geteuid() == 0:  # lest the fleet's own user be locked out
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor
 
 
 class Operation:
