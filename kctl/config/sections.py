@@ -475,7 +475,9 @@ class Http:
         "also as `name: token`. What changes something needs it, and beyond this host everything.",
     )
     read_token_file: str = setting(
-        "", "A file like `token_file`, for tokens that may only read, such as that of Prometheus."
+        "",
+        "A file like `token_file`, for tokens that may only read, such as that of Prometheus. Where it is set, reading "
+        "needs a token on loopback too, where it is else open to every user of this host.",
     )
     tls_certificate: str = setting("", "A PEM file with the certificate and its chain; with it HTTPS is served.")
     tls_key: str = setting("", "The PEM file of its key, if that is not in the same file.")

@@ -18,7 +18,7 @@ __all__ = ["Access", "access_of", "address_of", "tls_context"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Reads are open on loopback; anything else needs a token."""
+    """What changes something needs a token, and so does reading, unless `is_open`."""
 
     is_loopback: bool = True
     tokens: tuple[Token, ...] = ()
@@ -29,6 +29,11 @@ class Access:
     key: Path | None = None
     fingerprint: str = ""
     """Of the certificate's and the key's file, to see that they were renewed."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether reading needs no token: on loopback, while nobody has made a token for reading."""
+        return self.is_loopback and all(token.may_act for token in self.tokens)
 
     @property
     def may_act(self) -> bool:

@@ -85,7 +85,7 @@ class HeadersTooLarge(HttpError):
 
 
 class TooManyFailures(HttpError):
-    """So many wrong tokens came from an address that further ones are not compared for a while."""
+    """A wrong token, after too many wrong ones of its address."""
 
     code = "too_many_failures"
     retriable = True

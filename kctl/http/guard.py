@@ -71,7 +71,7 @@ class Limits:
     body_seconds: float = 10.0
     failures: int = 20
     failure_seconds: float = 60.0
-    """So many wrong tokens of one address are compared at once, and as many again within so long."""
+    """So many wrong tokens of one address are a 401 at once, and as many again within so long; more are a 429."""
 
 
 class Guard:
@@ -154,7 +154,7 @@ class Guard:
                 raise NotAllowed("this token may only read: what changes something needs one of http.token_file")
             scope[CALLER_KEY] = token.name
             return
-        if changes or not access.is_loopback:
+        if changes or not access.is_open:
             raise Unauthorized("a token is needed: send `Authorization: Bearer …`")
         name = host_name(host)
         if name is None or not (is_loopback_name(name) or name in access.hosts):
@@ -165,7 +165,7 @@ class Guard:
 
         Raises:
             Unauthorized: it is wrong.
-            TooManyFailures: nor is it compared, for too many wrong ones came from there.
+            TooManyFailures: so were too many before it from there.
         """
         scheme, _, value = authorization.partition(" ")
         given = value.strip()
@@ -173,9 +173,8 @@ class Guard:
             given = "" if changes else _password(given)
         elif scheme.lower() != "bearer":
             given = ""
-        token = shown_token(given, self._throttle.comparable(source, self.access.tokens))
+        token = shown_token(given, self.access.tokens)
         if token is not None:
-            self._throttle.accepted(source, token)
             return token
         wait = self._throttle.failed(source)
         if wait is None:
@@ -183,7 +182,7 @@ class Guard:
         # A flood is no flood of lines; and whose address it is may be logged, what he sent not.
         if (count := self.refusals[TooManyFailures.code] + 1) & (count - 1) == 0:
             log.warning("action=too_many_failures source=%s count=%d", source or "-", count)
-        raise TooManyFailures("too many wrong tokens came from your address: this one was not looked at", wait)
+        raise TooManyFailures("the token is not the right one, and too many wrong ones came from your address", wait)
 
 
 class _Exchange:

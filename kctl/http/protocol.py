@@ -141,6 +141,10 @@ class BoundedProtocol(H11Protocol):
 
     def _begin(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
+        if self._door.tls is None:  # TLS that is ended has GOODBYE_SECONDS
+            # Whatever the kernel does not take counts as unread: a connection that is closed with less than asyncio's
+            # 64 KiB to send would else wait for its caller for ever.
+            transport.set_write_buffer_limits(high=0)
         self._expect_request()
 
     def _is_too_large(self) -> bool:

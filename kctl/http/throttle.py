@@ -1,33 +1,27 @@
 """How many wrong tokens an address may show; pure, time is given.
 
-A token that is compared at all can be guessed, so an address that has shown too many wrong ones is refused without a
-comparison. Addresses are counted one by one, or a stranger could lock everybody out; and a token that was accepted from
-an address within the last hour is still compared there, or a stranger behind the same proxy could.
+Every token is compared, however many wrong ones came before it: one of 16 characters and more is not guessed, and all
+local users have one address, so that any of them could lock the others out. What the bound spares is the answers to
+wrong tokens, and the log.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-
-from kctl.http.tokens import Token
+from collections.abc import Callable
+from dataclasses import dataclass
 
 __all__ = ["Throttle", "source_of"]
 
 _SOURCES = 4096
-_ACCEPTED_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
 class _Source:
     left: float
-    """Wrong tokens that may still be compared."""
+    """Wrong tokens that may still be shown."""
     at: float
-    accepted: dict[Token, float] = field(default_factory=dict)
-    """When each token was last accepted from here."""
 
 
 class Throttle:
@@ -39,21 +33,9 @@ class Throttle:
         self._clock = clock
         self._sources: OrderedDict[str, _Source] = OrderedDict()
 
-    def comparable(self, source: str, tokens: Sequence[Token]) -> Sequence[Token]:
-        """Those of the valid tokens that what `source` shows may be compared with now."""
-        here = self._sources.get(source)
-        if here is None or self._refilled(here).left >= 1.0:
-            return tokens
-        since = self._clock() - _ACCEPTED_SECONDS
-        return [token for token in tokens if here.accepted.get(token, -math.inf) >= since]
-
-    def accepted(self, source: str, token: Token) -> None:
-        here, now = self._here(source), self._clock()
-        here.accepted = {each: at for each, at in here.accepted.items() if now - at <= _ACCEPTED_SECONDS} | {token: now}
-
     def failed(self, source: str) -> float | None:
-        """Count a wrong token. None if it was compared; else it was one too many, and the seconds until the next one
-        is compared."""
+        """Count a wrong token. None if it was within the bound; else it was one too many: the seconds until one more is
+        within it."""
         here = self._here(source)
         if here.left >= 1.0:
             here.left -= 1.0

@@ -50,7 +50,7 @@ def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]
         if line.strip() and not line.lstrip().startswith("#")
     )
     if not tokens:
-        raise ConfigError(f"{setting} {path} holds no token; `openssl rand -hex 32` makes one")
+        raise ConfigError(f"{setting} {path} holds no token; `(umask 077; openssl rand -hex 32 > FILE)` makes one")
     if len(tokens) > AT_A_TIME:
         raise ConfigError(
             f"{setting} {path} holds {len(tokens)} tokens: at most {AT_A_TIME} are valid at a time, the old one and "
@@ -83,6 +83,6 @@ def _token(line: str, where: str, may_act: bool) -> Token:
     if match is None or len(match["secret"]) < _SHORTEST:
         raise ConfigError(
             f"{where} must hold one word of at least {_SHORTEST} characters, or a name, a colon and that word; "
-            "`openssl rand -hex 32` makes one"
+            "`(umask 077; openssl rand -hex 32 > FILE)` makes one"
         )
     return Token(match["secret"], match["name"] or "", may_act)

@@ -402,6 +402,8 @@ def test_orders_over_http_need_the_token_and_are_the_same_orders(
         bare = client.post(url, json={"order": "pause", "params": {"all": True}}, headers=read)
         assert (bare.status_code, bare.json()["error"]["code"]) == (403, "not_allowed")
         assert client.get(url, headers=read).json() == {"rows": []}, "nothing was begun"
+        assert client.get(url).status_code == 401, "where there is a read token, reading needs one"
+        client.headers.update(read)
 
         done = client.post(url, json={"order": "pause", "params": {"all": True}}, headers=right)
         assert (done.status_code, done.json()["state"], done.json()["by"]) == (200, "done", "http token")

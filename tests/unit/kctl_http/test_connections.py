@@ -228,6 +228,30 @@ async def test_a_body_that_is_read_leaves_the_connection_open() -> None:
         assert len(server.connections) == 1
 
 
+@pytest.mark.parametrize(
+    "words", [b"what is this\r\n\r\n", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", b""]
+)
+async def test_a_connection_that_is_closed_with_a_little_unread_is_cut(
+    words: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.5)
+    async with serving(source_of(picture())) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as unread:
+            await until(lambda: len(server.connections) == 1)
+            [connection] = server.connections
+            assert isinstance(connection, BoundedProtocol)
+            while not connection.transport.get_write_buffer_size():  # as answers that nobody reads would
+                connection.transport.write(b"x" * 4096)
+            unread.sendall(words)
+            if not words:
+                unread.shutdown(socket.SHUT_WR)
+            await until(lambda: connection.transport.is_closing())
+
+            assert connection.transport.get_write_buffer_size() < 64 * 1024
+            await until(lambda: not server.connections)
+
+
 @pytest.mark.parametrize(("descriptors", "bound"), [(1_048_576, 256), (1024, 256), (256, 64), (16, 8), (-1, 256)])
 def test_http_takes_a_quarter_of_the_descriptors_at_most(descriptors: int, bound: int) -> None:
     assert connection_bound(descriptors) == bound
