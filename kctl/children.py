@@ -11,6 +11,7 @@ __all__ = ["PRIVATE", "child_environment", "python_module", "safe_environment"]
 PRIVATE = 0o077
 """The umask of the master and all that it starts: what they write is for their user alone."""
 _SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+_PATH = "PYTHONPATH"
 
 
 def python_module(name: str, *arguments: str) -> tuple[str, ...]:
@@ -22,7 +23,13 @@ def python_module(name: str, *arguments: str) -> tuple[str, ...]:
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     """For a child that reads the configuration itself. Python processes that it starts, also those of Spark, do not
     import from the working directory either."""
-    return {**env, **_SAFE_PATH}
+    # To Python an entry that is empty, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, is the working directory.
+    path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
+    return {
+        **{name: text for name, text in env.items() if name != _PATH},
+        **({_PATH: path} if path else {}),
+        **_SAFE_PATH,
+    }
 
 
 def child_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -31,7 +31,18 @@ def secret_of(path: Path | None, what: str) -> str | None:
 
 
 def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str | None:
-    """What a Spark cluster and its applications know each other by. Raises ConfigError."""
+    """What a Spark cluster and its applications know each other by.
+
+    Raises:
+        ConfigError: it cannot be read; or a standalone cluster, which draws none, has none, and nothing says that this
+            is meant.
+    """
     name = config.spark.auth_secret_file
     path = config.path.parent / name if name else None
-    return secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE)
+    secret = secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE) or None
+    if secret is None and config.spark.master.startswith("spark://") and "spark.authenticate" not in config.spark.conf:
+        raise ConfigError(
+            f'{config.path}: spark.master is "{config.spark.master}", but without a secret all who reach its ports can '
+            f"run code there: set spark.auth_secret_file or {CLUSTER_VARIABLE}, or `spark.authenticate` in [spark.conf]"
+        )
+    return secret

@@ -18,6 +18,7 @@ from kctl.config import Config, load
 from kctl.config.sections import SECTIONS
 from kctl.config.values import shown
 from kctl.errors import ConfigError
+from kctl.secrets import cluster_secret
 
 __all__ = ["register"]
 
@@ -64,6 +65,7 @@ def _check(
     or the code that it names cannot be used.
     """
     loaded = load(config_file(context, config), os.environ, overrides(set_))
+    cluster_secret(loaded)
     found = list(problems(loaded, timeout))
     for problem in found:
         if problem.details:

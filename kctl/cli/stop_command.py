@@ -77,10 +77,26 @@ def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
         descriptor = os.pidfd_open(master.pid)
     except ProcessLookupError:
         raise NobodyListening(gone) from None
-    if not is_alive(master):
+    try:
+        if not is_alive(master):
+            raise NobodyListening(gone)
+        _check_owner(fleet, master, gone)
+    except BaseException:
         os.close(descriptor)
-        raise NobodyListening(gone)
+        raise
     return descriptor
+
+
+def _check_owner(fleet: Fleet, master: ProcessIdentity, gone: str) -> None:
+    """A master has its run_dir to itself: who else is named there was named to have root signal a stranger."""
+    try:
+        owners = os.stat(f"/proc/{master.pid}").st_uid, os.stat(fleet.run_dir).st_uid
+    except OSError:
+        raise NobodyListening(gone) from None
+    if owners[0] != owners[1]:
+        raise NobodyListening(
+            f"no master is running there: pid {master.pid} is not of the user whom {fleet.run_dir} belongs to"
+        )
 
 
 def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float, timeout: float) -> None:

@@ -286,7 +286,7 @@ class Spark:
         "",
         "A file that holds the secret by which a Spark cluster and its applications know each other; empty: the "
         "variable `KCTL_CLUSTER_SECRET`, if it is set. With it `spark.authenticate` and `spark.network.crypto.enabled` "
-        "are on. A local master needs none: its JVM draws its own.",
+        "are on. `spark://…` needs one, or `spark.authenticate` in `conf`; others draw their own.",
     )
 
 

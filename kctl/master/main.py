@@ -43,6 +43,7 @@ from kctl.master.rpc_figures import RpcCounts, counted
 from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
+from kctl.secrets import cluster_secret
 from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
 
@@ -82,6 +83,7 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
     tune_interpreter()
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is none
     supervised = names(config)
+    cluster_secret(config)
     with _Signals() as signals, own_run_dir(config.fleet.run_dir, supervised):
         jars = await find_jars(config)
         cluster = Cluster.of(

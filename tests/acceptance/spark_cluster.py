@@ -27,6 +27,8 @@ CONF = """\
 "spark.executor.memory" = "512m"
 """
 """What a driver on this machine needs to run on it, as lines of `[spark.conf]`."""
+OPEN = '"spark.authenticate" = "false"\n'
+"""Without it a standalone cluster that has no secret is refused."""
 
 AUTHENTICATED = """\
 spark.authenticate true
@@ -48,7 +50,7 @@ class SparkCluster:
             defaults = self.conf_dir / "spark-defaults.conf"
             defaults.touch(0o600)
             defaults.write_text(AUTHENTICATED.format(secret=secret))
-        self.conf = CONF
+        self.conf = CONF + (OPEN if secret is None else "")
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, stack: ExitStack, eventually: Callable[..., object]) -> None:

@@ -35,6 +35,20 @@ def run(command: Sequence[str], folder: Path) -> bool:
     return (folder / "trace").exists()
 
 
+@pytest.mark.parametrize("path", ["", ":", "{absolute}:", ":{absolute}", ".", "./:{absolute}", "sub/.."])
+def test_an_entry_of_pythonpath_that_is_the_working_directory_is_not_inherited(
+    planted: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", path.format(absolute="/usr/share"))
+
+    assert not run((sys.executable, "-c", "import benchmarks"), planted)
+    assert safe_environment({"PYTHONPATH": path}).get("PYTHONPATH") is None
+
+
+def test_absolute_entries_of_pythonpath_are_inherited() -> None:
+    assert safe_environment({"PYTHONPATH": "/a::b:/c:"})["PYTHONPATH"] == "/a:/c"
+
+
 def test_what_is_planted_is_found_by_a_python_that_is_not_told_otherwise(planted: Path) -> None:
     subprocess.run([sys.executable, "-m", "kctl_agent.worker"], cwd=planted, capture_output=True, check=False)
 

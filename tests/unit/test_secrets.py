@@ -57,10 +57,27 @@ def test_a_file_towards_kafka_that_all_users_can_open_is_refused(tmp_path: Path,
         of_context(context, "one")
 
 
+def test_a_spark_cluster_without_a_secret_is_refused_unless_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "kctl.toml"
+    path.write_text(TOML.format(kafka="", spark=""))
+
+    with pytest.raises(
+        ConfigError, match=r'spark\.master is "spark://localhost:7077", but .* set spark\.auth_secret_file'
+    ):
+        cluster_secret(load(path, {}), {})
+
+    assert cluster_secret(load(path, {}), {"KCTL_CLUSTER_SECRET": "hunter2"}) == "hunter2"
+    for choice in ("true", "false"):
+        path.write_text(TOML.format(kafka="", spark=f'[spark.conf]\n"spark.authenticate" = "{choice}"'))
+        assert cluster_secret(load(path, {}), {}) is None
+    for master in ("local[2]", "yarn", "k8s://https://host"):
+        path.write_text(TOML.format(kafka="", spark="").replace("spark://localhost:7077", master))
+        assert cluster_secret(load(path, {}), {}) is None
+
+
 def test_the_secret_of_a_spark_cluster_comes_from_its_file_or_else_from_the_environment(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text(TOML.format(kafka="", spark=""))
-    assert cluster_secret(load(path, {}), {}) is None
     assert cluster_secret(load(path, {}), {"KCTL_CLUSTER_SECRET": "of the environment"}) == "of the environment"
 
     path.write_text(TOML.format(kafka="", spark='auth_secret_file = "secret"'))

@@ -78,14 +78,16 @@ def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
 
 
 def _authentication(pipeline: PipelineSettings) -> dict[str, str]:
-    """A local JVM draws a secret for itself; a cluster has one, and where it has, messages are encrypted too."""
+    """A local JVM, YARN and Kubernetes draw a secret for each application; a standalone cluster has one, and where it
+    has, messages are encrypted too."""
     if pipeline.auth_secret is not None:
         return {
             "spark.authenticate": "true",
             "spark.authenticate.secret": pipeline.auth_secret,
             "spark.network.crypto.enabled": "true",
         }
-    return {"spark.authenticate": "true"} if is_local(pipeline.spark_master) else {}
+    master = pipeline.spark_master
+    return {"spark.authenticate": "true"} if is_local(master) or master.startswith(("yarn", "k8s://")) else {}
 
 
 def _python_path(pipeline: PipelineSettings) -> dict[str, str]:

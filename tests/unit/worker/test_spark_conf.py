@@ -23,14 +23,14 @@ def of(folder: Path, **pipeline: Any) -> dict[str, str]:
     [("local", True), ("local[2]", True), ("local[*]", True), ("local[2,3]", True), ("local-cluster[1,1,512]", False),
      ("spark://localhost:7077", False), ("yarn", False), ("k8s://https://host", False)],
 )  # fmt: skip
-def test_a_local_master_authenticates_by_itself_and_a_cluster_with_a_secret(
+def test_a_master_that_draws_a_secret_authenticates_by_itself_and_a_standalone_one_with_a_secret(
     tmp_path: Path, master: str, local: bool
 ) -> None:
     conf = of(tmp_path, spark_master=master)
     with_secret = of(tmp_path, spark_master=master, auth_secret="hunter2")
 
     assert is_local(master) is local
-    assert conf.get("spark.authenticate") == ("true" if local else None)
+    assert conf.get("spark.authenticate") == (None if master.startswith(("spark://", "local-")) else "true")
     assert "spark.authenticate.secret" not in conf
     assert with_secret["spark.authenticate"] == with_secret["spark.network.crypto.enabled"] == "true"
     assert with_secret["spark.authenticate.secret"] == "hunter2"
