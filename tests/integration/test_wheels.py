@@ -10,6 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from kctl.jars import LOCKS, jar_paths, read_lock
 from tests.wheels import ROOT, build_wheels, clean_environment, install, make_environment
 
 SERVES = """
@@ -67,6 +68,40 @@ def test_the_agent_s_wheel_serves_with_nothing_but_the_standard_library(wheels: 
     (site_packages,) = (short_dir / "venv").glob("lib/python*/site-packages")
     assert served.stdout.strip() == f"['kctl_agent'] {site_packages / 'kctl_agent'}"
     assert [path.name for path in site_packages.glob("*.dist-info")] == ["kctl_agent-0.1.0.dist-info"]
+
+
+def maven_repository(root: Path) -> Path:
+    """The locked jars in Maven's layout."""
+    for lock in LOCKS:
+        for jar, path in zip(read_lock(lock), jar_paths(lock), strict=True):
+            place = root / jar.group.replace(".", "/") / jar.artifact / jar.version / jar.file_name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if not place.exists():
+                place.symlink_to(path)
+    return root
+
+
+@pytest.mark.timeout(900)  # where uv's cache is empty, PySpark is downloaded and built
+def test_an_installed_kctl_fetches_and_verifies_its_jars_without_the_repository(wheels: Path, short_dir: Path) -> None:
+    programs, home = make_environment(short_dir / "venv"), short_dir / "home"
+    repository = maven_repository(short_dir / "maven")
+    home.mkdir()
+
+    def kctl(*words: str) -> subprocess.CompletedProcess[str]:
+        variables = clean_environment(HOME=str(home), KCTL_MAVEN_REPOSITORY=str(repository))
+        return subprocess.run(
+            [programs / "kctl", *words], cwd=home, env=variables, capture_output=True, text=True, check=False
+        )
+
+    install(programs, "kctl", wheels)
+    fetched, verified = kctl("jars", "fetch"), kctl("jars", "verify")
+
+    jars = len({jar for lock in LOCKS for jar in read_lock(lock)})
+    assert fetched.stdout == f"{jars} downloaded, all in {home / '.cache' / 'kctl' / 'jars'}\n", fetched.stderr
+    assert fetched.stderr.startswith(f"jars: downloading {jars} ")
+    assert f"jars: {jars} of {jars}, " in fetched.stderr
+    assert verified.stdout == f"0 downloaded, all in {home / '.cache' / 'kctl' / 'jars'}\n"
+    assert kctl("demo", "--help").returncode == 0
 
 
 def test_the_wheels_hold_their_packages_with_their_files_and_nothing_else(wheels: Path) -> None:
