@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["ROOT", "build_wheels", "clean_environment", "install", "make_environment"]
+from kctl.jars import LOCKS, jar_paths, read_lock
+
+__all__ = ["ROOT", "build_wheels", "clean_environment", "install", "make_environment", "maven_repository"]
 
 ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
@@ -49,3 +51,14 @@ def install(bin_directory: Path, distribution: str, wheels: Path) -> None:
     """With its dependencies as the wheel names them, in the versions of the lock, from uv's cache if they are there."""
     locked = ("--constraint", LOCK, "--build-constraint", LOCK)
     _uv("pip", "install", "--python", bin_directory / "python", "--find-links", wheels, *locked, distribution)
+
+
+def maven_repository(root: Path) -> Path:
+    """The locked jars in Maven's layout."""
+    for lock in LOCKS:
+        for jar, path in zip(read_lock(lock), jar_paths(lock), strict=True):
+            place = root / jar.group.replace(".", "/") / jar.artifact / jar.version / jar.file_name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if not place.exists():
+                place.symlink_to(path)
+    return root

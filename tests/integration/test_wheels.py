@@ -10,8 +10,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from kctl.jars import LOCKS, jar_paths, read_lock
-from tests.wheels import ROOT, build_wheels, clean_environment, install, make_environment
+from kctl.jars import LOCKS, read_lock
+from tests.wheels import ROOT, build_wheels, clean_environment, install, make_environment, maven_repository
 
 SERVES = """
 import importlib, sys, time
@@ -68,17 +68,6 @@ def test_the_agent_s_wheel_serves_with_nothing_but_the_standard_library(wheels: 
     (site_packages,) = (short_dir / "venv").glob("lib/python*/site-packages")
     assert served.stdout.strip() == f"['kctl_agent'] {site_packages / 'kctl_agent'}"
     assert [path.name for path in site_packages.glob("*.dist-info")] == ["kctl_agent-0.1.0.dist-info"]
-
-
-def maven_repository(root: Path) -> Path:
-    """The locked jars in Maven's layout."""
-    for lock in LOCKS:
-        for jar, path in zip(read_lock(lock), jar_paths(lock), strict=True):
-            place = root / jar.group.replace(".", "/") / jar.artifact / jar.version / jar.file_name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if not place.exists():
-                place.symlink_to(path)
-    return root
 
 
 @pytest.mark.timeout(900)  # where uv's cache is empty, PySpark is downloaded and built
