@@ -83,7 +83,7 @@ def test_a_session_that_is_new_or_gone_is_known_at_once(parent: subprocess.Popen
 
 
 FORKING = """
-import os, sys
+import os, signal, sys
 large = bytearray(os.urandom(64 << 20))
 for _ in range(4):
     if os.fork() == 0:
@@ -92,7 +92,7 @@ for _ in range(4):
         own = bytearray(os.urandom(64 << 20))
         os.write(1, b"own\\n")
         sys.stdin.readline()
-sys.stdin.read()
+signal.pause()  # it must not take the line that is one of the others'
 """
 
 
