@@ -17,6 +17,7 @@ from kctl_agent.storage.base import Binding, Mark, MarkMoved
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.note import CommitNote, StorageId
+from kctl_agent.worker.pipeline import Source
 from kctl_agent.worker.positions import Found
 from kctl_agent.worker.settings import KafkaSettings, PipelineSettings, WorkerSettings
 from kctl_agent.worker.start_offsets import StartOffsets
@@ -27,12 +28,13 @@ U0, U1 = TopicPartition("u", 0), TopicPartition("u", 1)
 
 @dataclass
 class Answers:
-    """Of the brokers: logs from 0 to 100, and what is committed. `meanwhile` is called before they are given."""
+    """Of the brokers: logs up to 100, and what is committed. `meanwhile` is called before they are given."""
 
     committed: dict[TopicPartition, tuple[int, CommitNote | None]] = field(default_factory=dict)
     unanswered: dict[TopicPartition, str] = field(default_factory=dict)
     partitions: tuple[TopicPartition, ...] = (T0, T1)
     meanwhile: Callable[[], None] = lambda: None
+    log_start: int = 0
 
     def cluster_id(self) -> str:
         return "K"
@@ -45,7 +47,7 @@ class Answers:
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
         self.meanwhile()
         found = {
-            tp: Found(tp.topic, tp.partition, "A", offset, 0, 100, note)
+            tp: Found(tp.topic, tp.partition, "A", offset, self.log_start, 100, note)
             for tp in partitions
             if tp not in self.unanswered
             for offset, note in [self.committed.get(tp, (None, None))]
@@ -184,3 +186,84 @@ def test_the_storage_of_another_group_is_refused(storage: FileStorage) -> None:
 
     with pytest.raises(BootError, match="belongs to group other of cluster K, and this is group g of cluster K"):
         start_offsets(storage, Answers()).decide(frozenset({T0}), {})
+
+
+def test_the_storage_of_another_group_is_taken_over_on_demand(storage: FileStorage) -> None:
+    storage.bind(Binding("other", "K"))
+
+    decided = start_offsets(storage, Answers(), on_other_storage="take_over").decide(frozenset({T0}), {})
+
+    assert decided.source(T0).start == 0
+
+
+def test_a_new_group_begins_at_the_start_of_the_log_and_commits_nothing_before_it_reads(storage: FileStorage) -> None:
+    start = start_offsets(storage, Answers(log_start=30))
+
+    decided = start.decide(frozenset({T0}), {})
+    start.place(decided)
+
+    assert decided.source(T0) == Source(30, "A", 1)
+    assert decided.first_commits({T0}) == {}
+    assert storage.marks([T0, T1]) == {T0: Mark("t", 0, "A", 30, 1)}, "those of others are not placed"
+
+
+def test_reading_goes_on_at_the_mark_and_nothing_is_placed(storage: FileStorage) -> None:
+    answers = Answers()
+    start = start_offsets(storage, answers)
+    answers.committed[T0] = (30, note(storage, start))
+    storage.place_marks([Mark("t", 0, "A", 0)])
+    put(storage, chunk(0, 40))
+
+    decided = start.decide(frozenset({T0}), {})
+    start.place(decided)
+
+    assert decided.source(T0) == Source(40, "A", 1)
+    assert storage.marks([T0])[T0].version == 1
+
+
+def test_a_reset_is_placed_and_to_be_committed_before_anything_is_read(storage: FileStorage) -> None:
+    storage.place_marks([Mark("t", 0, "A", 40)])
+    start = start_offsets(storage, Answers({T0: (20, None)}))
+
+    decided = start.decide(frozenset({T0, T1}), {})
+    start.place(decided)
+
+    assert [(tp, moved.kind) for tp, moved in decided.moves] == [(T0, "rewound")]
+    assert decided.first_commits({T0, T1}) == {T0: 20}
+    assert decided.source(T0) == Source(20, "A", 2)
+    assert storage.marks([T0])[T0] == Mark("t", 0, "A", 20, 2)
+
+
+def test_what_another_owner_places_after_the_decision_stays_and_no_other_mark_is_placed(storage: FileStorage) -> None:
+    storage.place_marks([Mark("t", 0, "A", 40)])
+    start = start_offsets(storage, Answers({T0: (20, None)}))
+    decided = start.decide(frozenset({T0, T1}), {})
+    storage.place_marks([Mark("t", 0, "A", 50)], storage.marks([T0]))
+
+    with pytest.raises(MarkMoved):
+        start.place(decided)
+
+    assert storage.marks([T0, T1]) == {T0: Mark("t", 0, "A", 50, 2)}
+
+
+def test_a_partition_that_no_leader_answers_for_is_left_out_and_the_others_are_read(storage: FileStorage) -> None:
+    start = start_offsets(storage, Answers(unanswered={T1: "it has no leader"}))
+
+    decided = start.decide(frozenset({T0, T1}), {})
+
+    assert decided.unanswered == {T1: "it has no leader"}
+    assert decided.starts.keys() == {T0}
+
+
+def test_lost_records_stop_the_worker_before_a_mark_is_placed_where_a_setting_says_so(storage: FileStorage) -> None:
+    storage.place_marks([Mark("t", 0, "A", 10), Mark("t", 1, "A", 20)])
+    before = storage.marks([T0, T1])
+    answers = Answers(log_start=30)
+
+    with pytest.raises(
+        BootError, match=r"workers.on_data_loss is stop, and t-0: 20 .*\(and so for 1 more partition\)$"
+    ):
+        start_offsets(storage, answers, on_data_loss="stop").decide(frozenset({T0, T1}), {})
+
+    assert storage.marks([T0, T1]) == before
+    assert start_offsets(storage, answers).decide(frozenset({T0, T1}), {}).source(T1).start == 30

@@ -1,0 +1,233 @@
+"""The operation log: every operation ends and is written down, none contradicts another, old ones are forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kctl.errors import KctlError, OrderRefused
+from kctl.master.orders.base import Caller, Carry, Order, Param, Tell, Verb
+from kctl.master.orders.ledger import Orders
+from kctl_agent.errors import BadParams, UnknownMethod
+from kctl_agent.wire import JsonObject
+
+pytestmark = pytest.mark.anyio
+
+US = Caller(os.getuid())
+TOKEN = Caller(None, via="http", token="ci")
+NAME = Param("name", "string", "a process")
+
+
+def verb(name: str, carry: Carry, *, is_long: bool = False, deadline_seconds: float = 30.0) -> Verb:
+    """It touches the process that it is given, if any."""
+    return Verb(
+        name,
+        "for a test",
+        (NAME,),
+        lambda params: frozenset({params["name"]} if "name" in params else ()),
+        carry,
+        lambda _: deadline_seconds,
+        is_long,
+    )
+
+
+async def at_once(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+    return f"did it for {caller.name}", {"params": params}
+
+
+async def never(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+    tell("2 of 3")
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+async def impossible(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+    raise KctlError("no broker answers")
+
+
+async def defective(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+    raise ZeroDivisionError("secret detail")
+
+
+def orders(*verbs: Verb, audit: Path | None = None) -> Orders:
+    return Orders({each.name: each for each in verbs}, audit)
+
+
+def audited(path: Path) -> list[JsonObject]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def ended(log: Orders, id_: str) -> Order:
+    """The operation once its end is recorded."""
+    over = asyncio.Event()
+    log.listeners.append(lambda order: over.set() if order.id == id_ and order.ended_at is not None else None)
+    if log.find(id_).state == "running":
+        async with asyncio.timeout(30):
+            await over.wait()
+    return log.find(id_)
+
+
+async def test_an_operation_is_answered_with_its_end_and_leaves_one_audit_line_without_its_result(
+    tmp_path: Path,
+) -> None:
+    log = orders(verb("stop", at_once), audit=tmp_path / "logs" / "orders.jsonl")
+
+    done = await log.give("stop", {"name": "worker-0", "deadline_seconds": 7}, US, 30.0)
+
+    assert (done.state, done.text, done.result) == (
+        "done",
+        f"did it for {US.name}",
+        {"params": {"name": "worker-0"}},
+    )
+    assert done.deadline_seconds == 7.0
+    (line,) = audited(tmp_path / "logs" / "orders.jsonl")
+    assert line == {key: value for key, value in done.to_json().items() if key != "result"}
+    assert (line["verb"], line["by"], line["uid"], line["via"]) == ("stop", US.name, US.uid, "socket")
+    assert log.counts == {("stop", "done"): 1}
+
+
+async def test_an_operation_over_http_is_recorded_with_the_name_of_its_token() -> None:
+    log = orders(verb("stop", at_once))
+
+    order = await log.give("stop", {}, TOKEN, 30.0)
+
+    assert (order.by, order.uid, order.via) == ("http token ci", None, "http")
+
+
+async def test_a_long_operation_is_answered_while_it_runs_and_reports_its_progress() -> None:
+    go = asyncio.Event()
+
+    async def drain(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+        tell("1 of 2 stopped")
+        await go.wait()
+        return "both stopped", {}
+
+    log = orders(verb("drain", drain, is_long=True))
+    seen: list[tuple[str, str]] = []
+    log.listeners.append(lambda order: seen.append((order.id, order.state)))
+
+    order = await log.give("drain", {}, US, 60.0)
+    assert (order.state, order.text, order.ended_at) == ("running", "1 of 2 stopped", None)
+    go.set()
+
+    over = await ended(log, order.id)
+    assert (over.state, over.text) == ("done", "both stopped")
+    assert seen == [("1", "running"), ("1", "done")]
+
+
+async def test_a_long_operation_that_ends_soon_is_answered_with_its_end() -> None:
+    log = orders(verb("drain", impossible, is_long=True))
+
+    order = await log.give("drain", {}, US, 60.0)
+
+    assert (order.state, order.text) == ("failed", "no broker answers")
+
+
+async def test_an_operation_that_passes_its_deadline_fails_and_tells_how_far_it_came(tmp_path: Path) -> None:
+    log = orders(verb("drain", never, deadline_seconds=0.05), audit=tmp_path / "orders.jsonl")
+
+    order = await log.give("drain", {}, US, 30.0)
+
+    assert (order.state, order.text) == ("failed", "not finished within 0.05 s; 2 of 3")
+    assert [line["state"] for line in audited(tmp_path / "orders.jsonl")] == ["failed"]
+
+
+async def test_a_cancelled_operation_fails_and_names_who_cancelled_it() -> None:
+    log = orders(verb("drain", never, is_long=True), verb("stop", at_once))
+    running = await log.give("drain", {}, US, 0.0)
+
+    assert log.cancel(running.id, TOKEN).state == "running"
+
+    assert (await ended(log, running.id)).text == "cancelled by http token ci"
+    with pytest.raises(OrderRefused, match="has ended already"):
+        log.cancel(running.id, US)
+    with pytest.raises(OrderRefused, match="there is no order 99;"):
+        log.cancel("99", US)
+
+
+async def test_what_touches_the_same_is_refused_until_the_first_has_ended() -> None:
+    log = orders(verb("drain", never, is_long=True), verb("stop", at_once))
+    first = await log.give("drain", {"name": "worker-0"}, US, 0.0)
+
+    with pytest.raises(OrderRefused, match=rf"order {first.id} \(drain worker-0, by {US.name}\) is under way"):
+        await log.give("stop", {"name": "worker-0"}, TOKEN, 30.0)
+    assert (await log.give("stop", {"name": "worker-1"}, US, 30.0)).state == "done", "another process"
+    assert (await log.give("stop", {}, US, 30.0)).state == "done", "it touches nothing"
+    log.cancel(first.id, US)
+    await ended(log, first.id)
+
+    assert (await log.give("stop", {"name": "worker-0"}, US, 30.0)).state == "done"
+    assert log.counts["stop", "refused"] == 1
+    assert len(log.all()) == 4, "what was refused is no operation"
+
+
+async def test_what_cannot_be_understood_begins_nothing(tmp_path: Path) -> None:
+    log = orders(verb("stop", at_once), audit=tmp_path / "orders.jsonl")
+
+    with pytest.raises(UnknownMethod, match="there is no order explode; there are stop"):
+        await log.give("explode", {}, US, 30.0)
+    for params in ({"nobody": 1}, {"name": 1}, {"deadline_seconds": 0}, {"deadline_seconds": float("nan")}):
+        with pytest.raises(BadParams):
+            await log.give("stop", params, US, 30.0)
+
+    assert log.all() == []
+    assert log.counts == {("stop", "refused"): 4}
+    assert not (tmp_path / "orders.jsonl").exists()
+
+
+async def test_a_defect_fails_its_operation_alone_and_shows_nothing_of_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = orders(verb("seek", defective), verb("stop", at_once))
+
+    failed = await log.give("seek", {}, US, 30.0)
+
+    assert (failed.state, failed.text) == ("failed", "a defect in kctl; the master's log says where")
+    assert "ZeroDivisionError" in caplog.text
+    assert (await log.give("stop", {}, US, 30.0)).state == "done"
+
+
+async def test_closing_ends_what_runs_and_takes_nothing_more(tmp_path: Path) -> None:
+    log = orders(verb("drain", never, is_long=True), verb("stop", at_once), audit=tmp_path / "orders.jsonl")
+    running = await log.give("drain", {}, US, 0.0)
+
+    await log.close()
+
+    assert (log.find(running.id).state, log.find(running.id).text) == ("failed", "the master stops")
+    assert len(audited(tmp_path / "orders.jsonl")) == 1
+    with pytest.raises(OrderRefused, match="the master is stopping"):
+        await log.give("stop", {}, US, 30.0)
+
+
+async def test_the_last_five_hundred_are_known_newest_first_and_none_that_still_runs_is_forgotten() -> None:
+    log = orders(verb("drain", never, is_long=True), verb("stop", at_once))
+    running = await log.give("drain", {"name": "worker-0"}, US, 0.0)
+    for _ in range(600):
+        await log.give("stop", {}, US, 30.0)
+
+    known = [order.id for order in log.all()]
+
+    assert known == [*(str(number) for number in range(601, 102, -1)), running.id]
+    with pytest.raises(OrderRefused, match="there is no order 2;"):
+        log.find("2")
+    await log.close()
+
+
+@pytest.mark.parametrize("blocked", [lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/full")])
+async def test_what_cannot_be_written_down_is_logged_and_done_all_the_same(
+    blocked: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked(tmp_path / "orders.jsonl")
+    log = orders(verb("stop", at_once), audit=tmp_path / "orders.jsonl")
+
+    assert (await log.give("stop", {}, US, 30.0)).state == "done"
+
+    assert [record.levelno for record in caplog.records if "action=audit_failed id=1" in record.getMessage()] == [
+        logging.ERROR
+    ]
