@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 from kctl.config import load
 from kctl.errors import OrderRefused
 from kctl.master.health import Rules
-from kctl.master.keeper import Care, Launch
+from kctl.master.keeper import Care, Keeper, Launch
 from kctl.master.members import Members
 from kctl.master.orders import Caller, Context, Order, Orders, verbs
 from kctl.master.pauses import Pauses
@@ -63,6 +64,8 @@ class Fleet:
         self.config = load(folder / "kctl.toml", {})
         self.told: dict[str, list[JsonObject]] = {name: [] for name in NAMES}
         """The scopes that each agent was told last."""
+        self.ends: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        """Of each order, by its id."""
         run_dir = self.config.fleet.run_dir
         self.config.fleet.data_dir.mkdir()
         self.pool = AgentPool()
@@ -79,6 +82,7 @@ class Fleet:
         )
         self.context = context
         self.orders = Orders(verbs(context), folder / "orders.jsonl")
+        self.orders.listeners.append(lambda order: self.ends[order.id].set() if order.ended_at else None)
 
     def at_start(self, name: str) -> JsonObject:
         self.told[name] = self.context.scopes(name)
@@ -112,9 +116,9 @@ async def running(folder: Path) -> AsyncIterator[Fleet]:
             stack.enter_context(ScriptedAgent(fleet.config.fleet.run_dir, name, fleet.script(name)))
         task = asyncio.create_task(fleet.supervisor.run())
         try:
-            async with asyncio.timeout(10):
-                for name in NAMES:
-                    await fleet.supervisor.keeper(name).until(lambda: bool(task))
+            async with asyncio.timeout(60):
+                for keeper in map(fleet.supervisor.keeper, NAMES):
+                    await is_running(keeper)
             yield fleet
         finally:
             await fleet.orders.close()
@@ -123,6 +127,10 @@ async def running(folder: Path) -> AsyncIterator[Fleet]:
             with suppress(asyncio.CancelledError):
                 await task
             fleet.pool.close()
+
+
+async def is_running(keeper: Keeper) -> None:
+    await keeper.until(lambda: keeper.state == "running")
 
 
 def some_order(chance: random.Random) -> tuple[str, JsonObject]:
@@ -157,9 +165,8 @@ async def one_caller(fleet: Fleet, chance: random.Random, rounds: int, ended: li
         try:
             async with asyncio.timeout(60):
                 order = await fleet.orders.give(verb, params, Caller(os.getuid()), 30.0)
-                while order.state == "running":
-                    await asyncio.sleep(0.01)
-                    order = fleet.orders.find(order.id)
+                await fleet.ends[order.id].wait()
+                order = fleet.orders.find(order.id)
         except (OrderRefused, UnknownMethod, BadParams):
             refused += 1
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import kctl.master.keeper
 from kctl.master.health import Heartbeat, Rules
 from kctl.master.keeper import Care, Keeper, Launch
 from kctl.master.process import session_members
@@ -43,6 +45,20 @@ async def until(predicate: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not predicate():  # noqa: ASYNC110 - processes and their files have no event
             await asyncio.sleep(0.01)
+
+
+def calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
+    """How often keepers have called a function of `health`: how often they have looked."""
+    called = itertools.count(1)
+    last = [0]
+    function = getattr(kctl.master.keeper, name)
+
+    def counted(*arguments: object) -> object:
+        last[0] = next(called)
+        return function(*arguments)
+
+    monkeypatch.setattr(kctl.master.keeper, name, counted)
+    return lambda: last[0]
 
 
 class Kept:
@@ -288,18 +304,24 @@ async def test_a_worker_that_hangs_leaves_its_stacks_in_its_log_and_is_replaced(
         assert session_members(first) == []
 
 
-async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not_ill(tmp_path: Path) -> None:
+async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not_ill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = calls(monkeypatch, "judge")
     kept = Kept(UP, tmp_path / "log", rules=Rules(ping_timeout_seconds=0.5))
     async with kept.running():
         await kept.reaches("running")
-        kept.is_mute, asked, started = True, kept.asked, asyncio.get_running_loop().time()
+        kept.is_mute = True
+        kept.supervisor.heard({"worker-0": Heartbeat(kept.pid or 0), "guest": Heartbeat(1)}, time.monotonic() + 60)
+        asked, before = kept.asked, judged()
 
-        while asyncio.get_running_loop().time() < started + 1.0:
-            kept.supervisor.heard({"worker-0": Heartbeat(kept.pid or 0), "guest": Heartbeat(1)}, time.monotonic())
-            await asyncio.sleep(0.01)
+        await until(lambda: judged() >= before + 50)
 
-        assert kept.asked <= asked + 10, "of the twenty times that it would have been asked"
+        assert kept.asked == asked, "in more than a second, twice the time after which silence is an illness"
         assert kept.state == "running"
+        health = kept.keeper.health
+        assert health is not None
+        kept.keeper._health = replace(health, heard_at=time.monotonic())
         kept.supervisor.heard({"worker-0": Heartbeat(1)}, time.monotonic() + 60)  # another process of that name
         await until(lambda: kept.keeper.status().restarts["unresponsive"] == 1)
 
@@ -321,13 +343,15 @@ async def test_a_worker_above_its_soft_limit_is_asked_to_leave_and_counted(tmp_p
 
 
 async def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    measured = calls(monkeypatch, "measured")
     kept = Kept(UP, tmp_path / "log", rules=Rules(60, memory_soft_bytes=1 << 20, memory_hard_bytes=2 << 20))
 
     async with kept.running():
         await until(lambda: kept.supervisor.status()[0].warning is not None)
-        await asyncio.sleep(0.3)
+        before = measured()
+        await until(lambda: measured() >= before + 5)
 
         status = kept.supervisor.status()[0]
         assert (status.state, sum(status.restarts.values())) == ("running", 0)
