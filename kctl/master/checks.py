@@ -122,7 +122,7 @@ def make_folders(config: Config) -> None:
     """The folders that workers write to.
 
     Raises:
-        RunDirUnusable: one of them cannot be made.
+        RunDirUnusable: one of them cannot be made, is another user's, or can be written to by all.
     """
     for setting, folder in (
         ("fleet.data_dir", config.fleet.data_dir),
@@ -131,9 +131,20 @@ def make_folders(config: Config) -> None:
     ):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            mode = stat.S_IMODE(folder.stat().st_mode)
+            found = folder.stat()
         except OSError as error:
             raise RunDirUnusable(f"{folder} cannot be made ({error.strerror}): correct {setting}") from error
+        mode = stat.S_IMODE(found.st_mode)
+        if found.st_uid not in (os.geteuid(), 0):
+            raise RunDirUnusable(
+                f"{folder} belongs to uid {found.st_uid}, who could replace what is in it: correct {setting}"
+            )
+        if mode & stat.S_IWOTH:
+            raise RunDirUnusable(
+                f"{folder} has mode {mode:04o}, all users can write to it: chmod o-w {folder}, or correct {setting}"
+            )
+        if mode & stat.S_IWGRP:
+            log.warning("action=open_folder path=%s mode=%04o: its group can replace what is in it", folder, mode)
         if mode & stat.S_IRWXO:
             log.warning(
                 "action=open_folder path=%s mode=%04o: all users of this machine can look into it", folder, mode

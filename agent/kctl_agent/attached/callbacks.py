@@ -11,25 +11,30 @@ from typing import Any
 __all__ = ["authenticate"]
 
 
-def authenticate(gateway: Any) -> bool:
-    """From now on a callback must prove that it comes from this gateway's JVM. False: callbacks are listened for
-    already, by whoever asked for them first, and nothing was changed.
+def authenticate(gateway: Any) -> None:
+    """From now on whoever connects for a callback must prove to be this gateway's JVM. Idempotent.
+
+    Where callbacks are listened for already (`foreachBatch` before `attach`), connections that are open stay as they
+    are; and a callback that begins in the millisecond between the two sides fails.
 
     Raises what Py4J raises, with nothing changed but that PySpark listens.
     """
     from pyspark.java_gateway import ensure_callback_server_started
 
-    if gateway.__dict__.get("_callback_server") is not None:
-        return False
     token = gateway.gateway_parameters.auth_token
-    gateway.callback_server_parameters.auth_token = token
+    ours = gateway.callback_server_parameters
+    if gateway.__dict__.get("_callback_server") is not None:
+        if ours.auth_token is None:
+            _let_the_jvm_send(gateway, token)
+            ours.auth_token = token  # each new connection reads it (py4j.java_gateway.CallbackConnection.run)
+        return
+    ours.auth_token = token
     try:
         ensure_callback_server_started(gateway)
         _let_the_jvm_send(gateway, token)
     except Exception:
-        gateway.callback_server_parameters.auth_token = None
+        ours.auth_token = None
         raise
-    return True
 
 
 def _let_the_jvm_send(gateway: Any, token: str) -> None:

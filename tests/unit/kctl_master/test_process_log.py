@@ -155,3 +155,12 @@ def test_the_older_lines_are_as_private_as_the_log(tmp_path: Path) -> None:
     rotate(log, LIMIT)
 
     assert rotated(log).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.touch()
+    (tmp_path / "worker-0.log").symlink_to(target)
+
+    with pytest.raises(OSError):
+        ProcessLog(tmp_path / "worker-0.log").open()
