@@ -130,6 +130,10 @@ class KafkaBroker:
                 self._ports = ports
                 return
 
+    def ended(self) -> int | None:
+        """The exit code of a broker that has ended by itself, minus the signal that ended it; None while it runs."""
+        return self._process.poll() if self._process else None
+
     def stop(self, timeout_seconds: float = 20.0) -> None:
         """Ask the broker to shut down (0.3 s); kill it when the time is over. Does nothing when it is stopped."""
         if self._process is None:
@@ -204,7 +208,8 @@ class KafkaBroker:
 
     def _format(self, properties: Path, log: int, log_start: int) -> None:
         command = kafka_command("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties))
-        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False).returncode != 0:
+        tool = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, process_group=0)
+        if tool.returncode != 0:
             raise StartError(self._failure("its data directory could not be formatted", log_start))
 
     def _write_properties(self, ports: tuple[int, int]) -> Path:

@@ -128,11 +128,23 @@ class DemoFleet:
                 start_new_session=True,  # a terminal's Ctrl-C is the demo's, which stops the fleet in order
             )
 
+    @property
+    def pid(self) -> int | None:
+        """The master's."""
+        return self._process.pid if self._process else None
+
+    def ended(self) -> int | None:
+        """The exit code of a master that has ended by itself, minus the signal that ended it; None while it runs."""
+        return self._process.poll() if self._process else None
+
     def check(self) -> None:
         """Raises KctlError with the last lines of the log when the master has ended."""
-        if self._process is not None and self._process.poll() is not None:
-            lines = self.log.read_text(errors="replace").strip().splitlines()[-5:]
-            raise KctlError(f"the master ended with exit code {self._process.returncode}: " + " | ".join(lines))
+        if (code := self.ended()) is not None:
+            raise KctlError(f"the master ended with exit code {code}: {self.last_lines()}")
+
+    def last_lines(self) -> str:
+        """The end of the master's log."""
+        return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-5:])
 
     def ask(self, command: str, timeout_seconds: float = 5.0) -> Any | None:
         """The result of a command, None while the master cannot answer."""

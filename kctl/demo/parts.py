@@ -1,16 +1,49 @@
-"""What a demo needs beside Python packages: Java, the locked jars, a Redis for `--storage redis`. Looked for first."""
+"""What a demo needs beside Python packages, looked for first: Java, the locked jars, a Redis for `--storage redis`; and
+whether the processes that it has started still run."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import dataclass
 from importlib.util import find_spec
 
-from kctl.errors import StartError
+from kctl.demo.broker import KafkaBroker
+from kctl.demo.fleet import DemoFleet
+from kctl.demo.redis_server import RedisServer
+from kctl.errors import KctlError, StartError
 from kctl.jars import fetch, java_command
 from kctl.jars.progress import shown_on
+from kctl.master.endings import cause
 
-__all__ = ["bring_parts"]
+__all__ = ["PartEnded", "Parts", "bring_parts"]
+
+
+class PartEnded(KctlError):
+    """A process that the demo has started has ended by itself; the message names it, its pid and how it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The processes of a demo. One that was not started yet, or was stopped by the demo, has not ended by itself."""
+
+    broker: KafkaBroker
+    redis: RedisServer | None
+    master: DemoFleet
+
+    def ended(self) -> str | None:
+        """The first that has ended by itself, in a sentence; the others depend on those before them."""
+        for name, part in (("broker", self.broker), ("Redis server", self.redis)):
+            if part is not None and (code := part.ended()) is not None:
+                return f"the {name} (pid {part.pid}) has ended: {cause(code)}"
+        if (code := self.master.ended()) is not None:
+            return f"the master (pid {self.master.pid}) has ended: {cause(code)}; its log: {self.master.last_lines()}"
+        return None
+
+    def check(self) -> None:
+        """Raises PartEnded."""
+        if (ended := self.ended()) is not None:
+            raise PartEnded(ended)
 
 
 def bring_parts(storage: str) -> None:

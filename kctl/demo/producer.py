@@ -6,8 +6,10 @@ import json
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 
 from kafka import KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
 
 __all__ = ["Producer"]
 
@@ -27,9 +29,10 @@ class Producer(threading.Thread):
         self._padding = "x" * value_bytes
         self._value_bytes = value_bytes
         self._stop_asked = threading.Event()
+        self._flush_seconds = 30.0
         self._lock = threading.Lock()
         self._acknowledged: Counter[TopicPartition] = Counter()
-        self._failed = 0
+        self._sent = 0
         self._producer = KafkaProducer(
             bootstrap_servers=bootstrap_servers,
             enable_idempotence=True,
@@ -50,36 +53,43 @@ class Producer(threading.Thread):
             return self._acknowledged.total()
 
     @property
-    def failed(self) -> int:
-        """Messages that were given up by the client; they are not in the topic."""
-        return self._failed
+    def not_acknowledged(self) -> int:
+        """Messages given to the client that no broker has acknowledged: on the way, or, after `stop`, given up."""
+        with self._lock:
+            return self._sent - self._acknowledged.total()
 
     def run(self) -> None:
         sent, started = 0, time.monotonic()
         while not self._stop_asked.wait(TICK_SECONDS):
             due = int((time.monotonic() - started) * self._rate)
             for number in range(sent, due):
+                if self._stop_asked.is_set():
+                    break
                 self._send(number)
             sent = max(sent, due)
-        self._producer.flush()
+        with suppress(KafkaError):  # what is not acknowledged by then is counted
+            self._producer.flush(self._flush_seconds)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
-        """No further message; waits for the acknowledgement of those on the way."""
+        """No further message; waits so long for the acknowledgement of those on the way. With 0 they are given up, as
+        for a broker that has ended: its client would wait for it."""
+        self._flush_seconds = timeout_seconds
         self._stop_asked.set()
-        self.join(timeout_seconds)
-        self._producer.close(timeout=5)
+        if self.is_alive():
+            self.join(timeout_seconds)
+        with suppress(KafkaError):  # its flush, when brokers do not answer
+            self._producer.close(timeout=min(timeout_seconds, 5.0))
 
     def _send(self, number: int) -> None:
         text = json.dumps({"number": number, "at": time.time()})
         value = (text + self._padding)[: self._value_bytes].encode()
-        future = self._producer.send(self._topic, value, key=str(number).encode(), partition=number % self._partitions)
-        future.add_callback(self._on_success)
-        future.add_errback(self._on_failure)
+        partition = number % self._partitions
+        with self._lock:
+            self._sent += 1
+        with suppress(KafkaError):  # no metadata, or no room, for max.block.ms
+            future = self._producer.send(self._topic, value, key=str(number).encode(), partition=partition)
+            future.add_callback(self._on_success)
 
     def _on_success(self, metadata: object) -> None:
         with self._lock:
             self._acknowledged[TopicPartition(metadata.topic, metadata.partition)] += 1  # type: ignore[attr-defined]
-
-    def _on_failure(self, _error: BaseException) -> None:
-        with self._lock:
-            self._failed += 1

@@ -27,6 +27,14 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def ended(self) -> int | None:
+        """The exit code of a server that has ended by itself, minus the signal that ended it; None while it runs."""
+        return self._process.poll() if self._process else None
+
+    @property
     def url(self) -> str:
         return f"unix://{self._socket}?db=0"
 

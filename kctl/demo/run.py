@@ -11,21 +11,26 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
+
+from kafka.errors import KafkaError
 
 from kctl.children import PRIVATE
 from kctl.demo.audit import Audit, audit
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet, lay_out
 from kctl.demo.ledger import handled
-from kctl.demo.parts import bring_parts
+from kctl.demo.parts import PartEnded, Parts, bring_parts
 from kctl.demo.producer import Producer
 from kctl.demo.redis_server import RedisServer
 from kctl.demo.screen import Screen
 from kctl.demo.summary import Progress, Wanted, has_passed, show, summary
 from kctl.demo.topics import create_topic
 from kctl.errors import KctlError
+from kctl_agent.errors import AgentError
 from kctl_agent.messages import number_of
 
 __all__ = ["main"]
@@ -87,8 +92,11 @@ def main(
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
     lay_out(place)
     with Interrupts().taken() as interrupts, Screen(to_stderr=output == "json") as screen, ExitStack() as stack:
-        found, progress, producer = _demo(place, wanted, interrupts, screen, stack)
-    told = summary(found, progress, producer.failed, wanted)
+        try:
+            told = _demo(place, wanted, interrupts, screen, stack)
+        except BaseException:
+            screen.say(f"all of the demo is kept in {place}")
+            raise
     passed = has_passed(told, wanted)
     show(told, output, place, is_handled=wanted.is_handled, passed=passed)
     if passed and directory is None:
@@ -96,105 +104,140 @@ def main(
     return 0 if passed else 1
 
 
-def _demo(
-    place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, stack: ExitStack
-) -> tuple[Audit, Progress, Producer]:
+def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, stack: ExitStack) -> dict[str, Any]:
     screen.say(f"demo in {place}")
     fleet, progress = DemoFleet(place), Progress()
-    redis_url = stack.enter_context(RedisServer(place / "redis")).url if wanted.storage == "redis" else None
+    redis = stack.enter_context(RedisServer(place / "redis")) if wanted.storage == "redis" else None
     broker = stack.enter_context(KafkaBroker(place / "broker"))
+    parts = Parts(broker=broker, redis=redis, master=fleet)
     screen.say(f"Kafka broker answers on {broker.bootstrap_servers} ({_since(progress)})")
-    create_topic(broker.bootstrap_servers, TOPIC, wanted.partitions)
-    fleet.configure(
-        bootstrap_servers=broker.bootstrap_servers,
-        topic=TOPIC,
-        workers=wanted.workers,
-        storage=wanted.storage,
-        redis_url=redis_url,
-        sinkers=wanted.sinkers,
-    )
-    producer = Producer(broker.bootstrap_servers, TOPIC, wanted.partitions, wanted.rate)
     try:
-        fleet.start()
-        producer.start()
-        sinkers = f" and {number_of(wanted.sinkers, 'sinker')}" if wanted.sinkers else ""
-        started = number_of(wanted.workers, "worker") + sinkers
-        screen.say(f"{started} start; ask them from another terminal: {_command()} -c {fleet.config} rpc kafka_lag")
-        _watch(fleet, producer, progress, wanted.seconds, interrupts, screen)
-        screen.say("the producer stops; what it has produced is still being stored" + _and_handled(wanted))
-        producer.stop()
-        _drain(fleet, producer, progress, interrupts, screen)
-        if wanted.sinkers:
-            _empty(fleet, producer, progress, interrupts, screen)
+        create_topic(broker.bootstrap_servers, TOPIC, wanted.partitions)
+        fleet.configure(
+            bootstrap_servers=broker.bootstrap_servers,
+            topic=TOPIC,
+            workers=wanted.workers,
+            storage=wanted.storage,
+            redis_url=redis.url if redis else None,
+            sinkers=wanted.sinkers,
+        )
+        producer = Producer(broker.bootstrap_servers, TOPIC, wanted.partitions, wanted.rate)
+    except KafkaError as error:
+        parts.check()
+        raise KctlError(f"the broker on {broker.bootstrap_servers} does not do what it is asked: {error}") from error
+    ended = None
+    try:
+        _load(_Run(fleet, producer, progress, wanted, interrupts, screen, parts))
+    except PartEnded as error:
+        ended = str(error)
+        screen.say(f"{ended}; the demo ends")
     finally:
-        producer.stop()
+        producer.stop(0 if parts.ended() else 30)
         fleet.stop()
-    return _audit(fleet, producer), progress, producer
+    found = _audit(fleet, producer, ended)
+    return summary(found, progress, producer.total, producer.not_acknowledged, wanted, ended)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What each phase of the demo needs."""
+
+    fleet: DemoFleet
+    producer: Producer
+    progress: Progress
+    wanted: Wanted
+    interrupts: Interrupts
+    screen: Screen
+    parts: Parts
+
+
+def _load(run: _Run) -> None:
+    """From the start of the fleet until all that was produced is stored, and handled. Raises PartEnded."""
+    wanted, screen = run.wanted, run.screen
+    run.fleet.start()
+    run.producer.start()
+    sinkers = f" and {number_of(wanted.sinkers, 'sinker')}" if wanted.sinkers else ""
+    started = number_of(wanted.workers, "worker") + sinkers
+    screen.say(f"{started} start; ask them from another terminal: {_command()} -c {run.fleet.config} rpc kafka_lag")
+    _watch(run)
+    run.parts.check()
+    screen.say("the producer stops; what it has produced is still being stored" + _and_handled(wanted))
+    run.producer.stop()
+    _drain(run)
+    if wanted.sinkers:
+        _empty(run)
 
 
 def _and_handled(wanted: Wanted) -> str:
     return " and handled" if wanted.is_handled else ""
 
 
-def _audit(fleet: DemoFleet, producer: Producer) -> Audit:
+def _audit(fleet: DemoFleet, producer: Producer, ended: str | None) -> Audit | None:
+    """None when a part has ended by itself and the storage cannot be read any more."""
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
-    with closing(fleet.open_storage()) as storage:
-        marks = {tp: mark.next for tp, mark in storage.marks(produced).items()}
-        return audit(storage.blocks(), produced, handled(fleet.ledger, TOPIC), storage.dead(), marks)
+    try:
+        with closing(fleet.open_storage()) as storage:
+            marks = {tp: mark.next for tp, mark in storage.marks(produced).items()}
+            return audit(storage.blocks(), produced, handled(fleet.ledger, TOPIC), storage.dead(), marks)
+    except (AgentError, KctlError):
+        if ended is None:
+            raise
+        return None
 
 
-def _watch(
-    fleet: DemoFleet,
-    producer: Producer,
-    progress: Progress,
-    seconds: float | None,
-    interrupts: Interrupts,
-    screen: Screen,
-) -> None:
+def _watch(run: _Run) -> None:
     """Until the time is over; the clock of `--for` begins with the first batch, so that start-up does not count."""
     began: float | None = None
-    while not interrupts.count:
-        _refresh(fleet, producer, progress, interrupts, screen)
+    progress, seconds = run.progress, run.wanted.seconds
+    while not run.interrupts.count:
+        _refresh(run)
         if began is None and progress.seconds_to_first_batch is not None:
             began = time.monotonic()
-            screen.say(f"the first batch is stored ({_since(progress)}); metrics on {fleet.url()}/metrics")
+            run.screen.say(f"the first batch is stored ({_since(progress)}); metrics on {run.fleet.url()}/metrics")
         if began is None and time.monotonic() - progress.started_at > START_SECONDS:
-            raise KctlError(f"no batch within {START_SECONDS:.0f} s; the logs are in {fleet.directory / 'logs'}")
+            raise KctlError(f"no batch within {START_SECONDS:.0f} s; the logs are in {run.fleet.directory / 'logs'}")
         if seconds is not None and began is not None and time.monotonic() - began >= seconds:
             return
 
 
-def _drain(fleet: DemoFleet, producer: Producer, progress: Progress, interrupts: Interrupts, screen: Screen) -> None:
+def _drain(run: _Run) -> None:
     """Until everything that was produced is committed, a further Ctrl-C, or the deadline."""
-    deadline, already = time.monotonic() + DRAIN_SECONDS, interrupts.count
-    while progress.committed < producer.total and interrupts.count <= already and time.monotonic() < deadline:
-        _refresh(fleet, producer, progress, interrupts, screen)
+    deadline, already = time.monotonic() + DRAIN_SECONDS, run.interrupts.count
+    while (
+        run.progress.committed < run.producer.total and run.interrupts.count <= already and time.monotonic() < deadline
+    ):
+        _refresh(run)
 
 
-def _empty(fleet: DemoFleet, producer: Producer, progress: Progress, interrupts: Interrupts, screen: Screen) -> None:
+def _empty(run: _Run) -> None:
     """Until the sinkers have settled everything, a further Ctrl-C, or the deadline; and they have told so."""
-    deadline, already = time.monotonic() + DRAIN_SECONDS, interrupts.count
-    with closing(fleet.open_storage()) as storage:
-        while interrupts.count <= already and time.monotonic() < deadline:
-            stats = storage.stats()
-            if stats.pending + stats.processing + stats.delayed == 0:
-                break
-            _refresh(fleet, producer, progress, interrupts, screen)
-    interrupts.pause(REFRESH_SECONDS)  # they publish twice a second
-    _refresh(fleet, producer, progress, interrupts, screen)
+    deadline, already = time.monotonic() + DRAIN_SECONDS, run.interrupts.count
+    try:
+        with closing(run.fleet.open_storage()) as storage:
+            while run.interrupts.count <= already and time.monotonic() < deadline:
+                stats = storage.stats()
+                if stats.pending + stats.processing + stats.delayed == 0:
+                    break
+                _refresh(run)
+    except AgentError:
+        run.parts.check()  # Redis, which this asks by itself
+        raise
+    run.interrupts.pause(REFRESH_SECONDS)  # they publish twice a second
+    _refresh(run)
 
 
-def _refresh(fleet: DemoFleet, producer: Producer, progress: Progress, interrupts: Interrupts, screen: Screen) -> None:
-    fleet.check()
-    offsets, workers = fleet.ask("offset_checker"), fleet.ask("workers")
+def _refresh(run: _Run) -> None:
+    run.parts.check()
+    progress, offsets, workers = run.progress, run.fleet.ask("offset_checker"), run.fleet.ask("workers")
+    run.parts.check()  # or its last figures would be shown once more
     if offsets is not None and workers is not None:
         progress.take(offsets["rows"], workers["rows"])
         lag = _sum_known(row["remaining_count"] for row in offsets["rows"])
         told = "-" if lag is None else f"{lag:,}"
         told += f" · handled {progress.settled('handled'):,}" if progress.sinkers else ""
-        head = f"produced {producer.total:,} · committed {progress.committed:,} · lag {told} · {_since(progress)}"
-        screen.show(head, offsets["rows"], workers["rows"])
-    interrupts.pause(REFRESH_SECONDS)
+        head = f"produced {run.producer.total:,} · committed {progress.committed:,} · lag {told} · {_since(progress)}"
+        run.screen.show(head, offsets["rows"], workers["rows"])
+    run.interrupts.pause(REFRESH_SECONDS)
 
 
 def _sum_known(figures: Iterable[int | None]) -> int | None:

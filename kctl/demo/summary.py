@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -60,19 +61,28 @@ def is_worker(row: dict[str, Any]) -> bool:
     return bool(row["kind"] == "worker")
 
 
-def summary(found: Audit, progress: Progress, not_acknowledged: int, wanted: Wanted) -> dict[str, Any]:
-    """What `-o json` prints."""
+def summary(
+    found: Audit | None,
+    progress: Progress,
+    produced: int,
+    not_acknowledged: int,
+    wanted: Wanted,
+    ended: str | None = None,
+) -> dict[str, Any]:
+    """What `-o json` prints; null is what nobody knows: without an audit, what became of the messages. `ended` is which
+    part of the demo has ended by itself."""
     first = progress.seconds_to_first_batch
+    is_retried_known = wanted.storage != "directly" and (bool(progress.sinkers) or not wanted.sinkers)
     return {
-        "produced": found.produced,
-        "stored": found.stored,
-        "lost": found.lost,
-        "duplicated": found.duplicated,
-        "not_stored": found.not_stored,
-        "handled": found.handled,
-        "handled_again": found.handled_again,
-        "retried": None if wanted.storage == "directly" else progress.settled("retried"),
-        "dead": found.dead,
+        "produced": produced,
+        "stored": found and found.stored,
+        "lost": found and found.lost,
+        "duplicated": found and found.duplicated,
+        "not_stored": found and found.not_stored,
+        "handled": found and found.handled,
+        "handled_again": found and found.handled_again,
+        "retried": progress.settled("retried") if is_retried_known else None,
+        "dead": found and found.dead,
         "sinkers_restarted": max(len(progress.sinkers) - wanted.sinkers, 0),
         "largest_lag": progress.largest_lag,
         "seconds_to_first_batch": None if first is None else round(first, 2),
@@ -82,12 +92,15 @@ def summary(found: Audit, progress: Progress, not_acknowledged: int, wanted: Wan
         "partitions": wanted.partitions,
         "storage": wanted.storage,
         "not_acknowledged": not_acknowledged,
+        "ended_by_itself": ended,
     }
 
 
 def has_passed(summary: Mapping[str, Any], wanted: Wanted) -> bool:
     """Stored once, all of it. If it is handled, then all of it, for the demo's handler refuses nothing; and only the
     death of a sinker, or a batch that was run again, excuses a second time."""
+    if summary["ended_by_itself"] is not None:
+        return False
     is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]
     if not wanted.is_handled:
         return bool(is_stored)
@@ -100,13 +113,17 @@ def show(summary: Mapping[str, Any], output: str, place: Path, *, is_handled: bo
     """Print it; `place` is where all of a failed demo can be looked at."""
     if output == "json":
         print(json.dumps(summary), flush=True)  # noqa: T201
+        if not passed:
+            print(f"kctl: all of the demo is kept in {place}", file=sys.stderr)  # noqa: T201
         return
-    names = ["produced", "stored", "lost", "duplicated"] + ["not_stored"] * bool(summary["not_stored"])
+    names = ["produced", "stored", "lost", "duplicated"] + ["not_stored"] * (summary["not_stored"] != 0)
     if is_handled:
         names += ["handled", "handled_again", "retried", "dead"]
     for name in (*names, "largest_lag", "seconds_to_first_batch"):
         value = summary[name]
         print(f"{name.replace('_', '-'):<24}{'-' if value is None else f'{value:,}':>12}")  # noqa: T201
-    if not passed:
+    if summary["ended_by_itself"] is not None:
+        print(f"{summary['ended_by_itself']}; all of the demo is kept in {place}")  # noqa: T201
+    elif not passed:
         what = "stored exactly once" + (" and handled" if is_handled else "")
         print(f"not everything that was produced is {what}; all of the demo is kept in {place}")  # noqa: T201

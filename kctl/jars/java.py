@@ -58,7 +58,14 @@ def _find_java() -> Path:
 def _version_of(command: Path) -> int:
     try:
         answer = subprocess.run(
-            [command, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_SECONDS, check=False
+            [command, "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_TIMEOUT_SECONDS,
+            check=False,
+            # A Ctrl-C is for the command that asks: a Java that it ends too would pass for one without a version.
+            process_group=0,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaMissing(f"{command} does not run ({error}): {_INSTALL}") from error

@@ -9,6 +9,8 @@ __all__ = ["cause", "why"]
 
 _QUIET = re.compile(r"^\S+ \S+ (DEBUG|INFO|WARNING) ")
 """A line of a process of ours (`kctl_agent.boot`) that reports no error."""
+_HEAD = re.compile(r"^\d{4}-\S+ \S+ [A-Z]+ \S+ ")
+"""Time, level and logger of such a line; what an operator reads is the rest."""
 _ERROR = re.compile(r"\b(ERROR|CRITICAL|FATAL|Fatal)\b|\w*(Error|Exception)\b")
 
 
@@ -31,8 +33,12 @@ def why(code: int, last_line: str | None) -> str:
     if last_line is None:
         return f"{cause(code)}; its log is empty"
     if code < 0:
-        return f"{cause(code)}; last log line: {last_line}" if _is_error(last_line) else cause(code)
-    return cause(code) if _QUIET.match(last_line) else f"last log line: {last_line}"
+        return f"{cause(code)}; {_sentence(last_line)}" if _is_error(last_line) else cause(code)
+    return cause(code) if _QUIET.match(last_line) else _sentence(last_line)
+
+
+def _sentence(line: str) -> str:
+    return _HEAD.sub("", line)
 
 
 def _is_error(line: str) -> bool:

@@ -279,6 +279,7 @@ class Keeper:
             if silence >= self.care.ping_interval_seconds or self._health is None:
                 patience = self.care.rules.ping_timeout_seconds - silence
                 await self._is_heard(pid, min(max(patience, 0.05), _PROBE_TIMEOUT_SECONDS))
+            self._forget_error()
             self._judge()
 
     async def _is_heard(self, pid: int, timeout_seconds: float) -> bool:
@@ -288,6 +289,13 @@ class Keeper:
         if self._health is not None:
             self._health = heard(self._health, beat, time.monotonic())
         return True
+
+    def _forget_error(self) -> None:
+        """The last error outlives no process that does well: one that was started by order, or that is stable."""
+        if self._health is not None and self._last_error is not None:
+            seconds = time.monotonic() - self._status.since
+            if self._status.failures == 0 or seconds >= self.care.policy.stable_seconds:
+                self._last_error = None
 
     def _judge(self) -> None:
         if self._health is None:

@@ -241,7 +241,7 @@ class Fleet(DemoFleet):
     def finish(self, producer: Producer) -> None:
         self._loads.remove(producer)
         producer.stop()
-        assert producer.failed == 0
+        assert producer.not_acknowledged == 0
         self.sent.update(producer.acknowledged)
 
     def audit(self) -> Audit:

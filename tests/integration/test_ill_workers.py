@@ -61,7 +61,7 @@ def test_a_worker_that_dies_at_once_is_tried_with_growing_pauses_then_given_up(i
     told = row(fleet)
 
     assert (told["restarts_by_cause"], told["desired"]) == ({"exit": 3}, "running")
-    assert told["last_error"] == "last log line: there is no such column: price"
+    assert told["last_error"] == "there is no such column: price"
     assert "action=fatal worker=worker-0: ended (exit code 1), not started again" in fleet.log.read_text()
 
 
@@ -70,7 +70,7 @@ def test_a_worker_that_cannot_start_as_configured_is_not_tried_again(ill: Callab
 
     told = row(fleet)
 
-    assert (told["restarts"], told["last_error"]) == (0, "last log line: no such transform: module:function")
+    assert (told["restarts"], told["last_error"]) == (0, "no such transform: module:function")
 
 
 def test_where_it_is_so_configured_a_worker_given_up_ends_the_fleet(

@@ -160,7 +160,7 @@ def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(
 
     assert [row["worker"] for row in rows.result["rows"]] == [None] * 4
     assert (rows.complete, rows.answered) == (False, ())
-    assert fleet.status()["worker-0"]["last_error"] == "last log line: no such transform: module:function"
+    assert fleet.status()["worker-0"]["last_error"] == "no such transform: module:function"
     assert fleet.stop() == 0
 
 

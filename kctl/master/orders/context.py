@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kctl.config import Config, Http
-from kctl.errors import AgentRefused, KctlError, OrderRefused
+from kctl.config.effects import Effect, changes
+from kctl.errors import AgentRefused, ConfigError, KctlError, OrderRefused
 from kctl.master.keeper import Keeper
 from kctl.master.members import Members
 from kctl.master.orders.base import Tell
@@ -20,7 +21,7 @@ from kctl.master.restart import State
 from kctl.master.supervisor import Supervisor
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Context", "settled", "together"]
+__all__ = ["Context", "file_changed", "settled", "together"]
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +127,18 @@ async def together(work: Iterable[Coroutine[object, object, object]]) -> None:
             raise outcome
 
 
+async def file_changed(context: Context) -> str:
+    """`; kctl.toml has changed since: …` when a process that starts does not get what the file says now, else empty."""
+    name = context.config.path.name
+    try:
+        found = changes(context.config, await asyncio.to_thread(context.reread))
+    except ConfigError as error:
+        return f"; {name} has changed since and cannot be used: {error}"
+    # `kctl scale` changes counts and no file, and what needs a new master differs after a reload too.
+    is_new = any(change.effect is not Effect.FLEET and not change.name.endswith(".count") for change in found)
+    return f"; {name} has changed since: `kctl reload`" if is_new else ""
+
+
 async def settled(context: Context, keeper: Keeper, after: int, tell: Tell) -> None:
     """Returns when a process later than incarnation `after` has come up, by its supervisor's word and its own.
 
@@ -141,7 +154,8 @@ async def settled(context: Context, keeper: Keeper, after: int, tell: Tell) -> N
         )
         if keeper.state in (State.FATAL, State.STOPPED):
             why = keeper.status().last_error
-            raise OrderRefused(f"{keeper.name} is {keeper.state}" + (f": {why}" if why else ""))
+            changed = await file_changed(context)
+            raise OrderRefused(f"{keeper.name} is {keeper.state}" + (f": {why}" if why else "") + changed)
         beat = await context.members.ping(keeper.name, 1.0)
         if beat is not None and beat.state in _UP:
             return

@@ -10,7 +10,7 @@ from kctl.errors import OrderRefused
 from kctl.master.keeper import Keeper, Launch
 from kctl.master.launch import launches, sinker_launches
 from kctl.master.orders.base import Caller, Tell
-from kctl.master.orders.context import Context, settled, together
+from kctl.master.orders.context import Context, file_changed, settled, together
 from kctl.master.restart import State
 from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
@@ -25,12 +25,12 @@ async def start(context: Context, params: JsonObject, _caller: Caller, tell: Tel
     """Starts a process that was stopped or given up, or that waits for its next try; waits until it has come up."""
     keeper = context.supervisor.keeper(params["name"])
     if keeper.state in (State.STARTING, State.RUNNING):
-        return f"{keeper.name} is {keeper.state} already", _pid(keeper)
+        return f"{keeper.name} is {keeper.state} already{await file_changed(context)}", _pid(keeper)
     before = keeper.incarnation
     keeper.start()
     await keeper.until(lambda: keeper.incarnation > before)
     await settled(context, keeper, before, tell)
-    return f"{keeper.name} runs as pid {keeper.pid}", _pid(keeper)
+    return f"{keeper.name} runs as pid {keeper.pid}{await file_changed(context)}", _pid(keeper)
 
 
 async def stop(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
@@ -65,7 +65,8 @@ async def restart(context: Context, params: JsonObject, _caller: Caller, tell: T
     else:
         alive = [each for each in keepers if not params.get("all") or each.state not in (State.STOPPED, State.FATAL)]
         await together(one(keeper) for keeper in alive)
-    return f"restarted: {', '.join(sorted(done)) or 'none, for none is running'}", {"restarted": sorted(done)}
+    told = ", ".join(sorted(done)) or "none, for none is running"
+    return f"restarted: {told}{await file_changed(context)}", {"restarted": sorted(done)}
 
 
 async def drain(context: Context, params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:

@@ -7,7 +7,8 @@ import pytest
 from kctl.master.endings import cause, why
 
 INFO = "2026-11-22 10:00:00,000 INFO kctl_agent.worker reads {'orders-0': 5}"
-ERROR = "2026-11-22 10:00:00,000 ERROR kctl_agent.worker cannot begin to read"
+SENTENCE = "cannot begin to read"
+ERROR = f"2026-11-22 10:00:00,000 ERROR kctl_agent.worker {SENTENCE}"
 
 
 @pytest.mark.parametrize(
@@ -15,11 +16,11 @@ ERROR = "2026-11-22 10:00:00,000 ERROR kctl_agent.worker cannot begin to read"
     [
         (-9, INFO, "signal 9, SIGKILL"),
         (-9, "ready to work", "signal 9, SIGKILL"),
-        (-9, ERROR, f"signal 9, SIGKILL; last log line: {ERROR}"),
+        (-9, ERROR, f"signal 9, SIGKILL; {SENTENCE}"),
         (-6, "java.lang.OutOfMemoryError: Java heap space", None),
         (-11, None, "signal 11, SIGSEGV; its log is empty"),
-        (78, "no such transform: module:function", "last log line: no such transform: module:function"),
-        (1, ERROR, f"last log line: {ERROR}"),
+        (78, "no such transform: module:function", "no such transform: module:function"),
+        (1, ERROR, SENTENCE),
         (1, INFO, "exit code 1"),
         (0, None, "exit code 0; its log is empty"),
     ],
@@ -27,7 +28,7 @@ ERROR = "2026-11-22 10:00:00,000 ERROR kctl_agent.worker cannot begin to read"
 def test_a_signal_is_the_cause_and_a_line_of_the_log_only_where_it_is_one(
     code: int, line: str | None, told: str | None
 ) -> None:
-    assert why(code, line) == (told or f"{cause(code)}; last log line: {line}")
+    assert why(code, line) == (told or f"{cause(code)}; {line}")
 
 
 def test_a_signal_without_a_name_is_told_by_its_number() -> None:

@@ -162,6 +162,35 @@ async def test_a_killed_worker_comes_back_and_the_log_says_why_and_when(
     assert kept.supervisor.status()[0].last_error == "signal 9, SIGKILL"
 
 
+async def test_the_last_error_goes_when_the_new_process_is_stable_and_the_count_of_restarts_stays(
+    tmp_path: Path,
+) -> None:
+    kept = Kept(UP, tmp_path / "log", replace(QUICK, stable_seconds=0.0))
+
+    async with kept.running():
+        await until(lambda: kept.state == "running")
+        assert kept.pid is not None
+        os.kill(kept.pid, signal.SIGKILL)
+        await until(lambda: kept.supervisor.status()[0].restarts["signal"] == 1)
+        await until(lambda: kept.state == "running" and kept.supervisor.status()[0].last_error is None)
+
+    assert kept.supervisor.status()[0].restarts["signal"] == 1
+
+
+async def test_the_last_error_goes_at_once_when_a_process_was_started_by_order(tmp_path: Path) -> None:
+    corrected = tmp_path / "corrected"
+    code = f"import os, sys; os.path.exists({str(corrected)!r}) or sys.exit('no such handler') ; sys.stdin.read()"
+    kept = Kept(code, tmp_path / "log", replace(QUICK, max_failures=1))
+
+    async with kept.running():
+        await kept.reaches("fatal")
+        assert kept.supervisor.status()[0].last_error == "no such handler"
+        corrected.touch()
+        kept.supervisor.keeper("worker-0").start()
+
+        await until(lambda: kept.state == "running" and kept.supervisor.status()[0].last_error is None)
+
+
 async def test_what_a_dead_worker_had_started_is_gone_before_it_is_started_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
     kept = Kept(WITH_CHILD, log, SLOW)
@@ -184,7 +213,7 @@ async def test_a_boot_failure_is_fatal_at_once_and_tells_its_last_line(tmp_path:
         await kept.reaches("fatal")
 
         status = kept.supervisor.status()[0]
-        assert status.last_error == "last log line: no such transform"
+        assert status.last_error == "no such transform"
         assert sum(status.restarts.values()) == 0
         await kept.supervisor.stop()
         assert kept.state == "stopped"

@@ -1,0 +1,59 @@
+"""A part of the demo that ends by itself is noticed and named, and the producer does not wait for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.demo.broker import KafkaBroker
+from kctl.demo.fleet import DemoFleet
+from kctl.demo.parts import PartEnded, Parts
+from kctl.demo.producer import Producer
+from kctl.demo.redis_server import RedisServer
+from kctl.demo.topics import create_topic
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+
+def test_a_killed_broker_is_named_and_the_producer_ends_at_once(tmp_path: Path, eventually: Callable[..., Any]) -> None:
+    with KafkaBroker(tmp_path / "broker") as broker:
+        parts = Parts(broker, None, DemoFleet(tmp_path))
+        create_topic(broker.bootstrap_servers, "demo", 2)
+        producer = Producer(broker.bootstrap_servers, "demo", 2, rate=200)
+        producer.start()
+        eventually(lambda: producer.total > 0, 60, "messages are acknowledged")
+        parts.check()
+
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGKILL)
+        eventually(lambda: parts.ended() is not None, 30, "the end of the broker is noticed")
+
+        with pytest.raises(PartEnded, match=rf"^the broker \(pid {broker.pid}\) has ended: signal 9, SIGKILL$"):
+            parts.check()
+        began = time.monotonic()
+        producer.stop(0)
+        assert time.monotonic() - began < 20, "it waits for no acknowledgement"
+        assert producer.total > 0
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server")
+def test_a_killed_redis_is_named(tmp_path: Path, eventually: Callable[..., Any]) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
+    try:
+        with RedisServer(folder) as redis:
+            parts = Parts(KafkaBroker(tmp_path / "broker"), redis, DemoFleet(tmp_path))
+            parts.check()
+            assert redis.pid is not None
+            os.kill(redis.pid, signal.SIGKILL)
+            eventually(lambda: parts.ended() is not None, 30, "the end of Redis is noticed")
+            assert parts.ended() == f"the Redis server (pid {redis.pid}) has ended: signal 9, SIGKILL"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

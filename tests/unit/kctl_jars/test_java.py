@@ -1,0 +1,28 @@
+"""A Java is asked for its version out of reach of the terminal's Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kctl.jars import java_version
+
+JAVA = """#!/bin/sh
+cut -d' ' -f5 /proc/$$/stat > "$0.group"
+echo 'openjdk version "17.0.15"' >&2
+"""
+
+
+def test_a_ctrl_c_of_the_terminal_does_not_reach_the_java_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(JAVA)
+    java.chmod(0o700)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert java_version() == 17
+    assert int(Path(f"{java}.group").read_text()) != os.getpgrp(), "it is in a process group of its own"

@@ -1,0 +1,47 @@
+"""A process that starts does not get what kctl.toml says since the master has read it; the answer says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kctl.config import load
+from kctl.master.orders.context import Context, file_changed
+
+pytestmark = pytest.mark.anyio
+
+TOML = """
+[kafka]
+bootstrap_servers = "127.0.0.1:9092"
+group = "{group}"
+topics = ["t"]
+[sinkers]
+count = {count}
+handler = "{handler}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ({}, ""),
+        ({"handler": "module:corrected"}, "; kctl.toml has changed since: `kctl reload`"),
+        ({"count": 2}, ""),  # as after `kctl scale`
+        ({"group": "other"}, ""),  # a reload cannot apply it
+        ({"count": -1}, "; kctl.toml has changed since and cannot be used: "),
+    ],
+)
+async def test_a_change_that_a_reload_would_apply_is_named(tmp_path: Path, now: dict[str, Any], told: str) -> None:
+    file = tmp_path / "kctl.toml"
+    before = {"group": "g", "count": 1, "handler": "module:wrong"}
+    file.write_text(TOML.format(**before))
+    nobody = cast("Any", None)
+    context = Context(load(file, {}), nobody, nobody, nobody, [], [], lambda: load(file, {}))
+
+    file.write_text(TOML.format(**{**before, **now}))
+
+    found = await file_changed(context)
+    assert found.startswith(told)
+    assert bool(found) == bool(told)
