@@ -77,8 +77,12 @@ class Producer(threading.Thread):
         self._stop_asked.set()
         if self.is_alive():
             self.join(timeout_seconds)
-        with suppress(KafkaError):  # its flush, when brokers do not answer
+        try:
             self._producer.close(timeout=min(timeout_seconds, 5.0))
+        except KafkaError:  # of its flush, when brokers do not answer: kafka-python then leaves its thread running
+            self._producer._sender.force_close()  # noqa: SLF001 - it has no other name for giving up
+            with suppress(KafkaError):
+                self._producer.close(timeout=5)
 
     def _send(self, number: int) -> None:
         text = json.dumps({"number": number, "at": time.time()})
