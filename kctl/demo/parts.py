@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.redis_server import RedisServer
-from kctl.errors import KctlError, StartError
+from kctl.errors import StartError
 from kctl.jars import fetch, java_command
 from kctl.jars.progress import shown_on
 from kctl.master.endings import cause
@@ -19,7 +19,7 @@ from kctl.master.endings import cause
 __all__ = ["PartEnded", "Parts", "bring_parts"]
 
 
-class PartEnded(KctlError):
+class PartEnded(Exception):
     """A process that the demo has started has ended by itself; the message names it, its pid and how it ended."""
 
 

@@ -123,19 +123,20 @@ def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, s
         )
         producer = Producer(broker.bootstrap_servers, TOPIC, wanted.partitions, wanted.rate)
     except KafkaError as error:
-        parts.check()
+        if (ended := parts.ended()) is not None:
+            raise KctlError(ended) from error
         raise KctlError(f"the broker on {broker.bootstrap_servers} does not do what it is asked: {error}") from error
-    ended = None
+    ended_by_itself = None
     try:
         _load(_Run(fleet, producer, progress, wanted, interrupts, screen, parts))
     except PartEnded as error:
-        ended = str(error)
-        screen.say(f"{ended}; the demo ends")
+        ended_by_itself = str(error)
+        screen.say(f"{ended_by_itself}; the demo ends")
     finally:
         producer.stop(0 if parts.ended() else 30)
         fleet.stop()
-    found = _audit(fleet, producer, ended)
-    return summary(found, progress, producer.total, producer.not_acknowledged, wanted, ended)
+    found = _audit(fleet, producer, ended_by_itself)
+    return summary(found, progress, producer.total, producer.not_acknowledged, wanted, ended_by_itself)
 
 
 @dataclass(frozen=True, slots=True)
