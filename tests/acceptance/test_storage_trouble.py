@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: needs root"),
 ]
 
-SMALL, LARGE = "size=8m", "size=500m"
+SMALL, LARGE = "size=8m,mode=700", "size=500m"
 
 
 def mount(*words: str) -> None:
