@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,3 +74,26 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 @PAGE
 def test_no_page_tells_a_path_of_one_machine(page: Path) -> None:
     assert re.findall(r"/(?:home|root|work|Users)/\w+", page.read_text(encoding="utf-8")) == []
+
+
+def contracts(kind: str) -> list[dict[str, Any]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    return [contract for contract in settings["contracts"] if contract["type"] == kind]
+
+
+def test_the_layers_in_the_page_are_those_that_are_checked() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[1]
+    drawn = [re.split(r"\s{2,}", f"{line:<52}", maxsplit=1) for line in page.strip().splitlines()]
+    _, *rows = drawn
+    kctl = [left for left, _ in rows if left]
+    agent = [right.strip() for _, right in rows if right.strip()]
+
+    assert [kctl, agent] == [contract["layers"] for contract in contracts("layers")]
+
+
+def test_a_module_that_is_called_pure_is_checked_to_be_so() -> None:
+    named = re.findall(r"^\| `(\S+)\.py` \| pure: ", MAP, re.MULTILINE)
+    (pure,) = [set(each["source_modules"]) for each in contracts("forbidden") if "pure" in each["name"]]
+
+    assert named
+    assert {name.removeprefix("agent/").replace("/", ".") for name in named} <= pure
