@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kctl.cli.table import clean
-from kctl.errors import CommandRejected, IncompleteAnswer, SocketNotPermitted
+from kctl.errors import CommandRejected, IncompleteAnswer, SocketNotPermitted, UsageError
 from kctl.fleets import Fleet
 from kctl.rpc.client import call
+from kctl_agent.errors import BadParams
 from kctl_agent.messages import Reply, Request, Role
 from kctl_agent.paths import MASTER_NAME, socket_path
 
@@ -20,6 +21,7 @@ def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_
 
     Raises:
         NoMaster: there is nobody to ask, and why.
+        UsageError: the master knows no such parameter, or no worker of that name.
         CommandRejected: the master answered with an error.
         AgentError: it did not answer in time, or not with a frame.
     """
@@ -35,6 +37,8 @@ def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_
     reply = call(path, request, timeout_seconds)
     if reply.error is None:
         return reply
+    if reply.error.code == BadParams.code:
+        raise UsageError(f"{rpc}: {reply.error.message}")
     if reply.error.code == "not_permitted":
         raise SocketNotPermitted(f"the master of {fleet.name} does not permit you to ask: {reply.error.message}")
     raise CommandRejected(f"{rpc}: {reply.error.message}", reply.error.code, reply.error.retriable)

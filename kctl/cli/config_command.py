@@ -61,17 +61,20 @@ def _check(
 ) -> None:
     """Check a configuration, its handler and its transform.
 
-    Starts no fleet. Handler and transform are imported, each in a process of its own. Exit code 2 if the configuration
-    or the code that it names cannot be used.
+    Starts no fleet and asks no broker. Files of secrets are read, as `kctl start` reads them. Handler and transform are
+    imported, each in a process of its own. Exit code 2 if the configuration or the code that it names cannot be used.
     """
+    from kctl.master.checks import refusals  # half a second of imports
+
     loaded = load(config_file(context, config), os.environ, overrides(set_))
     cluster_secret(loaded)
     found = list(problems(loaded, timeout))
     for problem in found:
         if problem.details:
             sys.stderr.write(f"{problem.details}\n\n")
-    if found:
-        raise ConfigError("; ".join(problem.sentence for problem in found))
+    sentences = [*map(str, refusals(loaded)), *(problem.sentence for problem in found)]
+    if sentences:
+        raise ConfigError("; ".join(sentences))
     typer.echo(f"{loaded.path} can be used")
 
 

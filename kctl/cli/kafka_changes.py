@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from kctl.cli.confirm import confirmed
 from kctl.cli.kafka_cluster import audit_log
 from kctl.cli.table import clean
 from kctl.errors import UsageError
@@ -19,7 +20,7 @@ from kctl.errors import UsageError
 if TYPE_CHECKING:
     from kctl.audit import Operation
 
-__all__ = ["audited", "check_choice", "refusal", "settings_of"]
+__all__ = ["audited", "check_choice", "refusal", "report", "settings_of"]
 
 _DECLINED = 1
 
@@ -42,18 +43,16 @@ def refusal(options: argparse.Namespace, show_plan: Callable[[], None], question
         show_plan()
         return 0
     show_plan()
-    return None if _wants_it(question) else _DECLINED
-
-
-def _wants_it(question: str) -> bool:
-    """Ask on stderr, read the answer from the terminal; everything but `y` and `yes` is no."""
-    sys.stdout.flush()
-    sys.stderr.write(f"{clean(question)} [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
-        return True
+    if confirmed(question):
+        return None
     sys.stderr.write("nothing was changed\n")
-    return False
+    return _DECLINED
+
+
+def report(options: argparse.Namespace, text: str) -> None:
+    """What has been done, beside the table that looks like the one of the plan; JSON and YAML have `executed`."""
+    if options.output == "table":
+        sys.stderr.write(f"{clean(text)}\n")
 
 
 def audited(

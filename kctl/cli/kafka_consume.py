@@ -12,7 +12,7 @@ from kctl.cli.kafka_cluster import connected
 from kctl.cli.output import as_json, bytes_field
 from kctl.cli.table import cell
 from kctl.errors import BrokerRefused, UsageError
-from kctl.kafka.target import Target, target
+from kctl.kafka.target import Target, position
 from kctl.terminal import bytes_writer
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _place(text: str) -> Target:
     """As everywhere, and `-3`: the last three of each partition."""
     if text.startswith("-") and text[1:].isdecimal():
         return Target("last", int(text[1:]))
-    return target([text])
+    return position(text, "-N for the last N of each partition")
 
 
 def _span(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kctl.cli.kafka_changes import audited, settings_of
 from kctl.cli.kafka_cluster import connected
 from kctl.cli.kafka_output import show
+from kctl.cli.table import clean
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,10 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["create_topic"]
 
+_NAME = re.compile("[A-Za-z0-9._-]{1,249}")
+"""As the broker checks it (org.apache.kafka.common.internals.Topic)."""
 _CREATED = (("topic", False), ("partitions", True), ("replicas", True), ("topic_id", False))
 
 
 def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if not _NAME.fullmatch(options.topic) or options.topic in (".", ".."):
+        raise UsageError(
+            f"`{clean(options.topic)}` is no name of a topic: use 1 to 249 letters, digits, dots, underscores and "
+            "hyphens"
+        )
     settings = settings_of(options.set, "--set")
     for name in ("partitions", "replicas"):
         if getattr(options, name) == 0:

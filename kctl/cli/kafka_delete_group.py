@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka_changes import audited, check_choice, refusal
+from kctl.cli.kafka_changes import audited, check_choice, refusal, report
 from kctl.cli.kafka_cluster import connected
 from kctl.cli.kafka_output import show
 from kctl.errors import KctlError
@@ -48,6 +48,7 @@ def delete_group(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         ) as running:
             delete(connection, name)
             running.text = f"group {name} deleted"
+    report(options, running.text)
     show(options, _COMMITTED, rows, **more, executed=True)
     return 0
 

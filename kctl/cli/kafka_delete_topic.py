@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka_changes import audited, check_choice, refusal
+from kctl.cli.kafka_changes import audited, check_choice, refusal, report
 from kctl.cli.kafka_cluster import connected
 from kctl.cli.kafka_output import show
 from kctl.errors import UsageError
@@ -40,6 +40,7 @@ def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         with audited(options, env, "delete-topic", cluster=connection.access.named, **row) as running:
             delete(connection, name)
             running.text = f"topic {name} deleted"
+    report(options, running.text)
     show(options, _DELETED, [row], executed=True)
     return 0
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka_changes import audited, check_choice, refusal
+from kctl.cli.kafka_changes import audited, check_choice, refusal, report
 from kctl.cli.kafka_cluster import connected
 from kctl.cli.kafka_offsets import wanted_partitions
 from kctl.cli.kafka_output import show
@@ -66,6 +66,7 @@ def reset_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         with _audited(options, env, "reset-offsets", connection, changes) as running:
             changes = apply(connection, options.group, changes)
             running.text = _summary(changes)
+    report(options, running.text)
     _show_changes(options, changes, executed=True)
     return 0
 

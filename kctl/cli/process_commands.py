@@ -8,6 +8,7 @@ import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption
 from kctl.cli.order import DeadlineOption, WaitOption, carry_out, fleet_of, follow, give, show
+from kctl.cli.table import clean
 from kctl.errors import UsageError
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "register_stack",
 ]
 
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A worker or sinker.")]
 
 
@@ -132,6 +134,8 @@ def _log_level(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Change how much a process logs, until it ends."""
+    if level.upper() not in _LEVELS:
+        raise UsageError(f"`{clean(level)}` is no level: use {', '.join(_LEVELS)}")
     carry_out(fleet_of(context, config), "log_level", {"name": name, "level": level}, output, deadline=None)
 
 

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from kctl.cli.confirm import confirmed
 from kctl.cli.options import ConfigOption, Output, OutputOption
 from kctl.cli.order import DeadlineOption, carry_out, fleet_of, give
 from kctl.cli.table import clean
 from kctl.errors import OrderFailed, UsageError
+from kctl.kafka.target import position
 
 __all__ = ["register_pause", "register_resume", "register_seek"]
 
@@ -102,6 +104,7 @@ def _seek(
     kctl seek --topic orders --partition 3 --to 1200
     kctl seek --topic orders --to 2026-11-21T06:00
     """
+    position(to)
     fleet = fleet_of(context, config)
     params: dict[str, Any] = {"topic": topic, "partition": partition, "to": to}
     if dry_run:
@@ -114,12 +117,16 @@ def _seek(
         sys.stderr.write(clean(plan["text"]).replace("; ", "\n") + "\n")
         if not sys.stdin.isatty():
             raise UsageError("stdin is not a terminal, so nothing can be confirmed: use --yes, or --dry-run")
-        if not typer.confirm("Do it?", err=True):
+        if not confirmed("Do it?"):
             raise UsageError("nothing was changed")
     carry_out(fleet, "seek", params, output, deadline=deadline)
 
 
 def _scope(worker: str | None, topic: str | None, partition: int | None, everything: bool) -> dict[str, Any]:
-    if sum((worker is not None, topic is not None, everything)) != 1:
+    if everything and (worker is not None or topic is not None):
+        raise UsageError(f"only one of --all and {'--topic' if worker is None else '--worker'}")
+    if worker is not None and topic is not None:
+        raise UsageError("only one of --worker and --topic")
+    if worker is None and topic is None and not everything:
         raise UsageError("say which: --worker NAME, --topic NAME (with --partition N), or --all")
     return {"worker": worker, "topic": topic, "partition": partition, "all": everything or None}

@@ -30,6 +30,7 @@ _COLUMNS = (
     Column("rows/s", is_number=True),
     Column("last-error"),
 )
+_OF_BROKERS = "the brokers' "
 _SUMMARY = """\
 Show the master and its workers.
 
@@ -85,7 +86,14 @@ def _text(fleet: fleets.Fleet, supervised: Reply, told: Reply, output: str) -> s
     if output == "table":
         head = f"fleet {cell(fleet.name)}  " + "  ".join(f"{key} {cell(value)}" for key, value in master.items())
         table = render(_COLUMNS, [_cells(row) for row in rows])
-        return "\n".join([head, *(f"brokers: {each}" for each in lacks(supervised)), *table, *_remarks(rows)])
+        return "\n".join(
+            [
+                head,
+                *(f"brokers: {each.removeprefix(_OF_BROKERS)}" for each in lacks(supervised)),
+                *table,
+                *_remarks(rows),
+            ]
+        )
     answer = whole(told)
     answer["complete"] = told.complete and supervised.complete
     answer["failed"] = [*answer["failed"], *(failure.to_json() for failure in supervised.failed)]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kctl.audit import fleet_log, operation
+from kctl.cli.confirm import confirmed
 from kctl.cli.options import ConfigOption, Output, OutputOption, config_option
 from kctl.cli.output import as_json, as_yaml
 from kctl.cli.storage_tables import (
@@ -139,6 +140,9 @@ def _clear(
         if not yes:
             chosen = [p for p in storage.stats().partitions if selection.takes_partition(p.topic, p.partition)]
             count = sum(p.dead if dead else p.pending + p.delayed for p in chosen)
+            if count == 0:
+                typer.echo("no dead letters" if dead else "no messages wait")
+                return
             _ask(f"Remove {_messages(count)} ({'dead' if dead else 'waiting'}) of {storage.identity} for good?")
         with operation(fleet_log(loaded), "storage clear", params) as running:
             removed = storage.clear("dead" if dead else "pending", selection)
@@ -276,11 +280,8 @@ def _params(selection: Selection, what: str) -> dict[str, Any]:
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
         raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
-    try:
-        if not typer.confirm(question, err=True):
-            raise typer.Exit(1)
-    except typer.Abort:  # Ctrl-C
-        raise KeyboardInterrupt from None
+    if not confirmed(question):
+        raise typer.Exit(1)
 
 
 def _messages(count: int) -> str:

@@ -22,7 +22,7 @@ from kctl.cli.ask import ask, lacks
 from kctl.cli.options import ConfigOption, config_option
 from kctl.cli.table import UNKNOWN, Column, clean, clip, render
 from kctl.cli.tables import causes, duration, mebibytes
-from kctl.errors import KctlError
+from kctl.errors import KctlError, NoMaster
 from kctl.fleets import Fleet, find
 from kctl.terminal import plain
 from kctl_agent.errors import AgentError
@@ -115,30 +115,34 @@ def _top(
 ) -> None:
     """Watch a fleet: workers, partitions by lag, storage.
 
-    Keys: l, p, w sort by lag, partition or worker; q ends it. Without a terminal it prints a line each time.
+    Keys: l, p, w sort by lag, partition or worker; q ends it. Without a terminal it prints a line each time,
+    and ends with exit code 5 if no master runs when it begins.
     """
     fleet = find(config_option(context, config), os.environ)
     try:
         if sys.stdin.isatty() and sys.stdout.isatty():
             _on_screen(fleet, sort, every)
         else:
-            pause = Event()
+            pause, is_first = Event(), True
             while True:
-                glance = _look(fleet)
+                glance = _look(fleet, needs_master=is_first)
+                is_first = False
                 typer.echo("  ".join((time.strftime("%H:%M:%S"), "; ".join((summary(glance), *glance.missing)))))
                 pause.wait(every)
     except KeyboardInterrupt:
         return
 
 
-def _look(fleet: Fleet) -> Glance:
+def _look(fleet: Fleet, *, needs_master: bool = False) -> Glance:
+    """Raises what a later try would not mend; with `needs_master` NoMaster too."""
+
     def answer(rpc: str) -> Reply:
         return ask(fleet, rpc, reducer_method(rpc), {}, _TIMEOUT_SECONDS)
 
     try:
         workers, offsets, storage = map(answer, ("workers", "offset_checker", "block_size"))
     except (KctlError, AgentError) as error:
-        if not error.retriable:
+        if not error.retriable or (needs_master and isinstance(error, NoMaster)):
             raise
         return Glance(problem=str(error))
     missing = tuple(dict.fromkeys([*lacks(workers), *lacks(offsets)]))

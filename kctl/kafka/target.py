@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kctl.errors import UsageError
 
-__all__ = ["Target", "milliseconds", "target", "topic_and_partitions"]
+__all__ = ["Target", "milliseconds", "position", "target", "topic_and_partitions"]
 
 _NAMED = ("earliest", "latest")
 
@@ -28,18 +28,26 @@ def target(words: Sequence[str]) -> Target:
     """
     if len(words) == 2 and words[0] == "shift-by" and _is_whole(words[1]):
         return Target("shift", int(words[1]))
-    if len(words) == 1:
-        [word] = words
-        if word in _NAMED:
-            return Target(word)
-        if _is_whole(word) and not word.startswith("-"):
-            return Target("offset", int(word))
-        if word.startswith("@") or (word[:1].isdecimal() and "-" in word):
-            return Target("time", milliseconds(word))
-    raise UsageError(
-        f"`{' '.join(words)}` is no place in a log: use earliest, latest, an offset, a time such as "
-        "2026-11-21T10:00:00Z or @MILLISECONDS, or shift-by N"
-    )
+    return position(" ".join(words), "shift-by N")
+
+
+def position(word: str, beside: str = "") -> Target:
+    """`earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`.
+
+    `beside` is what else the command takes, for the message.
+
+    Raises:
+        UsageError: none of these.
+    """
+    if word in _NAMED:
+        return Target(word)
+    if _is_whole(word) and not word.startswith("-"):
+        return Target("offset", int(word))
+    if word.startswith("@") or (word[:1].isdecimal() and "-" in word and " " not in word):
+        return Target("time", milliseconds(word))
+    time = "a time such as 2026-11-21T10:00:00Z or @MILLISECONDS"
+    known = ["earliest", "latest", "an offset", time, *([beside] if beside else [])]
+    raise UsageError(f"`{word}` is no place in a log: use {', '.join(known[:-1])}, or {known[-1]}")
 
 
 def milliseconds(word: str) -> int:

@@ -9,18 +9,21 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kctl.config import Config
-from kctl.errors import AlreadyRunning, JarsMissing, RunDirUnusable
+from kctl.errors import AlreadyRunning, JarsMissing, KctlError, RunDirUnusable
+from kctl.http import access_of
 from kctl.jars import jar_paths, java_command
+from kctl.kafka.access import of_fleet
+from kctl.master.launch import names
 from kctl.master.process import kill_session, remove_socket
 from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
 from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, prepare_run_dir, socket_owner, socket_path
 
-__all__ = ["ABOUT_NAME", "await_former_workers", "find_jars", "make_folders", "own_run_dir"]
+__all__ = ["ABOUT_NAME", "await_former_workers", "find_jars", "make_folders", "own_run_dir", "refusals"]
 
 LOCK_NAME = "master.lock"
 ABOUT_NAME = "master.json"
@@ -59,6 +62,29 @@ def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
         (run_dir / LOCK_NAME).unlink(missing_ok=True)
         os.close(lock)
         _remove_if_new(run_dir, is_new and has_failed)
+
+
+def refusals(config: Config) -> Iterator[KctlError]:
+    """All in a configuration and its secrets that `kctl start` refuses before it asks a broker. Changes nothing."""
+    attempts: tuple[Callable[[], object], ...] = (
+        lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
+        lambda: of_fleet(config),
+        lambda: access_of(config.http, config.path.parent),
+    )
+    for attempt in attempts:
+        try:
+            attempt()
+        except KctlError as error:
+            yield error
+
+
+def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
+    """Raises RunDirUnusable."""
+    try:
+        for name in [MASTER_NAME, *supervised]:
+            socket_path(run_dir, name)
+    except PathError as error:
+        raise RunDirUnusable(str(error)) from error
 
 
 async def find_jars(config: Config) -> list[Path]:

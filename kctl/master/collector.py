@@ -94,6 +94,11 @@ class Collector:
         """The last picture; None before the first."""
         return self._latest
 
+    def partitions(self, topic: str) -> frozenset[int]:
+        """Of a topic, as in the last picture; empty before the first."""
+        rows = () if self._latest is None else self._latest.partitions
+        return frozenset(row.partition for row in rows if row.topic == topic)
+
     async def run(self) -> None:
         """Collects every `collect.interval_seconds` until cancelled. Where a collection takes longer than half of that,
         as of many thousand partitions, it rests for as long as it took: it is not all that a master has to do."""

@@ -183,7 +183,15 @@ class _Master:
         answer = counted(service.answer, counts)
         pauses = Pauses(config.fleet.data_dir / "pauses.json")
         self._context = Context(
-            config, self._supervisor, self._members, pauses, jars, worker_command, reread, self._use_http
+            config,
+            self._supervisor,
+            self._members,
+            pauses,
+            jars,
+            worker_command,
+            reread,
+            self._use_http,
+            self._collector.partitions,
         )
         self._orders = Orders(verbs(self._context), fleet_log(config))
         self._orders.listeners.append(lambda order: feed.tell(told_orders(order)))

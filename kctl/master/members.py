@@ -138,4 +138,4 @@ def _explained(failure: Failed, status: WorkerStatus) -> Failed:
     """Nobody behind the socket is what the state of the worker explains better than the error does."""
     if failure.code != "unreachable" or status.state == "running":
         return failure
-    return replace(failure, message=f"the worker is {status.state}; {failure.message}")
+    return replace(failure, message=f"the {status.kind} is {status.state}")

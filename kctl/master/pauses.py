@@ -110,7 +110,10 @@ class Pauses:
             if is_all or (partition is not None and (wider.topic, wider.partition) == (topic, None)):
                 raise OrderRefused(f"{wider.what} is paused, by {wider.by}: resume that")
         if not ended:
-            raise OrderRefused("that is not paused; `kctl status` shows what is")
+            if (worker, topic, partition) == (None, None, None):
+                raise OrderRefused("nothing is paused")
+            what = Pause(worker, topic, partition, "", 0.0).what
+            raise OrderRefused(f"{what} is not paused; `kctl status` shows what is")
         self._replace(left)
         return ended
 

@@ -18,7 +18,7 @@ def answer(snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
     """
     member = snapshot.member
     if member is None:
-        raise NotReady(f"{snapshot.name} has not turned to its consumer group yet: ask again")
+        raise NotReady(f"{snapshot.name} has not joined its consumer group yet: ask again")
     knows = member.member_id is not None and member.leader is not None
     return {
         "member_id": member.member_id,

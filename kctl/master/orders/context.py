@@ -46,6 +46,8 @@ class Context:
     use_http: Callable[[Http], list[str]] = lambda _: []
     """Reads tokens and certificate again and has HTTP use them; returns what has changed. Raises ConfigError, and then
     nothing has."""
+    partitions: Callable[[str], frozenset[int]] = lambda _: frozenset()
+    """The partitions of a topic that the brokers reported last; empty when that is not known."""
     draining: dict[str, JsonObject] = field(default_factory=dict)
     """Who is being drained, with the scope it is told meanwhile."""
     _ids: itertools.count[int] = field(default_factory=itertools.count)

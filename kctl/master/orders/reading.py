@@ -8,6 +8,7 @@ from datetime import datetime
 from kctl.errors import OrderRefused
 from kctl.master.orders.base import Caller, Tell
 from kctl.master.orders.context import Context
+from kctl_agent.messages import number_of
 from kctl_agent.wire import JsonObject
 
 __all__ = ["pause", "resume", "seek"]
@@ -36,6 +37,7 @@ async def seek(context: Context, params: JsonObject, _caller: Caller, tell: Tell
     """Goes on reading a topic's partitions elsewhere: each owner moves the group's committed offset and the storage's
     mark together. Every partition must have an owner, or nothing is changed."""
     topic, dry_run = params["topic"], params.get("dry_run", False)
+    _check_read(context, topic, params.get("partition"))
     owners = await _owners(context, topic)
     wanted = sorted(owners) if params.get("partition") is None else [params["partition"]]
     missing = [each for each in wanted if owners.get(each) is None]
@@ -65,14 +67,27 @@ def _scope(context: Context, params: JsonObject) -> tuple[str | None, str | None
     """Raises OrderRefused: not exactly one of worker, topic (with or without partition), all."""
     worker, topic, partition = params.get("worker"), params.get("topic"), params.get("partition")
     if sum((worker is not None, topic is not None, bool(params.get("all", False)))) != 1:
+        if params.get("all", False):
+            raise OrderRefused(f"only one of all and {'topic' if worker is None else 'worker'}")
+        if worker is not None:
+            raise OrderRefused("only one of worker and topic")
         raise OrderRefused("say which: a worker, a topic (and a partition of it), or all")
     if partition is not None and topic is None:
         raise OrderRefused("a partition belongs to a topic: say which")
     if worker is not None:
         context.supervisor.keeper(worker)
-    if topic is not None and topic not in context.config.kafka.topics:
-        raise OrderRefused(f"this fleet reads no topic {topic}; it reads {', '.join(context.config.kafka.topics)}")
+    if topic is not None:
+        _check_read(context, topic, partition)
     return worker, topic, partition
+
+
+def _check_read(context: Context, topic: str, partition: int | None) -> None:
+    """Raises OrderRefused: the fleet does not read this topic, or the brokers reported no such partition of it."""
+    if topic not in context.config.kafka.topics:
+        raise OrderRefused(f"this fleet reads no topic {topic}; it reads {', '.join(context.config.kafka.topics)}")
+    known = context.partitions(topic)
+    if partition is not None and known and partition not in known:
+        raise OrderRefused(f"topic {topic} has no partition {partition}; it has {number_of(len(known), 'partition')}")
 
 
 async def _tell_all(context: Context, worker: str | None, tell: Tell) -> str:

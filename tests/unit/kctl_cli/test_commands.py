@@ -77,6 +77,12 @@ def test_every_command_has_a_help_page(kctl: Kctl, words: tuple[str, ...]) -> No
         (("start", "-c", "x", "--set", "workers.count"), "kctl: --set takes SECTION.KEY=VALUE, not `workers.count`"),
         (("config", "check"), "kctl: say which configuration: -c kctl.toml, or KCTL_CONFIG"),
         (("jars", "fetch", "sparks"), "kctl: there is no jar lock `sparks`; there are broker, spark"),
+        (
+            ("seek", "--topic", "t", "--to", "lates"),
+            "kctl: `lates` is no place in a log: use earliest, latest, an offset, or",
+        ),
+        (("log-level", "sinker-0", "FOO"), "kctl: `FOO` is no level: use DEBUG, INFO, WARNING, ERROR"),
+        (("pause", "--all", "--topic", "t"), "kctl: only one of --all and --topic"),
         (("-c",), "kctl: Option '-c' requires an argument"),
     ],
 )

@@ -102,3 +102,35 @@ def test_nothing_in_the_working_directory_is_imported_instead(
 
     assert (ran.code, ran.err) == (0, "")
     assert os.getcwd() == str(tmp_path)
+
+
+def test_everything_that_start_would_refuse_without_a_broker_is_named(kctl: Kctl, short_dir: Path) -> None:
+    path = short_dir / "kctl.toml"
+    path.write_text(
+        '[fleet]\nrun_dir = "/tmp/' + "x" * 100 + '"\n'
+        '[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\nsecurity_protocol = "SASL_SSL"\n'
+        '[http]\nhost = "0.0.0.0"\n'
+    )
+
+    ran = kctl("config", "check", "-c", str(path))
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "107" in ran.err  # the bytes that a socket's path may have
+    assert "SCRAM-SHA-512 needs sasl_username, and a password in sasl_password_file" in ran.err
+    assert "http.host is 0.0.0.0, which is not a loopback address" in ran.err
+
+
+def test_a_secret_that_others_can_read_or_that_is_missing_is_named(kctl: Kctl, short_dir: Path) -> None:
+    password, path = short_dir / "password", short_dir / "kctl.toml"
+    password.write_text("secret")
+    password.chmod(0o644)
+    path.write_text(
+        '[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\nsecurity_protocol = "SASL_SSL"\n'
+        'sasl_username = "u"\nsasl_password_file = "password"\n[http]\ntoken_file = "absent"\n'
+    )
+
+    ran = kctl("config", "check", "-c", str(path))
+
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "kafka.sasl_password_file cannot be read: every user of this machine may open it" in ran.err
+    assert f"http.token_file {short_dir / 'absent'} cannot be read" in ran.err

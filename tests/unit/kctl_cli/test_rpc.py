@@ -157,12 +157,12 @@ def test_a_master_that_does_not_permit_it_exits_5(kctl: Kctl, master: Master) ->
     assert (ran.code, "does not permit" in ran.err) == (5, True)
 
 
-def test_an_error_of_the_master_exits_1_with_its_sentence(kctl: Kctl, master: Master) -> None:
+def test_a_worker_that_is_not_there_is_wrong_usage_with_the_masters_sentence(kctl: Kctl, master: Master) -> None:
     master({"workers": Refuses(BadParams("there is no worker of that name; there are worker-0"))})
 
     ran = kctl("rpc", "workers", "--worker", "nobody")
 
-    assert (ran.code, ran.err) == (1, "kctl: workers: there is no worker of that name; there are worker-0\n")
+    assert (ran.code, ran.err) == (2, "kctl: workers: there is no worker of that name; there are worker-0\n")
 
 
 def test_a_master_that_does_not_answer_in_time_exits_1(kctl: Kctl, master: Master) -> None:

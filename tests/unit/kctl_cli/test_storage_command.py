@@ -228,6 +228,16 @@ def test_clearing_without_a_person_to_ask_wants_yes_and_removes_nothing(kctl: Kc
     assert storage.stats().pending == 1
 
 
+def test_clearing_what_is_not_there_asks_nothing(kctl: Kctl, storage: FileStorage) -> None:
+    storage.clear("dead", Selection())
+    storage.clear("pending", Selection())
+
+    dead, pending = kctl("storage", "clear", "--dead"), kctl("storage", "clear", "--pending")
+
+    assert (dead.code, dead.out, dead.err) == (0, "no dead letters\n", "")
+    assert (pending.code, pending.out, pending.err) == (0, "no messages wait\n", "")
+
+
 def test_clearing_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStorage) -> None:
     assert kctl("storage", "clear", "--pending", "--yes").out == "2 messages removed\n"
     assert kctl("storage", "clear", "--dead", "--partition", "1", "-y").out == "1 message removed\n"

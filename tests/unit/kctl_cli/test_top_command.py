@@ -18,7 +18,7 @@ from kctl.fleets import Fleet
 from kctl_agent.scripted import Answers
 
 if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Master
+    from tests.unit.kctl_cli.conftest import Kctl, Master
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -57,6 +57,16 @@ LINE = "1 of 2 workers run · lag 903 · 1,234 rows/s · 17 wait in the storage"
 def test_a_glance_is_told_in_one_line_and_what_is_not_known_is_a_dash() -> None:
     assert summary(Glance()) == "0 of 0 workers run · lag - · - rows/s · - wait in the storage"
     assert summary(Glance(problem="no master is running there")) == "no master is running there"
+
+
+def test_without_a_terminal_and_without_a_master_it_ends_at_once_with_exit_code_5(kctl: Kctl, short_dir: Path) -> None:
+    config = short_dir / "kctl.toml"
+    config.write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n')
+
+    ran = kctl("top", "-c", str(config))
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (5, "", 1)
+    assert ran.err.startswith("kctl: no master is running there: ")
 
 
 def test_without_a_terminal_it_prints_a_line_each_time(master: Master) -> None:

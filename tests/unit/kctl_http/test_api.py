@@ -217,10 +217,11 @@ async def test_ready_is_when_the_fleet_does_its_work() -> None:
     assert await reasons(picture()) == "worker-1 is backoff; 1 of 3 partitions stalled"
     assert await reasons(None) == "the first collection is not finished yet"
     assert (
-        await reasons(replace(healthy(), last_success={"offsets": UNIX})) == "the brokers have not told committed yet"
+        await reasons(replace(healthy(), last_success={"offsets": UNIX}))
+        == "the brokers' committed offsets are not known yet"
     )
     away = replace(healthy(), last_success={"offsets": UNIX - 60, "committed": UNIX})
-    assert await reasons(away) == "the brokers last told offsets 60 s ago"
+    assert await reasons(away) == "the brokers' end offsets are 60 s old"
     assert await reasons(replace(healthy(), taken_at=900.0)) == "the last collection is 102 s old"
 
 

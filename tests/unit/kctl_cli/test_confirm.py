@@ -1,0 +1,48 @@
+"""The question before a change, on a real terminal (a pseudo one)."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+ASK = "from kctl.cli import entry, app, confirm; app.run = lambda *_: int(confirm.confirmed('Do it?')); "
+QUESTION = b"Do it? [y/N] "
+
+
+def asked(keys: bytes) -> tuple[int, str]:
+    """Exit code and stderr of a command that asks, where somebody presses these keys."""
+    ours, terminal = pty.openpty()
+    words = [sys.executable, "-c", f"{ASK}raise SystemExit(entry.run(['seek']))"]
+    try:
+        with subprocess.Popen(words, stdin=terminal, stderr=subprocess.PIPE) as command:
+            assert command.stderr is not None
+            said = command.stderr.read(len(QUESTION))
+            if keys == b"\x03":
+                command.send_signal(signal.SIGINT)  # this terminal controls no session of its own
+            else:
+                os.write(ours, keys)
+            said += command.stderr.read()
+        return command.returncode, said.decode()
+    finally:
+        os.close(ours)
+        os.close(terminal)
+
+
+@pytest.mark.parametrize(
+    ("keys", "ended"),
+    [
+        pytest.param(b"\x03", (130, "\n"), id="ctrl-c"),
+        pytest.param(b"\x04", (0, "\n"), id="ctrl-d"),
+        pytest.param(b"yes\n", (1, ""), id="yes"),
+        pytest.param(b"\n", (0, ""), id="nothing"),
+    ],
+)
+def test_ctrl_c_at_a_question_exits_130_and_ends_its_line(keys: bytes, ended: tuple[int, str]) -> None:
+    code, said = asked(keys)
+
+    assert (code, said.removeprefix(QUESTION.decode())) == ended

@@ -1,0 +1,64 @@
+"""Which topics and partitions an order may name."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kctl.config import load
+from kctl.errors import OrderRefused
+from kctl.master.orders.base import Caller
+from kctl.master.orders.context import Context
+from kctl.master.orders.reading import pause, seek
+from kctl.master.pauses import Pauses
+
+ME = Caller(1000)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    path = tmp_path / "kctl.toml"
+    path.write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["demo"]\n')
+    absent = cast("Any", None)  # a refused order asks nobody
+    return Context(
+        load(path, {}), absent, absent, Pauses(tmp_path / "pauses.json"), (), (), absent, partitions=partitions
+    )
+
+
+def partitions(topic: str) -> frozenset[int]:
+    return frozenset(range(8)) if topic == "demo" else frozenset()
+
+
+@pytest.mark.parametrize(
+    ("params", "refusal"),
+    [
+        ({"topic": "nope"}, "this fleet reads no topic nope; it reads demo"),
+        ({"topic": "demo", "partition": 99}, "topic demo has no partition 99; it has 8 partitions"),
+    ],
+)
+def test_pause_and_seek_refuse_what_the_fleet_does_not_read(
+    context: Context, params: dict[str, Any], refusal: str
+) -> None:
+    for order in (pause, seek):
+        with pytest.raises(OrderRefused) as refused:
+            asyncio.run(order(context, {**params, "to": "latest"}, ME, print))
+
+        assert str(refused.value) == refusal
+    assert context.pauses.all() == []
+
+
+def test_pause_says_which_words_exclude_each_other(context: Context) -> None:
+    with pytest.raises(OrderRefused, match=r"^only one of all and topic$"):
+        asyncio.run(pause(context, {"topic": "demo", "all": True}, ME, print))
+
+
+def test_without_a_pause_there_is_nothing_to_resume(tmp_path: Path) -> None:
+    pauses = Pauses(tmp_path / "pauses.json")
+
+    with pytest.raises(OrderRefused, match=r"^nothing is paused$"):
+        pauses.remove(None, None, None)
+    with pytest.raises(OrderRefused, match=r"^demo-3 is not paused"):
+        pauses.remove(None, "demo", 3)
