@@ -115,7 +115,6 @@ def test_a_topic_is_created_as_it_was_ordered_and_kafkas_own_tool_sees_it(broker
     ("words", "said"),
     [
         (("orders",), "topic orders: TOPIC_ALREADY_EXISTS"),
-        (("a b",), "topic a b: INVALID_TOPIC_EXCEPTION"),
         (("many", "-r", "3"), "topic many: INVALID_REPLICATION_FACTOR"),
         (("odd", "--set", "retention.ms=soon"), "topic odd: INVALID_CONFIG"),
     ],
