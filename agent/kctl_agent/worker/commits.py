@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from kafka import TopicPartition
 
 __all__ = ["Commits"]
 
 QUIET_SECONDS = 1.0
+RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
+"""Back-off before a partition is tried again whose commit the broker refuses; the others are committed meanwhile."""
 
 Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    times: int
+    retry_at: float
 
 
 class Commits:
@@ -20,6 +29,8 @@ class Commits:
     def __init__(self) -> None:
         self.known: dict[TopicPartition, int] = {}
         self._changed_at = time.monotonic()
+        self._refused: dict[TopicPartition, _Refused] = {}
+        """For one thread."""
 
     def found(self, offsets: Offsets) -> None:
         """What the broker says at an assignment; what was known before is void."""
@@ -33,6 +44,25 @@ class Commits:
     def is_quiet(self) -> bool:
         """Nothing was committed for a second."""
         return time.monotonic() - self._changed_at >= QUIET_SECONDS
+
+    def answered(self, offsets: Offsets, refused: Collection[TopicPartition], now: float) -> None:
+        """The broker has taken these offsets but for the `refused`; the main thread's."""
+        self.done({tp: offset for tp, offset in offsets.items() if tp not in refused})
+        still = {tp: before for tp, before in self._refused.items() if tp not in offsets}
+        for tp in refused:
+            times = self._refused[tp].times + 1 if tp in self._refused else 1
+            still[tp] = _Refused(times, now + RETRY_SECONDS[min(times, len(RETRY_SECONDS)) - 1])
+        self._refused = still
+
+    def waiting(self, assigned: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
+        """What was refused and is not to be tried again yet. What is no longer assigned is forgotten."""
+        self._refused = {tp: refused for tp, refused in self._refused.items() if tp in assigned}
+        return frozenset(tp for tp, refused in self._refused.items() if now < refused.retry_at)
+
+    @property
+    def is_refused(self) -> bool:
+        """Of some partition nothing is taken at present."""
+        return bool(self._refused)
 
     def done(self, offsets: Offsets) -> None:
         """The broker has taken these offsets. Never blocks: it is called on kafka-python's I/O thread too."""

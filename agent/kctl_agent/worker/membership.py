@@ -20,6 +20,7 @@ from kafka.future import Future
 
 from kctl_agent.snapshot import MemberFigures
 from kctl_agent.worker.assignor import leader_telling
+from kctl_agent.worker.commit_errors import Commit, keep_partition_errors, refusal
 from kctl_agent.worker.settings import KafkaSettings
 
 __all__ = ["Fenced", "Lost", "Membership", "take_up_forgotten_join"]
@@ -89,6 +90,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             allow_auto_create_topics=False,
             **(settings.security.client_settings() if settings.security else {}),
         )
+        keep_partition_errors(self._consumer)
         for topic in settings.topics:
             self._consumer.partitions_for_topic(topic)  # a leader that knows no partitions assigns nothing at first
         self._consumer.subscribe(list(settings.topics), listener=self)
@@ -123,20 +125,22 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         if has_given_up_heartbeats(self._consumer):
             raise self._fenced()
 
-    def commit(self, offsets: Offsets, *, is_reset: bool = False) -> None:
-        """Commit these offsets; as a reset of the group without a note, as every other client would.
+    def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
+        """Commit these offsets; as a reset of the group without a note, as every other client would. Returns the
+        partitions that the broker refuses to commit, each with its error; the others are committed.
 
         Raises Lost when this member is no longer one, Fenced when another has its place, KafkaError when it may work
         later.
         """
-        noted = {tp: OffsetAndMetadata(at, "", -1) for tp, at in offsets.items()} if is_reset else self._noted(offsets)
+        commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
-            self._consumer.commit(noted, timeout_ms=COMMIT_TIMEOUT_MS)
+            self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
         except FencedInstanceIdError as error:
             raise self._fenced() from error
         except CommitFailedError as error:
             self._given_up = self._metadata().generation_id
             raise Lost(str(error)) from error
+        return commit.refused
 
     def close(self) -> None:
         """Revoke (which commits) and leave the group."""
@@ -148,8 +152,11 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         try:
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
             if offsets:
-                await self._consumer.commit_async(self._noted(offsets))
-                self.on_committed(offsets)
+                commit = self._commit(offsets, self.note)
+                await self._consumer.commit_async(commit)
+                self.on_committed({tp: at for tp, at in offsets.items() if tp not in commit.refused})
+                if commit.refused:
+                    log.warning("%s", refusal(commit.refused))
         except KafkaError as error:  # what is stored is marked: the next owner goes on from the mark
             log.warning("offsets were not committed at the revocation (%s)", type(error).__name__)
         finally:
@@ -176,8 +183,9 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     def _metadata(self) -> Any:
         return self._consumer.group_metadata()
 
-    def _noted(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-        return {tp: OffsetAndMetadata(offset, self.note(tp), -1) for tp, offset in offsets.items()}
+    @staticmethod
+    def _commit(offsets: Offsets, note: Callable[[TopicPartition], str]) -> Commit:
+        return Commit({tp: OffsetAndMetadata(offset, note(tp), -1) for tp, offset in offsets.items()})
 
     def _fenced(self) -> Fenced:
         return Fenced(

@@ -1,14 +1,13 @@
 """A worker at work: keeps its membership, makes the query read what is assigned, commits what is stored.
 
 One thread owns all of it and never waits long: it polls the group, looks after the query, commits. A revocation runs in
-a thread of its own (see `membership`), batches run on Spark's (see `pipeline`), figures are published by another
-(`figures`).
+a thread of its own while that one waits for it inside `poll` (see `membership`); batches run on Spark's (see
+`pipeline`), figures are published by another (`figures`).
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +20,7 @@ from kctl_agent.errors import AgentError
 from kctl_agent.orders import Inbox, Order, Outcome, is_paused
 from kctl_agent.storage.base import Mark, Storage, StorageError
 from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
+from kctl_agent.worker.commit_errors import refusal
 from kctl_agent.worker.commits import Commits
 from kctl_agent.worker.epochs import Epochs
 from kctl_agent.worker.figures import Figures, Sources
@@ -64,8 +64,6 @@ class Worker:
         self._figures = figures
         self._storage = storage
         self._stop_asked = False
-        self._query_lock = threading.Lock()
-        """Held to start or stop the query: by the main thread and by the thread that a revocation runs in."""
         self._commits = Commits()
         self._epochs = Epochs()
         self._compared: BrokerView | None = None
@@ -210,7 +208,8 @@ class Worker:
         next start sees a reset."""
         marks = self._storage.marks([tuple(tp)])
         mark = marks.get(tuple(tp))
-        membership.commit({tp: seeking.target}, is_reset=True)
+        if refused := membership.commit({tp: seeking.target}, is_reset=True):
+            raise refused[tp](f"the group cannot be reset: {refusal(refused)}")
         topic_id = found.topic_id or (mark.topic_id if mark else None)
         try:
             self._storage.place_marks([Mark(tp.topic, tp.partition, topic_id, seeking.target)], marks)
@@ -332,18 +331,17 @@ class Worker:
         try:
             decided = self._start_offsets.decide(wanted, self._epochs.known)
             readable = wanted & decided.found.keys()
-            with self._query_lock:
-                if not wanted <= membership.partitions:
-                    return  # a rebalance came between
-                self._start_offsets.place(decided)
-                self._begin(decided, readable)
+            self._start_offsets.place(decided)
+            self._begin(decided, readable)
+            unanswered = {tp: why for tp, why in decided.unanswered.items() if tp in wanted}
             if first := decided.first_commits(readable):
-                membership.commit(first)
-                self._commits.done(first)
-            with self._query_lock:
-                if not wanted <= membership.partitions:
-                    return
-                self._pipeline.start({tp: decided.source(tp) for tp in readable})
+                refused = membership.commit(first)
+                self._commits.done({tp: at for tp, at in first.items() if tp not in refused})
+                readable -= refused.keys()
+                unanswered |= {tp: refusal({tp: error}) for tp, error in refused.items()}
+                if not readable:
+                    raise next(iter(refused.values()))(refusal(refused))
+            self._pipeline.start({tp: decided.source(tp) for tp in readable})
         except Lost:
             self._lost()
             return
@@ -351,7 +349,7 @@ class Worker:
             self._epochs.give_up(wanted)  # with the next try the notes count again: nothing was committed since
             self._retry_later(f"cannot begin to read: {error or type(error).__name__}")
             return
-        self._left_out.add({tp: why for tp, why in decided.unanswered.items() if tp in wanted}, time.monotonic())
+        self._left_out.add(unanswered, time.monotonic())
         self._left_out.take_in(readable)
         log.info("reads %s", {f"{tp.topic}-{tp.partition}": decided.source(tp).start for tp in sorted(readable)})
         self._commit(membership)
@@ -481,8 +479,7 @@ class Worker:
         self, wait_seconds: float, group: frozenset[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
         """Of this group, or all."""
-        with self._query_lock:
-            ends = self._pipeline.stop(wait_seconds, group)
+        ends = self._pipeline.stop(wait_seconds, group)
         self._reached = {**self._reached, **ends}
         return ends
 
@@ -500,22 +497,26 @@ class Worker:
 
     def _commit(self, membership: Membership) -> None:
         """Commit what is stored; what fails is tried again with the next turn, or at the revocation."""
-        positions = self._pipeline.positions
+        waiting = self._commits.waiting(membership.partitions, time.monotonic())
+        positions = {tp: position for tp, position in self._pipeline.positions.items() if tp not in waiting}
         ends = self._commits.due(positions)
         if not ends and self._commits.is_quiet:
             ends = self._epochs.untold(positions)
         if not ends or membership.is_rebalancing:
             return
         try:
-            membership.commit(ends)
+            refused = membership.commit(ends)
         except Lost:
             self._lost()
         except KafkaError as error:
             self._bear("commit", f"offsets are stored but not yet committed: {type(error).__name__}")
         else:
-            self._overcome("commit")
-            self._commits.done(ends)
-            self._epochs.told(ends)
+            self._commits.answered(ends, refused, time.monotonic())
+            self._epochs.told(ends.keys() - refused.keys())
+            if refused:
+                self._bear("commit", f"{refusal(refused)}; the other partitions are")
+            elif not self._commits.is_refused:
+                self._overcome("commit")
 
     def _revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
         """In a thread of its own, while the I/O loop goes on with the heartbeats."""

@@ -1,0 +1,71 @@
+"""What a broker answers to a commit, partition by partition.
+
+A broker commits what it can and refuses the rest by name. kafka-python 3.0.12 raises the first error that it finds,
+whatever it is about, and so nobody would know what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import OffsetAndMetadata, TopicPartition
+from kafka.errors import (
+    InvalidCommitOffsetSizeError,
+    KafkaError,
+    OffsetMetadataTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+__all__ = ["Commit", "keep_partition_errors", "refusal"]
+
+PARTITION_ERRORS: dict[int, type[KafkaError]] = {
+    error.errno: error
+    for error in (
+        InvalidCommitOffsetSizeError,
+        OffsetMetadataTooLargeError,
+        TopicAuthorizationFailedError,
+        UnknownTopicOrPartitionError,
+    )
+}
+"""Those that say nothing about the other partitions; all others are about the member, the group or its coordinator."""
+
+
+class Commit(dict[TopicPartition, OffsetAndMetadata]):
+    """Offsets to commit. `refused` are the partitions that the last response has refused, each with its error."""
+
+    refused: dict[TopicPartition, type[KafkaError]]
+
+    def __init__(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        super().__init__(offsets)
+        self.refused = {}
+
+
+def keep_partition_errors(consumer: Any) -> None:
+    """From now on an error of a partition is found in `Commit.refused`; the others are raised as before."""
+    coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see the response
+    handle = coordinator._handle_offset_commit_response  # noqa: SLF001
+
+    def handle_offset_commit_response(offsets: Any, send_time: float, response: Any) -> None:
+        if isinstance(offsets, Commit):
+            offsets.refused = _take_out(response)
+        handle(offsets, send_time, response)
+
+    coordinator._handle_offset_commit_response = handle_offset_commit_response  # noqa: SLF001
+
+
+def _take_out(response: Any) -> dict[TopicPartition, type[KafkaError]]:
+    refused = {}
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if error := PARTITION_ERRORS.get(partition.error_code):
+                refused[TopicPartition(topic.name, partition.partition_index)] = error
+                partition.error_code = 0
+    return refused
+
+
+def refusal(errors: Mapping[TopicPartition, type[KafkaError]]) -> str:
+    """In one sentence."""
+    named = ", ".join(f"{tp.topic}-{tp.partition} ({errors[tp].__name__})" for tp in sorted(errors))
+    return f"the offsets of {named} cannot be committed"
