@@ -45,6 +45,7 @@ WARM_UP_CALLS = 2000
 IDLE_CALLS = 1000
 QUESTION = Request(Role.MASTER, "block_size", "getBlockSize", id="7f", deadline_ms=2000)
 
+
 def _block_size(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
     """What `block_size` was when the target was set: a reply of 200 bytes, however many fields it has today."""
     return {
