@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from kctl.errors import KctlError
+from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.access import Access
 from kctl.kafka.reasons import failure
 
@@ -99,6 +99,8 @@ def _polled(
         has_moved = bool(batches) or before != [consumer.position(tp) for tp in assigned.values()]
         waited = 0 if has_moved else waited + _POLL_MILLISECONDS
         if waited > milliseconds:
-            from kafka.errors import KafkaTimeoutError
-
-            raise KafkaTimeoutError("no more messages came, and the end is not reached")
+            topic = min(assigned.values()).topic
+            raise BrokerUnreachable(
+                f"topic {topic}: no more messages came for {milliseconds / 1000:g} s, and the end is not reached; "
+                "give it longer with --timeout, or look at the broker"
+            )

@@ -16,6 +16,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from kctl.errors import AuthenticationFailed, BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.access import Access
 from kctl.kafka.reasons import failure, name_of
+from kctl_agent.kafka_errors import without_class_names
 
 __all__ = ["diagnose"]
 
@@ -110,5 +111,5 @@ def _address(server: str) -> tuple[str, int]:
 
 
 def _reason(text: str) -> str:
-    """Without kafka-python's class names in front."""
-    return text.rpartition("KafkaConnectionError: ")[2].removeprefix("unable to connect: ").strip() or "no reason given"
+    plain = without_class_names(text.rpartition("KafkaConnectionError: ")[2])
+    return plain.removeprefix("unable to connect: ") or "no reason given"

@@ -1,12 +1,11 @@
-"""What a client's exception means to an operator: one sentence with the broker's own name of the error.
+"""What a client's exception means to `kctl kafka`: our own error with its exit code, and what to do.
 
-kafka-python's classes carry that name in `message`, such as `NOT_ENOUGH_REPLICAS`.
+The words for it are `kctl_agent.kafka_errors`'.
 """
 
 from __future__ import annotations
 
 from kafka import errors
-from kafka.errors import KafkaError
 
 from kctl.errors import (
     AuthenticationFailed,
@@ -20,6 +19,7 @@ from kctl.errors import (
     TopicMissing,
     WrongProtocol,
 )
+from kctl_agent.kafka_errors import name_of, reason
 
 __all__ = ["code_failure", "failure", "name_of", "name_of_code"]
 
@@ -56,24 +56,6 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[KctlError], str], ...] = (
     ((errors.KafkaProtocolError, errors.InvalidReceiveError), WrongProtocol, "is it a Kafka broker at all?"),
     ((errors.KafkaConnectionError, errors.NodeNotReadyError, OSError), BrokerUnreachable, "is the broker running?"),
 )
-_RENAMED = {
-    "MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE",
-    "NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER",
-    "INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION",
-}
-"""Where kafka-python still has an older name than the broker's log and Kafka's documentation."""
-
-
-def name_of(error: BaseException | type[BaseException]) -> str:
-    """The broker's name of an error, `UNKNOWN_TOPIC_OR_PARTITION`; of an exception without one, its class."""
-    said = getattr(error, "message", None)
-    name = _RENAMED.get(str(said), said)
-    if name and name != errors.UnknownError.message:
-        return str(name)
-    number = getattr(error, "errno", None)
-    if isinstance(error, KafkaError) and number is not None:
-        return f"error {number}"
-    return (error if isinstance(error, type) else type(error)).__name__
 
 
 def name_of_code(code: int) -> str | None:
@@ -90,18 +72,11 @@ def failure(error: BaseException, what: str) -> KctlError:
         return error
     for kinds, ours, advice in _KINDS:
         if isinstance(error, kinds):
-            return ours(f"{what}: {_told(error)}; {advice}")
-    return BrokerRefused(f"{what}: {_told(error)}")
+            return ours(f"{what}: {reason(error)}; {advice}")
+    return BrokerRefused(f"{what}: {reason(error)}")
 
 
 def code_failure(code: int, what: str, said: str | None = None) -> KctlError:
     """The same for an error code of a response; `said` is what the broker wrote beside it."""
     kind = errors.for_code(code)
     return failure(kind(said) if said else kind(), what)
-
-
-def _told(error: BaseException) -> str:
-    said = " ".join(str(argument) for argument in error.args if isinstance(argument, str | OSError)).strip()
-    name = name_of(error)
-    said = said.removeprefix(f"{name}: ").removeprefix(f"{type(error).__name__}: ")
-    return f"{name} ({said.rstrip('.')})" if said and said != name else name

@@ -26,6 +26,7 @@ from kctl_agent.attached.queries import Queries
 from kctl_agent.attached.shadow import ShadowGroup
 from kctl_agent.commands import COMMANDS, with_describe
 from kctl_agent.commands.stack_dump import STACK_DUMP
+from kctl_agent.kafka_errors import describe, is_of_kafka
 from kctl_agent.server import AgentServer
 
 __all__ = ["Attached"]
@@ -122,9 +123,9 @@ class Attached:
         try:
             step()
         except Exception as error:
-            first = (str(error) or type(error).__name__).splitlines()[0][:300]
-            if self._queries.failed(f"{step.__name__.strip('_')}: {first}"):
-                _LOG.warning("kctl: %s", first)
+            text = _sentence(error, step.__name__.strip("_"), self._servers)
+            if self._queries.failed(text):
+                _LOG.warning("kctl: %s", text)
 
     def _look(self) -> None:
         """What Spark says besides events: which queries run (their listeners may have been dropped), and the ends."""
@@ -155,3 +156,12 @@ class Attached:
         if self._shadow is None:
             self._shadow = ShadowGroup(self._servers, self._commit_group)
         self._queries.committed(self._commit_group, self._shadow.commit(self._queries.positions()))
+
+
+_FAILED: Final = {"look": "the ends of the partitions cannot be read", "commit": "offsets cannot be committed"}
+
+
+def _sentence(error: Exception, step: str, servers: str | None) -> str:
+    if is_of_kafka(error):
+        return describe(error, _FAILED[step], servers or "")
+    return f"{step}: {(str(error) or type(error).__name__).splitlines()[0][:300]}"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from kctl_agent.kafka_errors import reason
+
 if TYPE_CHECKING:
     from kafka import TopicPartition
 
@@ -42,7 +44,7 @@ def answered_offsets(
                 found |= _offsets(admin, group, spec, isolation_level)
             except KafkaError as error:
                 if len(group) == 1 or not _has_answered(error):
-                    why = f"its leader, broker {leader}, does not answer for it ({type(error).__name__})"
+                    why = f"its leader, broker {leader}, does not answer for it ({reason(error)})"
                     unanswered |= dict.fromkeys(group, why)
     if not found:
         raise first

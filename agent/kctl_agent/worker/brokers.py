@@ -26,6 +26,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from kctl_agent.attached.partition_offsets import answered_offsets
+from kctl_agent.kafka_errors import describe, name_of, reason
 from kctl_agent.snapshot import BrokerFigures, TopicPartitionFigures
 from kctl_agent.stale_coordinators import forget_coordinators
 from kctl_agent.worker.epochs import LogSeen, divergence
@@ -67,7 +68,7 @@ class Topics:
         if errors and len(errors) == len(partitions):
             tp = min(errors)
             raise errors[tp](f"topic {tp.topic}")
-        return {tp: f"topic {tp.topic} cannot be described ({error.__name__})" for tp, error in errors.items()}
+        return {tp: f"topic {tp.topic} cannot be described ({name_of(error)})" for tp, error in errors.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,10 @@ class Brokers:
 
     def close(self) -> None:
         self._admin.close()
+
+    def describe(self, error: KafkaError, what: str) -> str:
+        """What could not be done and why, in one sentence with the brokers' addresses."""
+        return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
         """Log start and end offsets, and the ends with the leaders that told them. With `read_committed` the end is the
@@ -212,7 +217,7 @@ class Brokers:
             try:
                 diverged |= self.divergences({tp: before.get(tp)}, {tp: now[tp]})
             except KafkaError as error:
-                untold[tp] = f"its leader does not tell which log it has ({type(error).__name__})"
+                untold[tp] = f"its leader does not tell which log it has ({reason(error)})"
         if len(untold) == len(now):
             raise first
         return diverged, untold
@@ -236,12 +241,12 @@ class Brokers:
                         elif error.retriable:
                             raise error(f"{tp.topic}-{tp.partition}")
                         else:
-                            log.warning("a truncation of %s-%d would not be noticed: %s", *tp, error.__name__)
+                            log.warning("a truncation of %s-%d would not be noticed: %s", *tp, name_of(error))
 
         try:
             admin._manager.run(ask)  # noqa: SLF001
         except UnsupportedVersionError as error:
-            log.warning("a truncation would not be noticed, the broker is too old to be asked: %s", error)
+            log.warning("a truncation would not be noticed, the broker is too old to be asked: %s", reason(error))
         return ends
 
     def _look_for_brokers(self) -> None:
@@ -352,7 +357,7 @@ class BrokerWatcher(threading.Thread):
                 self._failing = False
             except KafkaError as error:
                 if not self._failing and not self._stop_asked.is_set():
-                    log.warning("the brokers do not answer (%s); figures age until they do", type(error).__name__)
+                    log.warning("%s", self._brokers.describe(error, "stats of partitions age until brokers answer"))
                 self._failing = True
 
     def _look(self) -> None:

@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 from kctl_agent import lifeline
 from kctl_agent.boot import EX_CONFIG, BootError, begin, log_trace
 from kctl_agent.commands import COMMANDS, Command, order_commands, ping_of
+from kctl_agent.kafka_errors import describe
 from kctl_agent.orders import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.storage import open_storage
@@ -77,7 +78,7 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
         figures.failed(str(error))
         code, why = EX_CONFIG, f"fenced: {error}"
     except Exception as error:  # the boundary of the process: its last line says why in one sentence
-        text = lost_jvm(error) or f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        text = lost_jvm(error) or _text(error, settings.kafka.bootstrap_servers)
         figures.enter("failed")
         figures.failed(text[:500])
         code, why = 1, f"failed: {text}"
@@ -91,6 +92,12 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
     else:
         log.info("left")
     return code
+
+
+def _text(error: Exception, servers: str) -> str:
+    if isinstance(error, KafkaError):
+        return describe(error, "Kafka cannot be used", servers)
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
 
 def _storage(settings: WorkerSettings) -> Storage:

@@ -18,6 +18,7 @@ from kafka.coordinator.base import MemberState
 from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
 from kafka.future import Future
 
+from kctl_agent.kafka_errors import reason
 from kctl_agent.snapshot import MemberFigures
 from kctl_agent.worker.assignor import leader_telling
 from kctl_agent.worker.commit_errors import Commit, keep_partition_errors, refusal
@@ -158,7 +159,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
                 if commit.refused:
                     log.warning("%s", refusal(commit.refused))
         except KafkaError as error:  # what is stored is marked: the next owner goes on from the mark
-            log.warning("offsets were not committed at the revocation (%s)", type(error).__name__)
+            log.warning("offsets were not committed at the revocation (%s)", reason(error))
         finally:
             self._suspended = self._is_eager
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from kctl_agent.errors import AgentError
+from kctl_agent.kafka_errors import describe
 from kctl_agent.orders import Inbox, Order, Outcome, is_paused
 from kctl_agent.storage.base import Mark, Storage, StorageError
 from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
@@ -148,7 +149,7 @@ class Worker:
         try:
             membership.poll(POLL_SECONDS)
         except KafkaError as error:
-            self._bear("poll", f"the group cannot be reached: {type(error).__name__}")
+            self._bear("poll", self._describe(error, f"group {self._settings.kafka.group} cannot be polled"))
         else:
             self._overcome("poll")
         if membership.is_rebalancing:
@@ -164,8 +165,10 @@ class Worker:
             order = self._orders[0]
             try:
                 outcome = self._carried_out(order, membership)
-            except (AgentError, KafkaError, Lost) as error:
-                outcome = Outcome("failed", str(error) or type(error).__name__)
+            except KafkaError as error:
+                outcome = Outcome("failed", self._describe(error, f"{order.rpc} failed"))
+            except (AgentError, Lost) as error:
+                outcome = Outcome("failed", str(error))
             if outcome.state == "running":
                 return order.rpc == "seek"
             self._inbox.tell(order.id, outcome)
@@ -194,6 +197,9 @@ class Worker:
         self._stop_query(0.0)
         self._seek(membership, tp, found, seeking)
         return Outcome("done", seeking.sentence, seeking.to_json())
+
+    def _describe(self, error: KafkaError, what: str) -> str:
+        return describe(error, what, self._settings.kafka.bootstrap_servers)
 
     def _position(self, tp: TopicPartition, found: Found) -> int | None:
         """The next offset that would be stored: what the query has reached, else the mark, else what is committed."""
@@ -347,7 +353,8 @@ class Worker:
             return
         except (KafkaError, StorageError) as error:
             self._epochs.give_up(wanted)  # with the next try the notes count again: nothing was committed since
-            self._retry_later(f"cannot begin to read: {error or type(error).__name__}")
+            what = f"cannot begin to read {_topics(wanted)}"
+            self._retry_later(self._describe(error, what) if isinstance(error, KafkaError) else f"{what}: {error}")
             return
         self._left_out.add(unanswered, time.monotonic())
         self._left_out.take_in(readable)
@@ -509,7 +516,7 @@ class Worker:
         except Lost:
             self._lost()
         except KafkaError as error:
-            self._bear("commit", f"offsets are stored but not yet committed: {type(error).__name__}")
+            self._bear("commit", self._describe(error, f"offsets of {_topics(ends)} are stored, not yet committed"))
         else:
             self._commits.answered(ends, refused, time.monotonic())
             self._epochs.told(ends.keys() - refused.keys())
@@ -532,3 +539,7 @@ class Worker:
         self._epochs.give_up(self._epochs.known)
         self._figures.happened("lost", "the group went on without this worker; it joins again")
         self._stop_query(0.0)
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(sorted({tp.topic for tp in partitions}))
