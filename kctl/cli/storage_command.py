@@ -28,6 +28,7 @@ from kctl.cli.storage_tables import (
 )
 from kctl.errors import UsageError
 from kctl.fleets import find
+from kctl.privileges import as_owner
 
 if TYPE_CHECKING:
     from kctl.config import Config
@@ -241,18 +242,30 @@ def _loaded(context: typer.Context, config: ConfigOption) -> Config:
 
 @contextmanager
 def _opened(config: Config) -> Iterator[Storage]:
-    """The storage of a fleet. A file that does not exist is not made by looking at it.
+    """The storage of a fleet, used as the fleet's own user where we are root. A file that does not exist is not made by
+    looking at it.
 
     Raises:
         StorageUnusable: it cannot be opened; nothing was put yet.
+        UsageError: we are root, and whose fleet it is cannot be told.
     """
     from kctl.config.storage import storage_settings
     from kctl_agent.storage import open_storage  # numpy and pyarrow: 200 ms
     from kctl_agent.storage.base import StorageUnusable
 
-    if config.storage.mode != "redis" and not config.storage.path.exists():
-        raise StorageUnusable(f"{config.storage.path} does not exist: no worker has put anything yet")
-    storage = open_storage(storage_settings(config))
+    if config.storage.mode == "redis":
+        with _prepared(open_storage(storage_settings(config))) as storage:
+            yield storage
+        return
+    with as_owner(config.storage.path, config.path):
+        if not config.storage.path.exists():
+            raise StorageUnusable(f"{config.storage.path} does not exist: no worker has put anything yet")
+        with _prepared(open_storage(storage_settings(config))) as storage:
+            yield storage
+
+
+@contextmanager
+def _prepared(storage: Storage) -> Iterator[Storage]:
     try:
         storage.prepare()
         yield storage

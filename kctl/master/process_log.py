@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import logging
 import os
+import stat
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -52,7 +54,7 @@ class ProcessLog:
             OSError: it cannot be written.
         """
         with contextlib.suppress(FileNotFoundError):
-            if self.path.stat().st_size > LOG_LIMIT_BYTES:
+            if self.path.lstat().st_size > LOG_LIMIT_BYTES:
                 self.path.replace(rotated(self.path))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         file = os.fdopen(os.open(self.path, _APPEND, 0o666), "ab", buffering=0)
@@ -69,7 +71,7 @@ class ProcessLog:
     def last_lines(self, count: int) -> list[str]:
         """The last lines that this incarnation wrote: not empty, shortened, free of control characters."""
         try:
-            with self._lock, self.path.open("rb") as file:
+            with self._lock, open(_opened(self.path, os.O_RDONLY), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(self._start, size - _TAIL_BYTES))
                 text = file.read(_TAIL_BYTES).decode("utf-8", "replace")
@@ -114,9 +116,9 @@ def rotate(path: Path, limit_bytes: int | None = None) -> int:
     """
     limit = LOG_LIMIT_BYTES if limit_bytes is None else limit_bytes
     try:
-        if os.stat(path).st_size <= limit:
+        if os.lstat(path).st_size <= limit:
             return 0
-        file = path.open("r+b", buffering=0)
+        file = os.fdopen(_opened(path, os.O_RDWR), "r+b", buffering=0)
     except FileNotFoundError:
         return 0
     with file:
@@ -132,6 +134,18 @@ def rotate(path: Path, limit_bytes: int | None = None) -> int:
         if _collapse(file, end):
             return end
         return _truncate(file, rotated(path), end)
+
+
+def _opened(path: Path, flags: int) -> int:
+    """The descriptor of a log that is there. Raises OSError: also when a link or a pipe was put in its place."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def is_own_output(path: Path) -> bool:
@@ -161,7 +175,7 @@ def _collapse(file: BinaryIO, size: int) -> bool:
 
 def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
     """Copy the rest too, then empty the file. What is written between the last read and the truncation is lost."""
-    with older.open("ab") as out:
+    with open(_opened(older, os.O_WRONLY | os.O_APPEND), "ab") as out:
         while data := os.pread(file.fileno(), _COPY_BYTES, begin):
             out.write(data)
             begin += len(data)

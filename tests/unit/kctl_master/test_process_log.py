@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -164,3 +166,22 @@ def test_a_log_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
 
     with pytest.raises(OSError):
         ProcessLog(tmp_path / "worker-0.log").open()
+
+
+def test_a_link_or_a_pipe_in_place_of_a_log_is_neither_read_nor_shortened(tmp_path: Path) -> None:
+    target = tmp_path / "somebodys"
+    target.write_bytes(b"secret\n" * LIMIT)
+    kept = target.read_bytes()
+    link, pipe = ProcessLog(tmp_path / "link.log"), ProcessLog(tmp_path / "pipe.log")
+    link.path.symlink_to(target)
+    os.mkfifo(pipe.path)
+
+    with contextlib.suppress(OSError):
+        rotate(link.path, 0)
+    with pytest.raises(OSError, match="no regular file"):
+        rotate(pipe.path, -1)
+
+    assert link.last_lines(5) == []
+    assert pipe.last_lines(5) == []
+    assert target.read_bytes() == kept
+    assert not rotated(link.path).exists()

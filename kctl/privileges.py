@@ -1,0 +1,65 @@
+"""Root acts as the fleet's own user on the fleet's files.
+
+A file that root makes in a user's folder locks that user's fleet out (SQLite's `-wal` and `-shm`), and a link that the
+user has put there leads root to any file of the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kctl.errors import UsageError
+
+__all__ = ["as_owner"]
+
+
+@contextmanager
+def as_owner(path: Path, config: Path) -> Iterator[None]:
+    """With the effective user of a fleet's file while it is used; changes nothing for anybody but root.
+
+    Its owner is the one of the file, its folder and the fleet's configuration who is not root. The real user stays, so
+    the audit log names who it was. Not thread-safe: it is the process's user that changes.
+
+    Raises:
+        UsageError: they belong to several users, so nobody's rights are the right ones.
+    """
+    if os.geteuid() != 0 or not (owner := _owner(path, config)):
+        yield
+        return
+    groups, group = os.getgroups(), os.getegid()
+    uid, gid = owner
+    try:
+        os.initgroups(pwd.getpwuid(uid).pw_name, gid)
+    except KeyError:  # a container's user without a name
+        os.setgroups([])
+    try:
+        os.setegid(gid)
+        os.seteuid(uid)
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
+
+
+def _owner(path: Path, config: Path) -> tuple[int, int] | None:
+    """User and group; None where all is root's."""
+    owners: dict[int, int] = {}
+    for each, follows in ((path, False), (path.parent, True), (config, True)):
+        try:
+            found = os.stat(each, follow_symlinks=follows)
+        except FileNotFoundError:
+            continue
+        if found.st_uid:
+            owners.setdefault(found.st_uid, found.st_gid)
+    if len(owners) > 1:
+        users = ", ".join(str(uid) for uid in sorted(owners))
+        raise UsageError(
+            f"{path}, its folder and {config} belong to several users (uids {users}): run this as the user of the "
+            "fleet, not as root"
+        )
+    return next(iter(owners.items()), None)

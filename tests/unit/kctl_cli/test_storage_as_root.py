@@ -1,0 +1,87 @@
+"""`sudo kctl storage …`: root opens nothing of another user's with root's rights."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kctl_agent.storage.base import Mark
+from kctl_agent.storage.conformance.given import chunk, put
+from kctl_agent.storage.file import FileStorage
+
+if TYPE_CHECKING:
+    from tests.unit.kctl_cli.conftest import Kctl
+
+STRANGER = 65534
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it acts in a folder of another user")
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Of the fleet's user, who can reach it; with a configuration of theirs."""
+    home = Path(tempfile.mkdtemp(prefix="kctl-home-"))
+    (home / "kctl.toml").write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n')
+    (home / "data").mkdir()
+    for path in (home, home / "data", home / "kctl.toml"):
+        os.chown(path, STRANGER, STRANGER)
+    monkeypatch.setenv("KCTL_CONFIG", str(home / "kctl.toml"))
+    yield home
+    shutil.rmtree(home)
+
+
+def filled(path: Path, owner: int) -> Path:
+    storage = FileStorage(path)
+    storage.prepare()
+    storage.place_marks([Mark("t", 0, "A", 0)])
+    put(storage, chunk(0, 10))
+    storage.close()
+    os.chown(path, owner, owner)
+    return path
+
+
+def test_what_root_leaves_beside_the_file_belongs_to_the_fleets_user(kctl: Kctl, home: Path) -> None:
+    path = filled(home / "data" / "storage.sqlite", STRANGER)
+    reader = sqlite3.connect(path)  # keeps the write-ahead log that kctl makes from being removed
+    owners: set[int] = set()
+    try:
+        os.chown(path, STRANGER, STRANGER)
+
+        assert "10" in kctl("storage", "status").out
+        cleared = kctl("storage", "clear", "--pending", "--yes")
+
+        owners = {each.stat().st_uid for each in home.rglob("*")}
+    finally:
+        reader.close()
+    assert cleared.code == 0, cleared.err
+    assert owners == {STRANGER}
+    assert (os.geteuid(), os.getegid()) == (0, 0)
+    assert '"uid": 0' in next(home.rglob("orders.jsonl")).read_text(), "the audit log names who it was"
+
+
+def test_a_link_to_a_file_that_is_not_the_users_is_not_opened(kctl: Kctl, home: Path, short_dir: Path) -> None:
+    target = filled(short_dir / "roots.sqlite", 0)
+    before = target.read_bytes()
+    (home / "data" / "storage.sqlite").symlink_to(target)
+    os.chown(home / "data" / "storage.sqlite", STRANGER, STRANGER, follow_symlinks=False)
+
+    ran = kctl("storage", "clear", "--pending", "--yes")
+
+    assert ran.code == 1
+    assert target.read_bytes() == before
+    assert sorted(each.name for each in short_dir.iterdir()) == ["roots.sqlite"]
+
+
+def test_files_of_several_users_are_refused(kctl: Kctl, home: Path) -> None:
+    filled(home / "data" / "storage.sqlite", STRANGER - 1)
+
+    ran = kctl("storage", "status")
+
+    assert ran.code == 2
+    assert f"belong to several users (uids {STRANGER - 1}, {STRANGER}): run this as the user of the fleet" in ran.err
