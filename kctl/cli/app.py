@@ -13,34 +13,33 @@ from kctl.errors import UsageError
 
 __all__ = ["COMMANDS", "build", "run"]
 
-_READING, _PROCESSES, _ORDERS = "reading_commands", "process_commands", "order_commands"
 _MODULES = {
-    "start": "start_command",
-    "stop": "stop_command",
-    "status": "status_command",
-    "top": "top_command",
-    "logs": "logs_command",
-    "rpc": "rpc_command",
-    "pause": _READING,
-    "resume": _READING,
-    "seek": _READING,
-    "restart": _PROCESSES,
-    "drain": _PROCESSES,
-    "scale": _PROCESSES,
-    "reload": _PROCESSES,
-    "log-level": _PROCESSES,
-    "stack": _PROCESSES,
-    "order": _ORDERS,
-    "orders": _ORDERS,
-    "storage": "storage_command",
-    "kafka": "kafka_command",
-    "demo": "demo_command",
-    "config": "config_command",
-    "jars": "jars_command",
-    "version": "version_command",
+    "start": "fleet.start",
+    "stop": "fleet.stop",
+    "status": "fleet.status_completion",
+    "top": "fleet.top",
+    "logs": "fleet.logs",
+    "rpc": "fleet.rpc_completion",
+    "pause": "fleet.pause",
+    "resume": "fleet.resume",
+    "seek": "fleet.seek",
+    "restart": "fleet.restart",
+    "drain": "fleet.drain",
+    "scale": "fleet.scale",
+    "reload": "fleet.reload",
+    "log-level": "fleet.log_level",
+    "stack": "fleet.stack",
+    "order": "fleet.order",
+    "orders": "fleet.orders",
+    "storage": "storage.commands",
+    "kafka": "kafka.completion",
+    "demo": "demo",
+    "config": "config",
+    "jars": "jars",
+    "version": "version",
 }
-"""Command to its module, in the order of the help page. A module of its own has `register(app)`, one that several
-share has `register_COMMAND(app)` of each."""
+"""Command to its module under kctl.cli, in the order of the help page; each has `register(app)`. It is imported when
+its command is run: all of them together take longer than most commands."""
 COMMANDS = tuple(_MODULES)
 
 _EXIT_CODES = """\
@@ -64,9 +63,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     )
     app.callback(epilog=_EXIT_CODES)(_root)
     for command in commands:
-        module = import_module(f"kctl.cli.{_MODULES[command]}")
-        own = f"register_{command.replace('-', '_')}"
-        getattr(module, own if hasattr(module, own) else "register")(app)
+        import_module(f"kctl.cli.{_MODULES[command]}").register(app)
     return app
 
 

@@ -102,14 +102,14 @@ def _run(words: list[str], options: dict[str, str], rest: list[str], env: Mappin
     if rest[:1] in QUICK and options.keys() <= {"--config", "--debug"} and "_KCTL_COMPLETE" not in env:
         config = Path(options["--config"]) if options.get("--config") else None
         if rest[0] == "rpc":
-            from kctl.cli import rpc
+            from kctl.cli.fleet import rpc
 
             return rpc.run(rest[1:], config, env)
         if rest[0] == "status":
-            from kctl.cli import status
+            from kctl.cli.fleet import status
 
             return status.run(rest[1:], config, env)
-        from kctl.cli import kafka
+        from kctl.cli.kafka import parser as kafka
 
         return kafka.run(rest[1:], config, env)
     from kctl.cli import app

@@ -408,7 +408,7 @@ def test_jars_fetch_and_verify_take_their_locks(kctl: Kctl, monkeypatch: pytest.
         called.append((locks, verify))
         return 0
 
-    monkeypatch.setattr("kctl.cli.jars_command.fetch", fetch)
+    monkeypatch.setattr("kctl.cli.jars.fetch", fetch)
 
     assert kctl("jars", "fetch").code == 0
     assert kctl("jars", "verify", "spark").out.startswith("0 downloaded, all in ")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kctl.cli.tables import TABLES
+from kctl.cli.fleet.tables import TABLES
 from kctl_agent.scripted import Answers
 
 if TYPE_CHECKING:

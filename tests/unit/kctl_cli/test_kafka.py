@@ -9,9 +9,9 @@ import pytest
 import typer
 
 from kctl.cli.app import build
-from kctl.cli.kafka import parser
-from kctl.cli.kafka_options import COMMANDS
-from kctl.cli.kafka_progress import line
+from kctl.cli.kafka.options import COMMANDS
+from kctl.cli.kafka.parser import parser
+from kctl.cli.kafka.progress import line
 from kctl.cli.table import ranges
 from tests.unit.kctl_cli.test_start_up import imported_by
 
@@ -134,7 +134,7 @@ def test_nobody_there_is_told_with_its_exit_code(kctl: Kctl) -> None:
 def test_kctl_kafka_imports_neither_typer_nor_a_client_before_it_is_needed() -> None:
     imported = imported_by("kafka", "lag", "--help")
 
-    assert "kctl.cli.kafka" in imported
+    assert "kctl.cli.kafka.parser" in imported
     assert not {"typer", "kafka", "kctl.config", "logging", "rich", "pydantic"} & imported
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kctl.cli.log_files import Follower, tail
+from kctl.cli.fleet.log_files import Follower, tail
 from kctl.master import process_log
 from kctl_agent.scripted import Answers
 

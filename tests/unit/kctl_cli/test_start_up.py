@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import typer
 
-from kctl.cli import rpc, status
 from kctl.cli.app import build
 from kctl.cli.entry import before_command
+from kctl.cli.fleet import rpc, status
+from kctl.cli.fleet.tables import TABLES
 from kctl.cli.options import Output
 from kctl.cli.output import OUTPUTS
-from kctl.cli.tables import TABLES
 
 TOO_EXPENSIVE = {
     "asyncio",

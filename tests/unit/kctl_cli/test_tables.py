@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kctl.cli.tables import TABLES, compact_partitions, duration
+from kctl.cli.fleet.tables import TABLES, compact_partitions, duration
 from kctl.reduce import REDUCERS
 
 

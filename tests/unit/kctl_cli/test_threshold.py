@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kctl.cli.threshold import check
+from kctl.cli.fleet.threshold import check
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
 
 

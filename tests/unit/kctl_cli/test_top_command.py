@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kctl.cli.top_command import Glance, Order, _screen, summary
+from kctl.cli.fleet.top import Glance, Order, _screen, summary
 from kctl.fleets import Fleet
 from kctl_agent.scripted import Answers
 

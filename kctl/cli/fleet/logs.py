@@ -1,0 +1,135 @@
+"""`kctl logs`"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from kctl.cli.fleet.ask import ask
+from kctl.cli.fleet.log_files import Follower, tail
+from kctl.cli.options import ConfigOption, config_option
+from kctl.errors import KctlError, NoMaster, UsageError
+from kctl.fleets import Fleet, find
+from kctl_agent.errors import AgentError
+from kctl_agent.messages import wire_method
+
+__all__ = ["register"]
+
+_LOOK_SECONDS = 0.2
+_MASTER = "master"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("logs")(_logs)
+
+
+def _logs(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Workers, sinkers, `master`; all that have a log if none is named."),
+    ] = None,
+    config: ConfigOption = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of the last lines of each.")
+    ] = 50,
+) -> None:
+    """Show logs of workers, sinkers and the master.
+
+    Whether the fleet runs or not. The lines of several begin with the name of the process. The master has a log of its
+    own with `kctl start --daemon`.
+
+    \b
+    kctl logs worker-0 -f
+    kctl logs worker-0 worker-1 master -n 20
+    """
+    paths = _paths(find(config_option(context, config), os.environ), names or [])
+    widest = max(map(len, paths)) if len(paths) > 1 else 0
+    outputs = [(_Lines(f"{name:<{widest}} | " if widest else ""), path) for name, path in paths.items()]
+    ends = [_show(out, path, lines) for out, path in outputs]
+    if follow:
+        _follow([(out, Follower(path, end)) for (out, path), end in zip(outputs, ends, strict=True)])
+
+
+def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
+    """The logs that are meant, by name."""
+    logs = _known(fleet)
+    if not logs:
+        raise UsageError("there are no logs: nothing of this fleet was started yet")
+    for name in names:
+        if name == _MASTER and name not in logs:
+            raise UsageError(
+                "there is no log of the master: it writes to the terminal or journal it was started from, and to a "
+                "file with `kctl start --daemon`"
+            )
+        if name not in logs:
+            raise UsageError(f"there is no log of {name}; there are those of {', '.join(sorted(logs))}")
+    return {name: logs[name] for name in names or sorted(logs)}
+
+
+def _known(fleet: Fleet) -> dict[str, Path]:
+    """Logs as the supervisor reports them, else those where the configuration says that logs are."""
+    try:
+        rows = ask(fleet, "status", wire_method("status"), {}, 5.0).result["rows"]
+        logs = {row["name"]: Path(row["log"]) for row in rows if row.get("log")}
+    except (NoMaster, AgentError):
+        logs = {}
+    folders = {path.parent for path in logs.values()}
+    if not logs:
+        from kctl.config import load
+
+        folders = {load(fleet.config, os.environ).fleet.log_dir}
+        logs = {path.stem: path for folder in folders for path in folder.glob("*.log")}
+    for folder in folders:
+        if (folder / "master.log").exists():
+            logs[_MASTER] = folder / "master.log"
+    return logs
+
+
+class _Lines:
+    """Bytes to stdout; with a prefix line by line, so that several logs do not mix within one."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._rest = b""
+
+    def write(self, data: bytes) -> None:
+        if not self._prefix:
+            sys.stdout.write(data.decode("utf-8", "replace"))
+        else:
+            *whole, self._rest = (self._rest + data).split(b"\n")
+            sys.stdout.writelines(f"{self._prefix}{line.decode('utf-8', 'replace')}\n" for line in whole)
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """No more is expected: also a line that was not ended."""
+        if self._rest:
+            self.write(b"\n")
+
+
+def _show(out: _Lines, path: Path, lines: int) -> int:
+    """Prints the last lines; returns where the log ended."""
+    try:
+        data, end = tail(path, lines)
+    except OSError as error:
+        raise KctlError(f"the log {path} cannot be read: {error.strerror}") from None
+    out.write(data)
+    out.end()
+    return end
+
+
+def _follow(logs: list[tuple[_Lines, Follower]]) -> None:
+    pause = Event()
+    while True:
+        news = [(out, log.read()) for out, log in logs]
+        for out, data in news:
+            if data:
+                out.write(data)
+        if not any(data for _, data in news):
+            pause.wait(_LOOK_SECONDS)

@@ -1,0 +1,41 @@
+"""`kctl order`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.cli.fleet.ask import ask
+from kctl.cli.fleet.submit import asked, fleet_of, follow, show
+from kctl.cli.options import ConfigOption, Output, OutputOption
+from kctl_agent.messages import reducer_method
+
+__all__ = ["register"]
+
+_TIMEOUT_SECONDS = 10.0
+
+
+def register(app: typer.Typer) -> None:
+    app.command("order")(_order)
+
+
+def _order(
+    context: typer.Context,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="As it was printed when the order was given.")],
+    config: ConfigOption = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="End it; what it has done already stays done.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and show how it goes.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show how far an order has come.
+
+    Exit code 1 when it has failed.
+    """
+    fleet = fleet_of(context, config)
+    if cancel:
+        ask(fleet, "cancel", reducer_method("cancel"), {"id": id_}, _TIMEOUT_SECONDS)
+        typer.echo(f"order {id_} is being cancelled")
+        return
+    order = asked(fleet, id_)
+    show(follow(fleet, order) if wait else order, output)

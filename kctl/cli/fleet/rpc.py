@@ -1,0 +1,136 @@
+"""`kctl rpc <command>`: ask the master once, or again and again. Kept apart from Typer, because it must be fast."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from kctl import fleets
+from kctl.cli.fleet.ask import ask, incomplete
+from kctl.cli.fleet.tables import OLD_SECONDS, TABLES, duration
+from kctl.cli.fleet.threshold import THRESHOLDS, check
+from kctl.cli.output import OUTPUTS, as_json, as_yaml, whole
+from kctl.cli.parsing import Parser, seconds
+from kctl.cli.table import clean
+from kctl.errors import IncompleteAnswer, KctlError, UsageError
+from kctl_agent.messages import Reply, reducer_method
+
+__all__ = ["parser", "run"]
+
+_WATCH_SECONDS = 2.0
+_TIMEOUT_SECONDS = 5.0
+_SUMMARY = "Ask a running fleet."
+_EXAMPLES = """\
+examples:
+  kctl rpc kafka_lag                              how many messages wait
+  kctl rpc offset_checker --watch                 per partition, every 2 seconds
+  kctl rpc kafka_lag --fail-above 10000           exit 4 if more than that wait: for cron and checks
+  kctl rpc offset_checker -o json | jq '.rows[] | select(.worker == null)'
+  kctl rpc workers --worker worker-0              one worker only
+
+exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a worker did not answer or a figure is not known, 4 above --fail-above,
+5 no master to ask
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `kctl rpc`; shell completion reads them too."""
+    commands = "\n".join(f"  {name:<18}{table.question}" for name, table in TABLES.items())
+    rpc = Parser(
+        prog="kctl rpc",
+        usage="kctl rpc COMMAND [options]",
+        description=f"{_SUMMARY}\n\ncommands:\n{commands}",
+        epilog=_EXAMPLES,
+        # A width, because argparse would import shutil to ask the terminal, in every run and not only for --help.
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=100),
+        allow_abbrev=False,
+        add_help=False,
+    )
+    option = rpc.add_argument
+    option("command", nargs="?", metavar="COMMAND", help="one of the above")
+    option("-o", "--output", choices=OUTPUTS, default="table", help="how the result is printed (default: table)")
+    option("--watch", nargs="?", type=seconds, const=_WATCH_SECONDS, metavar="SECONDS", help="again every 2 seconds")
+    option("--timeout", type=seconds, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="in all (default: 5)")
+    option("--worker", metavar="NAME", help="ask only this one")
+    option("--fail-above", type=int, metavar="N", help=f"exit 4 if a figure is higher; for {', '.join(THRESHOLDS)}")
+    option("-c", "--config", type=Path, metavar="FILE", help="the fleet's kctl.toml; see `kctl --help`")
+    option("-h", "--help", action="store_true", help="show this")
+    return rpc
+
+
+def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> int:
+    """Run `kctl rpc` with the words after it; `config` is a `-c` that stood before it.
+
+    Raises:
+        KctlError, AgentError: with the exit code of each.
+    """
+    options = _parsed(words)
+    if options.help:
+        sys.stdout.write(parser().format_help())
+        return 0
+    fleet = fleets.find(options.config or config, env)
+    look = partial(_look, fleet, options)
+    if options.watch:
+        from kctl.cli.fleet.watch import watch
+
+        separator = {"table": "\n", "yaml": "---\n", "json": ""}[options.output]
+        title = f"kctl rpc {options.command}  {clean(fleet.name)}  every {options.watch:g} s"
+        return watch(lambda: _with_remark(*look()), options.watch, title, separator)
+    text, problem = look()
+    sys.stdout.write(f"{text}\n")
+    if problem is not None:
+        raise problem
+    return 0
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    options = parser().parse_args(words)
+    command = options.command
+    if options.help:
+        return options
+    if command is None:
+        raise UsageError(f"say what to ask: {', '.join(TABLES)}")
+    if command not in TABLES:
+        import difflib
+
+        near = difflib.get_close_matches(command, TABLES, n=1)
+        hint = f"the nearest is `{near[0]}`" if near else f"there are {', '.join(TABLES)}"
+        raise UsageError(f"there is no rpc command `{clean(command)}`; {hint}")
+    if options.fail_above is not None and command not in THRESHOLDS:
+        raise UsageError(f"--fail-above is for {', '.join(THRESHOLDS)}, not for {command}")
+    return options
+
+
+def _look(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, KctlError | None]:
+    """The answer as text, and what is wrong with it. A figure that is too high outweighs a worker that is silent."""
+    params = {} if options.worker is None else {"worker": options.worker}
+    reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)
+    problem: KctlError | None = incomplete(reply)
+    if options.fail_above is not None:
+        try:
+            check(options.command, reply.result, options.fail_above)
+        except IncompleteAnswer as error:
+            problem = problem or error
+        except KctlError as error:
+            problem = error
+    return _text(reply, options), problem
+
+
+def _text(reply: Reply, options: argparse.Namespace) -> str:
+    if options.output == "json":
+        return as_json(whole(reply), in_one_line=bool(options.watch))
+    if options.output == "yaml":
+        return as_yaml(whole(reply))
+    lines = TABLES[options.command].lines(reply.result)
+    if reply.age_seconds is not None and reply.age_seconds > OLD_SECONDS:
+        lines.append(f"age: {duration(reply.age_seconds)}")
+    if reply.stopped:
+        lines.append(f"stopped by request: {clean(', '.join(reply.stopped))}")
+    return "\n".join(lines)
+
+
+def _with_remark(text: str, problem: KctlError | None) -> tuple[str, str | None]:
+    return text, None if problem is None else f"kctl: {problem}"

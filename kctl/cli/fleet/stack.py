@@ -1,0 +1,32 @@
+"""`kctl stack`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.cli.fleet.submit import fleet_of, follow, give, show
+from kctl.cli.options import ConfigOption, Output, OutputOption
+
+__all__ = ["register"]
+
+_NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A worker or sinker.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("stack")(_stack)
+
+
+def _stack(
+    context: typer.Context, name: _NameArgument, config: ConfigOption = None, output: OutputOption = Output.TABLE
+) -> None:
+    """Show the stacks of all threads of a process and of its JVM."""
+    fleet = fleet_of(context, config)
+    order = follow(fleet, give(fleet, "stack", {"name": name}))
+    show(order, output)
+    if output is Output.TABLE:
+        for thread in order["result"].get("threads", ()):
+            typer.echo(f"\n{thread['thread']}\n{thread['stack'].rstrip()}")
+        for jvm in order["result"].get("jvms", ()):
+            typer.echo(f"\nJVM, pid {jvm['pid']}\n{jvm.get('stack') or jvm.get('error')}")

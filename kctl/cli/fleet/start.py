@@ -1,0 +1,107 @@
+"""`kctl start`"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.children import PRIVATE, python_module, safe_environment
+from kctl.cli.fleet.submit import carry_out, fleet_of
+from kctl.cli.options import ConfigOption, Output, SetOption, config_file, overrides
+from kctl.errors import RunDirUnusable
+
+if TYPE_CHECKING:
+    from kctl.config import Config
+
+__all__ = ["register"]
+
+_LOOK_SECONDS = 0.05
+
+
+def register(app: typer.Typer) -> None:
+    app.command("start")(_start)
+
+
+def _start(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One that was stopped or given up.")] = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    daemon: Annotated[
+        bool, typer.Option("--daemon", help="Return when it runs; it logs to log_dir/master.log.")
+    ] = False,
+) -> int:
+    """Run a fleet, or start a worker or sinker of one that runs.
+
+    The master runs in this process and starts the workers. It stops in order on Ctrl-C, SIGTERM or `kctl stop`; SIGHUP
+    is `kctl reload`. It tells systemd when it is ready and that it lives (Type=notify, WatchdogSec=).
+
+    \b
+    kctl start -c kctl.toml
+    kctl start -c kctl.toml --set workers.count=4 --set http.port=0
+    kctl start worker-1
+    """
+    if name is not None:
+        carry_out(fleet_of(context, config), "start", {"name": name}, Output.TABLE, deadline=None)
+        return 0
+    from kctl import logs
+    from kctl.config import load
+
+    path = config_file(context, config)
+    loaded = load(path, os.environ, overrides(set_))
+    if daemon:
+        return _detach(loaded, path, set_ or [])
+    logs.configure(loaded.log.level)
+
+    from kctl.master.main import run  # half a second of imports, not needed to refuse a configuration
+
+    return run(loaded, path.absolute(), reread=lambda: load(path, os.environ, overrides(set_)))
+
+
+def _detach(config: Config, path: Path, assignments: list[str]) -> int:
+    """Starts the master as a process of its own and waits until it is announced, or has failed to start.
+
+    Its pid stands in run_dir/master.pid, and goes with it.
+    """
+    log_path = config.fleet.log_dir / "master.log"
+    os.umask(PRIVATE)
+    try:
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        log = log_path.open("ab")
+    except OSError as error:
+        raise RunDirUnusable(f"{log_path} cannot be written ({error.strerror}): correct fleet.log_dir") from None
+    words = ["-c", str(path.absolute()), "start", *(word for each in assignments for word in ("--set", each))]
+    begin = log.tell()
+    with log:
+        master = subprocess.Popen(
+            python_module("kctl", *words),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env=safe_environment(),
+        )
+    pause = Event()
+    while master.poll() is None:
+        if _is_announced(config.fleet.run_dir / "master.json", master.pid):
+            typer.echo(f"fleet {config.fleet.name} runs, master pid {master.pid}, log {log_path}")
+            return 0
+        pause.wait(_LOOK_SECONDS)
+    with log_path.open("rb") as written:
+        written.seek(begin)
+        sys.stderr.write(written.read().decode("utf-8", "replace"))
+    return master.returncode
+
+
+def _is_announced(path: Path, pid: int) -> bool:
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8"))["pid"] == pid)
+    except (OSError, ValueError, KeyError):
+        return False

@@ -1,0 +1,28 @@
+"""`kctl status` as Typer knows it: its line on the help page and its shell completion.
+
+`entry` hands `kctl status …` to `status`, which parses with argparse, before Typer is imported. A test holds the two to
+the same options.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.cli.options import ConfigOption, Output, OutputOption
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("status")(_status)
+
+
+def _status(
+    _config: ConfigOption = None,
+    _output: OutputOption = Output.TABLE,
+    _timeout: Annotated[float | None, typer.Option("--timeout")] = None,
+) -> None:
+    """Show the master and its workers."""
+    raise NotImplementedError("kctl status is run by kctl.cli.fleet.status")

@@ -1,0 +1,111 @@
+"""`kctl stop`"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from kctl.cli.fleet.submit import carry_out
+from kctl.cli.options import ConfigOption, Output, config_option
+from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout
+from kctl.fleets import Fleet, find
+from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, recorded_identity
+
+__all__ = ["register"]
+
+_PROGRESS_SECONDS = 5.0
+
+
+def register(app: typer.Typer) -> None:
+    app.command("stop")(_stop)
+
+
+def _stop(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One worker or sinker only.")] = None,
+    config: ConfigOption = None,
+    timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
+) -> None:
+    """Stop a fleet in order, or one worker or sinker of it.
+
+    Asks its master to stop (SIGTERM) and waits until it is gone. Exit code 5 when there is none. With a NAME that one
+    leaves its group and stays stopped until `kctl start NAME`; it is killed after `workers.stop_timeout_seconds`.
+    """
+    fleet = find(config_option(context, config), os.environ)
+    if name is not None:
+        carry_out(fleet, "stop", {"name": name}, Output.TABLE, deadline=max(timeout, 0.1))
+        return
+    master = fleet.master or _master_of(fleet)
+    started = time.monotonic()
+    # A pidfd is this very process: between the check and the signal its pid cannot become another's.
+    descriptor = _opened(fleet, master)
+    try:
+        sys.stderr.write(f"stopping fleet {fleet.name} (master pid {master.pid})\n")
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        _wait(descriptor, fleet, master, started, timeout)
+    except PermissionError:
+        raise SocketNotPermitted(
+            f"you are not permitted to stop pid {master.pid}: it belongs to another user"
+        ) from None
+    finally:
+        os.close(descriptor)
+    sys.stderr.write(f"stopped in {time.monotonic() - started:.1f} s\n")
+
+
+def _master_of(fleet: Fleet) -> ProcessIdentity:
+    """Who serves the fleet's `master.sock`, as recorded beside it: pid and start time."""
+    path = fleet.run_dir / f"{MASTER_NAME}.pid"
+    try:
+        return recorded_identity(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NoSocketFile(f"no master is running there: {path} does not exist") from None
+    except PermissionError:
+        raise SocketNotPermitted(f"you are not permitted to read {path}: it belongs to another user") from None
+    except (OSError, ValueError):
+        raise NobodyListening(f"{path} does not say which process the master is") from None
+
+
+def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
+    gone = f"no master is running there: the one of {fleet.run_dir}, pid {master.pid}, is gone"
+    try:
+        descriptor = os.pidfd_open(master.pid)
+    except ProcessLookupError:
+        raise NobodyListening(gone) from None
+    try:
+        if not is_alive(master):
+            raise NobodyListening(gone)
+        _check_owner(fleet, master, gone)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_owner(fleet: Fleet, master: ProcessIdentity, gone: str) -> None:
+    """A master has its run_dir to itself: who else is named there was named to have root signal a stranger."""
+    try:
+        owners = os.stat(f"/proc/{master.pid}").st_uid, os.stat(fleet.run_dir).st_uid
+    except OSError:
+        raise NobodyListening(gone) from None
+    if owners[0] != owners[1]:
+        raise NobodyListening(
+            f"no master is running there: pid {master.pid} is not of the user whom {fleet.run_dir} belongs to"
+        )
+
+
+def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float, timeout: float) -> None:
+    """A pidfd becomes readable when its process ends (pidfd_open(2))."""
+    while True:
+        waited = time.monotonic() - started
+        pause = min(_PROGRESS_SECONDS, timeout - waited)
+        if select.select([descriptor], [], [], max(pause, 0))[0]:
+            return
+        if pause <= 0:
+            raise StopTimeout(f"the master of {fleet.name} (pid {master.pid}) is still stopping after {timeout:g} s")
+        sys.stderr.write(f"still stopping after {time.monotonic() - started:.0f} s\n")

@@ -1,0 +1,298 @@
+"""`kctl top`: the fleet at a glance, live."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import repeat
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kctl.cli.fleet.ask import ask, lacks
+from kctl.cli.fleet.tables import causes, duration, mebibytes
+from kctl.cli.options import ConfigOption, config_option
+from kctl.cli.table import UNKNOWN, Column, clean, clip, render
+from kctl.errors import KctlError, NoMaster
+from kctl.fleets import Fleet, find
+from kctl.terminal import plain
+from kctl_agent.errors import AgentError
+from kctl_agent.messages import reducer_method
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from kctl_agent.messages import Reply
+
+__all__ = ["Glance", "Order", "register", "summary"]
+
+Row = dict[str, Any]
+
+_TIMEOUT_SECONDS = 2.0
+_FRAME_LINES = 6
+"""Of the screen, what is neither a process nor a partition."""
+_WORKER_COLUMNS = (
+    Column("worker"),
+    Column("state"),
+    Column("doing"),
+    Column("since", is_number=True),
+    Column("restarts"),
+    Column("rss", is_number=True),
+    Column("rows/s", is_number=True),
+    Column("last error"),
+)
+_PARTITION_COLUMNS = (
+    Column("partition"),
+    Column("committed", is_number=True),
+    Column("end", is_number=True),
+    Column("lag", is_number=True),
+    Column("worker"),
+)
+
+
+class Order(StrEnum):
+    """By what partitions are sorted; its first letter is the key that chooses it."""
+
+    LAG = "lag"
+    PARTITION = "partition"
+    WORKER = "worker"
+
+
+_SORTED: dict[Order, Callable[[Row], Any]] = {
+    # What is not known comes first: nobody reads it, or nobody can tell.
+    Order.LAG: lambda row: (row["remaining_count"] is not None, -(row["remaining_count"] or 0), *_place(row)),
+    Order.PARTITION: lambda row: _place(row),
+    Order.WORKER: lambda row: (row["worker"] or "", *_place(row)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What was answered; a part that was not is empty, and `problem` says why."""
+
+    processes: list[Row] = field(default_factory=list)
+    """Workers and sinkers."""
+    partitions: list[Row] = field(default_factory=list)
+    storage: Row = field(default_factory=dict)
+    problem: str | None = None
+    missing: tuple[str, ...] = ()
+    """Who did not answer, and what is stale or unknown."""
+
+    @property
+    def workers(self) -> list[Row]:
+        return [row for row in self.processes if not _is_sinker(row)]
+
+    @property
+    def lag(self) -> int | None:
+        """None when nothing of it is known."""
+        known = [row["remaining_count"] for row in self.partitions if row["remaining_count"] is not None]
+        return sum(known) if known else None
+
+    @property
+    def rows_per_second(self) -> float | None:
+        rates = [row["rows_per_second"] for row in self.workers if row.get("rows_per_second") is not None]
+        return sum(rates) if rates else None
+
+
+def register(app: typer.Typer) -> None:
+    app.command("top")(_top)
+
+
+def _top(
+    context: typer.Context,
+    config: ConfigOption = None,
+    sort: Annotated[Order, typer.Option("--sort", help="How partitions are sorted at first.")] = Order.LAG,
+    every: Annotated[float, typer.Option("--every", min=0.2, metavar="SECONDS", help="How often it looks.")] = 2.0,
+) -> None:
+    """Watch a fleet: workers, partitions by lag, storage.
+
+    Keys: l, p, w sort by lag, partition or worker; q ends it. Without a terminal it prints a line each time,
+    and ends with exit code 5 if no master runs when it begins.
+    """
+    fleet = find(config_option(context, config), os.environ)
+    try:
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            _on_screen(fleet, sort, every)
+        else:
+            pause, is_first = Event(), True
+            while True:
+                glance = _look(fleet, needs_master=is_first)
+                is_first = False
+                typer.echo("  ".join((time.strftime("%H:%M:%S"), "; ".join((summary(glance), *glance.missing)))))
+                pause.wait(every)
+    except KeyboardInterrupt:
+        return
+
+
+def _look(fleet: Fleet, *, needs_master: bool = False) -> Glance:
+    """Raises what a later try would not mend; with `needs_master` NoMaster too."""
+
+    def answer(rpc: str) -> Reply:
+        return ask(fleet, rpc, reducer_method(rpc), {}, _TIMEOUT_SECONDS)
+
+    try:
+        workers, offsets, storage = map(answer, ("workers", "offset_checker", "block_size"))
+    except (KctlError, AgentError) as error:
+        if not error.retriable or (needs_master and isinstance(error, NoMaster)):
+            raise
+        return Glance(problem=str(error))
+    missing = tuple(dict.fromkeys([*lacks(workers), *lacks(offsets)]))
+    return Glance(workers.result["rows"], offsets.result["rows"], storage.result, missing=missing)
+
+
+def summary(glance: Glance) -> str:
+    """One line: `3 of 4 workers run · 2 of 2 sinkers run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`"""
+    if glance.problem is not None:
+        return clean(glance.problem)
+    sinkers = [row for row in glance.processes if _is_sinker(row)]
+    stopped = sum(map(_is_stopped, glance.processes))
+    parts = [
+        _running("worker", glance.workers),
+        *([_running("sinker", sinkers)] if sinkers else []),
+        *([f"{stopped} stopped by request"] if stopped else []),
+        f"lag {_whole(glance.lag)}",
+        f"{_whole(glance.rows_per_second)} rows/s",
+        f"{_whole(glance.storage.get('pending'))} wait in the storage",
+    ]
+    return " · ".join(parts)
+
+
+def _running(kind: str, rows: list[Row]) -> str:
+    wanted = [row for row in rows if not _is_stopped(row)]
+    up = sum(_state(row) == "running" for row in wanted)
+    return f"{up} of {len(wanted)} {kind}s run"
+
+
+def _on_screen(fleet: Fleet, sort: Order, every: float) -> None:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    console = Console(file=plain(sys.stdout))
+    with Live(console=console, screen=True, auto_refresh=False) as live, _keys() as key:
+        while True:
+            glance = _look(fleet)
+            deadline = time.monotonic() + every
+            while True:
+                live.update(Group(*_screen(fleet, glance, sort, console.width, console.height)), refresh=True)
+                pressed = key(deadline - time.monotonic())
+                if pressed == "q":
+                    return
+                if pressed is None:
+                    break
+                sort = next((order for order in Order if order.value[0] == pressed), sort)
+
+
+def _screen(fleet: Fleet, glance: Glance, sort: Order, columns: int, lines: int) -> list[Text]:
+    room = max(lines - _FRAME_LINES - len(glance.processes) - len(glance.missing), 3)
+    return [
+        _line(f"fleet {clean(fleet.name)}  {time.strftime('%H:%M:%S')}  {summary(glance)}", columns, "bold"),
+        *(_line(text, columns, "yellow") for text in glance.missing),
+        *_workers(glance.processes, columns),
+        *_partitions(glance.partitions, sort, room, columns),
+        _line(f"l p w: sort by lag, partition, worker (now: {sort}) · q: end", columns, "dim"),
+    ]
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str | None]]:
+    """A function that waits so long for a key; None when none was pressed."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+
+    def key(seconds: float) -> str | None:
+        if not select.select([descriptor], [], [], max(seconds, 0.0))[0]:
+            return None
+        return os.read(descriptor, 1).decode("ascii", "replace")
+
+    try:
+        yield key
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _workers(rows: list[Row], columns: int) -> list[Text]:
+    """A line each. The error comes last and is what does not fit: a name and a state are always to be seen."""
+    lines = render(_WORKER_COLUMNS, [_worker_cells(row) for row in rows])
+    return [
+        _line(lines[0], columns, "bold"),
+        *(_line(*each) for each in zip(lines[1:], repeat(columns), map(_style, rows))),
+    ]
+
+
+def _worker_cells(row: Row) -> tuple[object, ...]:
+    supervisor = row.get("supervisor") or {}
+    return (
+        row["name"],
+        supervisor.get("state"),
+        "paused" if supervisor.get("paused") and row.get("state") == "running" else row.get("state"),
+        duration(supervisor.get("since_seconds")),
+        causes(supervisor),
+        mebibytes(supervisor.get("resident_bytes") or row.get("rss_bytes")),
+        _whole(row.get("rows_per_second")),
+        row.get("last_error") or supervisor.get("last_error"),
+    )
+
+
+def _style(row: Row) -> str:
+    state = _state(row)
+    if state == "running" or _is_stopped(row):
+        return ""
+    return "red" if state == "fatal" else "yellow"
+
+
+def _partitions(rows: list[Row], sort: Order, room: int, columns: int) -> list[Text]:
+    ordered = sorted(rows, key=_SORTED[sort])
+    cells = [
+        (
+            f"{row['topic']}-{row['partition']}",
+            _whole(row["current_offset"]),
+            _whole(row["kafka_max_offset"]),
+            _whole(row["remaining_count"]),
+            row["worker"],
+        )
+        for row in ordered[:room]
+    ]
+    heading, *lines = render(_PARTITION_COLUMNS, cells)
+    if len(ordered) > room:
+        lines.append(f"{len(ordered) - room} more partitions")
+    return [_line(heading, columns, "bold"), *(_line(line, columns) for line in lines)]
+
+
+def _line(text: str, columns: int, style: str = "") -> Text:
+    """Not a str: rich would read `[link=…]` in it as markup."""
+    from rich.text import Text
+
+    return Text(clip(text, columns), style, no_wrap=True)
+
+
+def _is_sinker(row: Row) -> bool:
+    return row.get("kind") == "sinker"
+
+
+def _is_stopped(row: Row) -> bool:
+    """By request."""
+    return (row.get("supervisor") or {}).get("desired") == "stopped"
+
+
+def _state(row: Row) -> str | None:
+    """The supervisor's word; of one that is only attached its own."""
+    supervisor = row.get("supervisor")
+    return str(supervisor["state"]) if supervisor else row.get("state")
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return str(row["topic"]), int(row["partition"])
+
+
+def _whole(number: float | None) -> str:
+    return UNKNOWN if number is None else f"{number:,.0f}"

@@ -1,0 +1,54 @@
+"""`kctl kafka api-versions`"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.output import show
+from kctl.errors import KctlError, UsageError
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["run"]
+
+_VERSIONS = (("broker", True), ("key", True), ("api", False), ("versions", False), ("ours", False), ("used", True))
+
+
+def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    with connected(options, env) as connection:
+        from kafka.protocol.api_key import ApiKey
+
+        from kctl.kafka.wire import message_class
+
+        connection.open()
+        nodes = [options.broker] if options.broker is not None else sorted(connection.brokers)
+        if options.broker is not None and options.broker not in connection.brokers:
+            raise UsageError(f"there is no broker {options.broker}; there are {sorted(connection.brokers)}")
+        opened = connection.connections(nodes)
+        rows: list[dict[str, Any]] = []
+        problems = []
+        for node, answer in opened.items():
+            if isinstance(answer, KctlError):
+                problems.append(answer)
+                continue
+            for key, (low, high) in sorted(answer.broker_version_data.api_versions.items()):
+                known = message_class(key, is_request=True)
+                ours = None if known is None else known[1].max_version
+                used = None if ours is None or ours < low else min(ours, high)
+                name = ApiKey(key).name if key in ApiKey._value2member_map_ else None
+                rows.append(
+                    {
+                        "broker": node,
+                        "key": key,
+                        "api": name,
+                        "versions": f"{low}-{high}",
+                        "ours": None if ours is None else f"0-{ours}",
+                        "used": used,
+                    }
+                )
+    show(options, _VERSIONS, rows, problems)
+    return 0

@@ -1,0 +1,172 @@
+"""`kctl kafka consume`"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.kafka.cluster import connected
+from kctl.cli.output import as_json, bytes_field
+from kctl.cli.table import cell
+from kctl.errors import BrokerRefused, UsageError
+from kctl.kafka.target import Target, position
+from kctl.terminal import bytes_writer
+
+if TYPE_CHECKING:
+    from kctl.kafka.connection import Connection
+    from kctl.kafka.consume import Record
+
+__all__ = ["run"]
+
+_NAMED = ("value", "line", "json")
+
+
+def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    written = _format(options.format)
+    begin_at = _place(options.from_)
+    with connected(options, env) as connection:
+        begin, end = _span(connection, options, begin_at)
+        reached = connection.access
+    if options.count == 0:
+        return 0
+    from kctl.kafka import lean
+
+    lean.complete()
+    from kctl.kafka.consume import records
+
+    write, count = bytes_writer(), 0
+    found = records(
+        reached,
+        options.topic,
+        begin,
+        None if options.follow else end,
+        is_read_committed=options.read_committed,
+        timeout_seconds=options.timeout,
+    )
+    try:
+        for record in found:
+            write(written(record))
+            count += 1
+            if options.follow:
+                sys.stdout.flush()
+            if count == options.count:
+                break
+    except KeyboardInterrupt:
+        if not options.follow:
+            raise
+    finally:
+        found.close()  # type: ignore[attr-defined]  # a generator: the consumer closes with it
+    sys.stdout.flush()
+    return 0
+
+
+def _place(text: str) -> Target:
+    """As everywhere, and `-3`: the last three of each partition."""
+    if text.startswith("-") and text[1:].isdecimal():
+        return Target("last", int(text[1:]))
+    return position(text, "-N for the last N of each partition")
+
+
+def _span(
+    connection: Connection, options: argparse.Namespace, begin_at: Target
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Where to begin and where the end is just now, by partition.
+
+    Raises:
+        KctlError: no such topic or partition, or an offset cannot be told.
+    """
+    from kctl.kafka.layout import require, topics_of
+    from kctl.kafka.offsets import EARLIEST, log_offsets
+
+    topics = topics_of(connection.open([options.topic]))
+    topic = require(topics, options.topic)
+    chosen = [_partition(text) for text in options.partition or ()]
+    for number in chosen:
+        require(topics, options.topic, number)
+    keys = [(topic.name, number) for number in chosen or [each.partition for each in topic.partitions]]
+    starts = log_offsets(connection, topics, keys, EARLIEST)
+    ends = log_offsets(connection, topics, keys, is_read_committed=options.read_committed)
+    at = log_offsets(connection, topics, keys, begin_at.number) if begin_at.kind == "time" else {}
+    begin, end = {}, {}
+    for key in keys:
+        first, last = starts[key], ends[key]
+        problem = first.error or last.error
+        if problem or first.offset is None or last.offset is None:
+            raise BrokerRefused(f"{key[0]}-{key[1]}: {problem or 'UNKNOWN_OFFSET'}; see `kctl kafka topic {key[0]}`")
+        place = {
+            "earliest": first.offset,
+            "latest": last.offset,
+            "offset": begin_at.number,
+            "last": last.offset - begin_at.number,
+        }.get(begin_at.kind)
+        if place is None:
+            found = at[key].offset if key in at else None
+            place = last.offset if found is None else found
+        begin[key[1]] = min(max(place, first.offset), last.offset)
+        end[key[1]] = last.offset
+    return begin, end
+
+
+def _partition(text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"-p takes the number of a partition, not `{text}`")
+    return int(text)
+
+
+def _format(text: str) -> Callable[[Record], bytes]:
+    if text == "value":
+        return lambda record: (record.value or b"") + b"\n"
+    if text == "line":
+        return lambda record: f"{_line(record)}\n".encode()
+    if text == "json":
+        return lambda record: f"{as_json(_document(record), in_one_line=True)}\n".encode()
+    if "%" in text:
+        return _template(text)
+    raise UsageError(f"`{text}` is no format: there are {', '.join(_NAMED)}, and templates such as '%p %o %k %v'")
+
+
+def _line(record: Record) -> str:
+    texts = [None if part is None else part.decode("utf-8", "replace") for part in (record.key, record.value)]
+    return "  ".join(
+        (f"{record.topic}-{record.partition}", str(record.offset), cell(record.timestamp), *map(cell, texts))
+    )
+
+
+def _document(record: Record) -> dict[str, Any]:
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        **bytes_field("key", record.key),
+        **bytes_field("value", record.value),
+        "headers": [{"key": name, **bytes_field("value", value)} for name, value in record.headers],
+    }
+
+
+def _template(text: str) -> Callable[[Record], bytes]:
+    r"""kcat's letters; `\n` and `\t` may be written out. A line end comes after each message, unless one is written."""
+    parts: dict[str, Callable[[Record], bytes]] = {
+        "t": lambda r: r.topic.encode(),
+        "p": lambda r: str(r.partition).encode(),
+        "o": lambda r: str(r.offset).encode(),
+        "T": lambda r: cell(r.timestamp).encode(),
+        "k": lambda r: b"" if r.key is None else r.key,
+        "v": lambda r: b"" if r.value is None else r.value,
+        "h": lambda r: ",".join(f"{name}={(v or b'').decode('utf-8', 'replace')}" for name, v in r.headers).encode(),
+        "%": lambda _: b"%",
+    }
+    unknown = [letter for letter in re.findall("%(.?)", text) if letter not in parts]
+    if unknown:
+        raise UsageError(f"`%{unknown[0]}` is not known in a format: there are {' '.join(f'%{p}' for p in parts)}")
+    readable = text.replace("\\n", "\n").replace("\\t", "\t")
+    end = "" if readable.endswith("\n") else "\n"
+    pieces: list[bytes | Callable[[Record], bytes]] = [
+        parts[piece[1]] if piece.startswith("%") else piece.encode()
+        for piece in re.split("(%.)", readable + end)
+        if piece
+    ]
+    return lambda record: b"".join(piece if isinstance(piece, bytes) else piece(record) for piece in pieces)

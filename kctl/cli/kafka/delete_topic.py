@@ -1,0 +1,64 @@
+"""`kctl kafka delete-topic`"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.kafka.changes import audited, check_choice, refusal, report
+from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.output import show
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.kafka.connection import Connection
+    from kctl.kafka.layout import Topic
+
+__all__ = ["run"]
+
+_DELETED = (("topic", False), ("partitions", True), ("messages", True), ("topic_id", False))
+
+
+def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    check_choice(options)
+    name = options.topic
+    with connected(options, env) as connection:
+        from kctl.kafka.admin import delete_topic as delete
+        from kctl.kafka.layout import require, topics_of
+
+        topic = require(topics_of(connection.open([name])), name)
+        if topic.is_internal:
+            raise UsageError(f"{name} is a topic of Kafka itself: it is not deleted here")
+        row = _row(connection, topic)
+        declined = refusal(
+            options, lambda: show(options, _DELETED, [row], executed=False), f"Delete topic {name} and all it holds?"
+        )
+        if declined is not None:
+            return declined
+        connection.renew()
+        with audited(options, env, "delete-topic", cluster=connection.access.named, **row) as running:
+            delete(connection, name)
+            running.text = f"topic {name} deleted"
+    report(options, running.text)
+    show(options, _DELETED, [row], executed=True)
+    return 0
+
+
+def _row(connection: Connection, topic: Topic) -> dict[str, Any]:
+    """`messages` as the offsets between start and end of the logs; None when a partition cannot be asked."""
+    from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
+
+    keys = [(topic.name, each.partition) for each in topic.partitions]
+    starts, ends = (log_offsets(connection, {topic.name: topic}, keys, at) for at in (EARLIEST, LATEST))
+    counts = [
+        None if (end := ends[key].offset) is None or (start := starts[key].offset) is None else end - start
+        for key in keys
+    ]
+    known = [count for count in counts if count is not None]
+    return {
+        "topic": topic.name,
+        "partitions": len(keys),
+        "messages": sum(known) if len(known) == len(counts) else None,
+        "topic_id": topic.topic_id,
+    }

@@ -1,0 +1,101 @@
+"""`kctl kafka describe-groups`"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.kafka.cluster import connected, fleet_kafka
+from kctl.cli.kafka.output import complain, show_document, table, write
+from kctl.cli.table import cell, ranges
+
+if TYPE_CHECKING:
+    from kctl.errors import KctlError
+    from kctl.kafka.connection import Connection
+    from kctl.kafka.groups import Group
+
+__all__ = ["run"]
+
+_HEAD = ("state", "type", "protocol", "assignor", "coordinator")
+_MEMBERS = (
+    ("member_id", False),
+    ("client_id", False),
+    ("host", False),
+    ("instance_id", False),
+    ("topic", False),
+    ("partitions", False),
+)
+
+
+def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    names = options.group or ([] if options.all else [fleet_kafka(options, env).group])
+    with connected(options, env) as connection:
+        from kctl.kafka.groups import describe_groups, list_groups
+
+        connection.open()
+        problems: list[KctlError] = []
+        if options.all:
+            listed, problems = list_groups(connection)
+            names = [*names, *(group.group for group in listed)]
+        described = describe_groups(connection, names)
+        documents = [_document(connection, group, options.topic) for group in described]
+    problems += [group.error for group in described if group.error is not None]
+    if options.all and options.topic:
+        documents = [document for document in documents if document["members"]]
+    documents = [document for document in documents if document["state"] is not None or document["members"]]
+    if options.output == "table":
+        write("\n\n".join(_lines(document) for document in documents))
+    else:
+        show_document(options, {"groups": documents})
+    complain((), problems)
+    return 0
+
+
+def _document(connection: Connection, group: Group, topic: str | None) -> dict[str, Any]:
+    broker = None if group.coordinator is None else connection.brokers.get(group.coordinator)
+    members = None
+    if group.members is not None:
+        members = [
+            {
+                "member_id": member.member_id,
+                "client_id": member.client_id,
+                "host": member.host.removeprefix("/"),
+                "instance_id": member.instance_id,
+                "assigned": None
+                if member.assigned is None
+                else {name: list(numbers) for name, numbers in member.assigned.items() if topic in (None, name)},
+            }
+            for member in sorted(group.members, key=lambda each: each.member_id)
+            if topic is None or topic in (member.assigned or {})
+        ]
+    return {
+        "group": group.group,
+        "state": group.state,
+        "type": group.type,
+        "protocol": group.protocol,
+        "assignor": group.assignor,
+        "coordinator": group.coordinator,
+        "coordinator_address": broker and broker.address,
+        "members": members,
+    }
+
+
+def _lines(document: dict[str, Any]) -> str:
+    told = {**document, "coordinator": f"{document['coordinator']} ({document['coordinator_address']})"}
+    head = f"group {cell(document['group'])}  " + "  ".join(f"{key} {cell(told[key])}" for key in _HEAD)
+    members = document["members"]
+    if members is None:
+        return f"{head}\nwho its members are is not known"
+    if not members:
+        return f"{head}\nno members"
+    return "\n".join([head, *table(_MEMBERS, [row for member in members for row in _rows(member)])])
+
+
+def _rows(member: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row per topic; a member without partitions has one all the same."""
+    assigned = member["assigned"] or {None: []}
+    return [
+        {**member, "topic": topic, "partitions": ranges(assigned[topic]) or None}
+        for topic in sorted(assigned, key=lambda name: name or "")
+    ]

@@ -1,0 +1,46 @@
+"""`kctl kafka list-offsets`"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.output import show
+from kctl.errors import UsageError
+from kctl.kafka.target import milliseconds
+
+if TYPE_CHECKING:
+    pass
+from kctl.cli.kafka.wanted import wanted_partitions
+
+__all__ = ["run"]
+
+_OFFSETS = (("topic", False), ("partition", True), ("offset", True), ("timestamp", True))
+
+
+def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if not options.topic:
+        raise UsageError("say of which topic: -t TOPIC; see `kctl kafka list-offsets --help`")
+    names = {"earliest": -2, "latest": -1, "max-timestamp": -3}
+    at = names.get(options.time)
+    if at is None:
+        at = milliseconds(options.time)
+    with connected(options, env) as connection:
+        from kctl.kafka.offsets import log_offsets
+
+        topics, wanted = wanted_partitions(connection, options.topic)
+        found = log_offsets(connection, topics, wanted, at, is_read_committed=options.read_committed)
+    rows = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": found[topic, partition].offset,
+            "timestamp": found[topic, partition].timestamp,
+            "error": found[topic, partition].error,
+        }
+        for topic, partition in sorted(wanted)
+    ]
+    show(options, _OFFSETS, rows)
+    return 0

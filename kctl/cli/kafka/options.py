@@ -1,0 +1,357 @@
+"""The commands of `kctl kafka`, declared once: argparse runs them from this table, Typer lists and completes them.
+
+Standard library only: `kctl kafka lag` is to be done before Typer would be imported.
+"""
+
+from __future__ import annotations
+
+from keyword import iskeyword
+from typing import NamedTuple
+
+from kctl.cli.output import OUTPUTS
+
+__all__ = ["CODECS", "COMMANDS", "Command", "Option"]
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+"""In the order of Kafka's numbers, which may be given instead."""
+
+
+class Option(NamedTuple):
+    """An option, or an argument when its only name has no dash. `kind` is `text`, `int`, `number`, `flag`, `texts`
+    (may be repeated) or `words` (takes several)."""
+
+    names: tuple[str, ...]
+    help: str
+    kind: str = "text"
+    metavar: str | None = None
+    default: object = None
+    choices: tuple[str, ...] = ()
+    is_required: bool = False
+
+    @property
+    def is_argument(self) -> bool:
+        return not self.names[0].startswith("-")
+
+    @property
+    def key(self) -> str:
+        key = max(self.names, key=len).lstrip("-").replace("-", "_").lower()
+        return f"{key}_" if iskeyword(key) else key
+
+
+class Command(NamedTuple):
+    """`kctl kafka NAME`: `run` of the module of that name, `_` for `-`, is called with the parsed options. `examples`
+    given as they are typed."""
+
+    name: str
+    summary: str
+    options: tuple[Option, ...]
+    examples: tuple[tuple[str, str], ...]
+    details: str = ""
+
+
+_TOPIC = Option(("-t", "--topic"), "the topic", metavar="TOPIC", is_required=True)
+_TOPICS = Option(("-t", "--topic"), "only this topic; may be repeated", "texts", "TOPIC")
+_SOME_TOPICS = Option(
+    ("-t", "--topic"), "this topic, or only some partitions of it: TOPIC:0,2; may be repeated", "texts", "TOPIC"
+)
+_GROUP = Option(("-g", "--group"), "the group", metavar="GROUP", is_required=True)
+_GROUPS = Option(("-g", "--group"), "this group; may be repeated", "texts", "GROUP")
+_PARTITION = Option(("-p", "--partition"), "only this partition", "int", "N")
+_DRY_RUN = Option(("--dry-run",), "only show what would be done", "flag")
+_CHANGE = (
+    Option(("-y", "--execute", "--yes"), "do it without asking; off a terminal nothing is done without it", "flag"),
+    _DRY_RUN,
+)
+_THE_TOPIC = Option(("TOPIC",), "the topic", is_required=True)
+_SET = Option(("--set",), "a setting of the topic, such as retention.ms=3600000; may be repeated", "texts", "KEY=VALUE")
+_READ_COMMITTED = Option(("--read-committed",), "the end is the last stable offset: without open transactions", "flag")
+_BROKER = Option(("--broker",), "ask this broker", "int", "ID")
+_CONFIG = Option(("-c", "--config"), "the fleet's kctl.toml; see `kctl --help`", metavar="FILE")
+_TIMEOUT = Option(("--timeout",), "in all (default: 10)", "number", "SECONDS", 10.0)
+_OUTPUT = Option(("-o", "--output"), "how the result is printed (default: table)", choices=OUTPUTS, default="table")
+
+
+def _common(*, codec: bool = False, timeout: Option = _TIMEOUT, output: bool = True) -> tuple[Option, ...]:
+    config = Option(("--config",), _CONFIG.help, metavar="FILE") if codec else _CONFIG
+    return (
+        Option(("-b", "--bootstrap"), "the brokers to ask first, HOST:PORT,… (plain)", metavar="SERVERS"),
+        Option(("--context",), "[contexts.NAME] of kctl.toml: servers, TLS, SASL; or KCTL_CONTEXT", metavar="NAME"),
+        config,
+        *((_OUTPUT,) if output else ()),
+        timeout,
+    )
+
+
+COMMANDS: dict[str, Command] = {
+    command.name: command
+    for command in (
+        Command(
+            "groups",
+            "List the groups of all brokers: type, state, coordinator.",
+            _common(),
+            (("kctl kafka groups", ""), ("kctl kafka groups -b localhost:9092 -o json", "")),
+        ),
+        Command(
+            "describe-groups",
+            "Describe groups of any type: state, assignor, coordinator, and who holds which partitions.",
+            (
+                _GROUPS,
+                Option(("-t", "--topic"), "only members that hold partitions of it", metavar="TOPIC"),
+                Option(("--all",), "all groups there are", "flag"),
+                *_common(),
+            ),
+            (
+                ("kctl kafka describe-groups -g billing", ""),
+                ("kctl kafka describe-groups --all -t orders", "who reads the topic"),
+            ),
+            "Without -g and --all it is the group of kctl.toml.",
+        ),
+        Command(
+            "delete-group",
+            "Delete a group without live members: shows what it has committed, and asks.",
+            (_GROUP, *_CHANGE, *_common()),
+            (
+                ("kctl kafka delete-group -g billing", "shows it, and asks on a terminal"),
+                ("kctl kafka delete-group -g billing --execute", ""),
+            ),
+        ),
+        Command(
+            "topics",
+            "List the topics: partitions, replicas, and what is wrong with them.",
+            _common(),
+            (("kctl kafka topics", ""),),
+        ),
+        Command(
+            "topic",
+            "Show a topic: leader, replicas and ISR of each partition, and what is configured for it.",
+            (_THE_TOPIC, *_common()),
+            (("kctl kafka topic orders", ""),),
+        ),
+        Command(
+            "create-topic",
+            "Create a topic, with the brokers' own number of partitions and replicas unless they are given.",
+            (
+                _THE_TOPIC,
+                Option(("-p", "--partitions"), "so many partitions", "int", "N"),
+                Option(("-r", "--replicas"), "so many replicas of each (replication factor)", "int", "N"),
+                _SET,
+                Option(("--dry-run",), "only ask the brokers whether they would", "flag"),
+                *_common(),
+            ),
+            (
+                ("kctl kafka create-topic orders -p 12 -r 3", ""),
+                ("kctl kafka create-topic orders --set retention.ms=604800000 --set cleanup.policy=delete", ""),
+            ),
+            "It returns when all partitions have a leader.",
+        ),
+        Command(
+            "delete-topic",
+            "Delete a topic and all its messages: shows what it holds, and asks.",
+            (_THE_TOPIC, *_CHANGE, *_common()),
+            (
+                ("kctl kafka delete-topic orders", "shows it, and asks on a terminal"),
+                ("kctl kafka delete-topic orders --execute", ""),
+            ),
+        ),
+        Command(
+            "alter-topic",
+            "Give a topic more partitions, or change its settings: shows old and new, and asks.",
+            (
+                _THE_TOPIC,
+                Option(("-p", "--partitions"), "so many partitions in all; they can only become more", "int", "N"),
+                _SET,
+                Option(("--unset",), "back to the default; may be repeated", "texts", "KEY"),
+                *_CHANGE,
+                *_common(),
+            ),
+            (
+                ("kctl kafka alter-topic orders --set retention.ms=3600000", "shows it, and asks on a terminal"),
+                ("kctl kafka alter-topic orders -p 24 --unset retention.ms --execute", ""),
+            ),
+            "With more partitions most keys go to another one than before: their order over the change is lost.",
+        ),
+        Command(
+            "brokers",
+            "List the brokers: address, rack, controller, and how many partitions they lead and hold.",
+            _common(),
+            (("kctl kafka brokers", ""),),
+        ),
+        Command(
+            "lag",
+            "Show how far a group is behind, per partition, with or without members.",
+            (
+                _GROUPS,
+                _TOPICS,
+                Option(("--all-groups",), "every group there is", "flag"),
+                _READ_COMMITTED,
+                *_common(),
+            ),
+            (
+                ("kctl kafka lag -g billing", ""),
+                ("kctl kafka lag -g billing -t orders", "all its partitions"),
+                ("kctl kafka lag --all-groups -o json", ""),
+            ),
+            "Columns as those of Kafka's own tool; what is not known is `-`. Without -g it is the group of kctl.toml.",
+        ),
+        Command(
+            "list-offsets",
+            "Show where the logs of a topic begin or end, or which offset belongs to a time.",
+            (
+                _SOME_TOPICS,
+                Option(
+                    ("--time",),
+                    "earliest, latest, max-timestamp, or a time: 2026-11-21T10:00:00Z, MILLISECONDS (default: latest)",
+                    metavar="TIME",
+                    default="latest",
+                ),
+                _READ_COMMITTED,
+                *_common(),
+            ),
+            (
+                ("kctl kafka list-offsets -t orders", ""),
+                ("kctl kafka list-offsets -t orders:0,1 --time 2026-11-21T10:00:00Z", "the first message since then"),
+            ),
+        ),
+        Command(
+            "offset-fetch",
+            "Show what a group has committed.",
+            (_GROUP, _TOPICS, *_common()),
+            (("kctl kafka offset-fetch -g billing", ""),),
+            "With -t all partitions of the topic are shown, also those nothing is committed for.",
+        ),
+        Command(
+            "offset-commit",
+            "Commit an offset for one partition of a group without live members.",
+            (
+                _GROUP,
+                _TOPIC,
+                Option(("-p", "--partition"), "the partition", "int", "N", is_required=True),
+                Option(("OFFSET",), "the offset to commit", "int", is_required=True),
+                *_common(),
+            ),
+            (("kctl kafka offset-commit -g billing -t orders -p 0 1200", ""),),
+        ),
+        Command(
+            "reset-offsets",
+            "Set what a group without live members has committed: shows old, new and the difference, and asks.",
+            (
+                _GROUP,
+                _SOME_TOPICS,
+                Option(
+                    ("--to",),
+                    "earliest, latest, an OFFSET, a time (2026-11-21T10:00:00Z or @MILLISECONDS), or shift-by N",
+                    "words",
+                    "TARGET",
+                    is_required=True,
+                ),
+                *_CHANGE,
+                *_common(),
+            ),
+            (
+                ("kctl kafka reset-offsets -g billing -t orders --to earliest", "shows it, and asks on a terminal"),
+                ("kctl kafka reset-offsets -g billing -t orders:0 --to shift-by -100 --execute", ""),
+            ),
+            "Nothing is changed before it was shown and somebody said yes, or without --execute. An offset outside the "
+            "log becomes the nearest in it. A time later than any message becomes the end.",
+        ),
+        Command(
+            "produce",
+            "Produce one message, or each line of a file; retried through a change of leader, none twice.",
+            (
+                _TOPIC,
+                Option(("MESSAGE",), "the message; `-`: each line of stdin"),
+                Option(("--file",), "each line of this file", metavar="FILE"),
+                Option(("--null",), "a message without a value: a tombstone", "flag"),
+                Option(("-p", "--partition"), "into this partition", "int", "N"),
+                Option(("-k", "--key"), "the key; the partition follows from it as in the Java client", metavar="KEY"),
+                Option(("--key-separator",), "each line is KEY, this, MESSAGE", metavar="TEXT"),
+                Option(("-c", "--codec"), f"{', '.join(CODECS)}, or 0 to 4 (default: none)", metavar="CODEC"),
+                Option(("--acks",), "0, 1 or all (default: all)", choices=("0", "1", "all"), default="all"),
+                Option(("--header",), "a header; may be repeated", "texts", "KEY=VALUE"),
+                Option(("--repeat",), "so many times (default: 1)", "int", "N", 1),
+                Option(("--rate",), "at most so many messages a second", "number", "N"),
+                *_common(
+                    codec=True,
+                    timeout=Option(
+                        ("--timeout",), "for each message to be acknowledged (default: 60)", "number", "SECONDS", 60.0
+                    ),
+                ),
+            ),
+            (
+                ('kctl kafka produce -t orders -k 17 "hello"', ""),
+                ("kctl kafka produce -t orders --file orders.jsonl -c zstd", ""),
+                ("seq 1000 | kctl kafka produce -t orders -", ""),
+            ),
+            "Without partition and key it stays with one partition for each batch. A terminal shows how far it is. -c "
+            "is the codec here: the file is --config.",
+        ),
+        Command(
+            "consume",
+            "Print the messages of a topic; joins no group, commits nothing.",
+            (
+                _TOPIC,
+                Option(("-p", "--partition"), "only this partition; may be repeated", "texts", "N"),
+                Option(
+                    ("--from",),
+                    "earliest, latest, an OFFSET, -N (the last N of each partition), or a time: 2026-11-21T10:00:00Z, "
+                    "@MILLISECONDS (default: earliest)",
+                    metavar="PLACE",
+                    default="earliest",
+                ),
+                Option(("-n", "--count"), "stop after so many messages", "int", "N"),
+                Option(("--follow",), "wait for more at the end, until Ctrl-C", "flag"),
+                _READ_COMMITTED,
+                Option(
+                    ("--format",),
+                    "value, line, json, or a template of %%t topic %%p partition %%o offset %%T timestamp %%k key "
+                    "%%v value %%h headers (default: value)",
+                    metavar="FORMAT",
+                    default="value",
+                ),
+                *_common(output=False),
+            ),
+            (
+                ("kctl kafka consume -t orders -n 10", ""),
+                ("kctl kafka consume -t orders --from -3", "the last three of each partition"),
+                ("kctl kafka consume -t orders -p 0 --from 1200 --format json", ""),
+                ("kctl kafka consume -t orders --from latest --follow --format '%p %o %k %v'", ""),
+            ),
+            "`value` writes each value as it is, and a line end. Without --follow it stops at what was the end when it "
+            "began. --from -N counts offsets: where compaction or transactions left gaps, there are fewer messages.",
+        ),
+        Command(
+            "api-versions",
+            "Show which requests each broker takes in which versions, and which this client would use.",
+            (_BROKER, *_common()),
+            (("kctl kafka api-versions", ""), ("kctl kafka api-versions --broker 1 -o json", "")),
+        ),
+        Command(
+            "wire",
+            "Send one read-only request and show the bytes of the exchange field by field.",
+            (
+                Option(
+                    ("REQUEST",),
+                    "ApiVersions, Metadata, FindCoordinator, ListOffsets, OffsetFetch, DescribeGroups or ListGroups",
+                ),
+                Option(("--version",), "of the request (default: the highest both know)", "int", "N"),
+                Option(("--hex",), "also as a dump", "flag"),
+                _TOPICS,
+                _GROUPS,
+                _BROKER,
+                Option(
+                    ("--decode",),
+                    "instead: hex of captured frames from this file, `-` for stdin; also as tshark prints it",
+                    metavar="FILE",
+                ),
+                Option(("--response",), "with --decode: the frames are responses to this request", metavar="REQUEST"),
+                *_common(),
+            ),
+            (
+                ("kctl kafka wire ApiVersions", ""),
+                ("kctl kafka wire ListOffsets -t orders --version 7 --hex", ""),
+                ("tshark -r capture.pcap -T fields -e tcp.payload | kctl kafka wire --decode -", ""),
+            ),
+            "For learning the protocol, and for a proxy or a broker that behaves oddly.",
+        ),
+    )
+}

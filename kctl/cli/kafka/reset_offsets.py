@@ -1,0 +1,46 @@
+"""`kctl kafka reset-offsets`: what a group without live members has committed is set."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kctl.cli.kafka.changes import check_choice, refusal, report
+from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.wanted import wanted_partitions
+from kctl.errors import UsageError
+from kctl.kafka.target import target
+
+if TYPE_CHECKING:
+    pass
+from kctl.cli.kafka.offset_changes import audited_changes, show_changes, summary
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    to = target(options.to)
+    check_choice(options)
+    if not options.topic:
+        raise UsageError("say of which topic: -t TOPIC; see `kctl kafka reset-offsets --help`")
+    with connected(options, env) as connection:
+        from kctl.kafka.reset import apply, plan
+
+        topics, wanted = wanted_partitions(connection, options.topic)
+        changes = plan(connection, options.group, topics, wanted, to)
+        planned = changes
+        declined = refusal(
+            options,
+            lambda: show_changes(options, planned, executed=False),
+            f"Set these offsets of group {options.group}?",
+        )
+        if declined is not None:
+            return declined
+        connection.renew()
+        with audited_changes(options, env, "reset-offsets", connection, changes) as running:
+            changes = apply(connection, options.group, changes)
+            running.text = summary(changes)
+    report(options, running.text)
+    show_changes(options, changes, executed=True)
+    return 0

@@ -1,0 +1,65 @@
+"""`kctl storage clear`"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.audit import fleet_log, operation
+from kctl.cli.confirm import confirmed
+from kctl.cli.options import ConfigOption
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    pass
+from kctl.cli.storage.opened import load_fleet, opened
+from kctl.cli.storage.selection import (
+    PartitionOption,
+    TopicOption,
+    messages,
+    params_of,
+    selection_of,
+)
+
+__all__ = ["clear"]
+
+
+def clear(
+    context: typer.Context,
+    config: ConfigOption = None,
+    pending: Annotated[bool, typer.Option("--pending", help="What waits or is delayed; never what is leased.")] = False,
+    dead: Annotated[bool, typer.Option("--dead", help="Dead letters.")] = False,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove messages for good. Asks first, and says what it would remove.
+
+    They are not read from Kafka again: the marks stay where they are.
+    """
+    if dead == pending:
+        raise UsageError("say what to remove: --pending or --dead")
+    selection = selection_of(topic, partition)
+    fleet = load_fleet(context, config)
+    params = params_of(selection, "dead" if dead else "pending")
+    with opened(fleet) as storage:
+        if not yes:
+            chosen = [p for p in storage.stats().partitions if selection.takes_partition(p.topic, p.partition)]
+            count = sum(p.dead if dead else p.pending + p.delayed for p in chosen)
+            if count == 0:
+                typer.echo("no dead letters" if dead else "no messages wait")
+                return
+            _ask(f"Remove {messages(count)} ({'dead' if dead else 'waiting'}) of {storage.identity} for good?")
+        with operation(fleet_log(fleet), "storage clear", params) as running:
+            removed = storage.clear("dead" if dead else "pending", selection)
+            running.text = f"{messages(removed)} removed"
+    typer.echo(running.text)
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
+    if not confirmed(question):
+        raise typer.Exit(1)

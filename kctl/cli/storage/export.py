@@ -1,0 +1,58 @@
+"""`kctl storage export`"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.cli.options import ConfigOption
+from kctl.cli.output import as_json
+from kctl.cli.storage.tables import (
+    letter_document,
+)
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    pass
+from kctl.cli.storage.opened import load_fleet, opened
+from kctl.cli.storage.selection import (
+    FromOption,
+    OlderOption,
+    PartitionOption,
+    ToOption,
+    TopicOption,
+    selection_of,
+)
+
+__all__ = ["export"]
+
+
+class Format(StrEnum):
+    """How dead letters are exported."""
+
+    JSONL = "jsonl"
+
+
+def export(
+    context: typer.Context,
+    config: ConfigOption = None,
+    dead: Annotated[bool, typer.Option("--dead", help="Dead letters.")] = False,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    offset_from: FromOption = None,
+    offset_to: ToOption = None,
+    older_than: OlderOption = None,
+    _output: Annotated[Format, typer.Option("--output", "-o", help="One JSON object per line.")] = Format.JSONL,
+) -> None:
+    """Write dead letters to stdout as JSON lines.
+
+    Bytes that are not UTF-8 stand under a name with `_base64`.
+    """
+    if not dead:
+        raise UsageError("say what to export: --dead")
+    with opened(load_fleet(context, config)) as storage:
+        for letter in storage.dead(selection_of(topic, partition, offset_from, offset_to, older_than)):
+            sys.stdout.write(as_json(letter_document(letter), in_one_line=True) + "\n")

@@ -1,0 +1,60 @@
+"""The storage of the fleet that is meant, whether the fleet runs or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from kctl.cli.options import ConfigOption, config_option
+from kctl.fleets import find
+from kctl.privileges import as_owner
+
+if TYPE_CHECKING:
+    from kctl.config import Config
+    from kctl_agent.storage.base import Storage
+
+__all__ = ["load_fleet", "opened"]
+
+
+def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
+    """The configuration of the fleet that is meant."""
+    from kctl.config import load
+
+    return load(find(config_option(context, config), os.environ).config, os.environ)
+
+
+@contextmanager
+def opened(config: Config) -> Iterator[Storage]:
+    """The storage of a fleet, used as the fleet's own user where we are root. A file that does not exist is not made by
+    looking at it.
+
+    Raises:
+        StorageUnusable: it cannot be opened; nothing was put yet.
+        UsageError: we are root, and whose fleet it is cannot be told.
+    """
+    from kctl.config.storage import storage_settings
+    from kctl_agent.storage import open_storage  # numpy and pyarrow: 200 ms
+    from kctl_agent.storage.base import StorageUnusable
+
+    if config.storage.mode == "redis":
+        with _prepared(open_storage(storage_settings(config))) as storage:
+            yield storage
+        return
+    with as_owner(config.storage.path, config.path):
+        if not config.storage.path.exists():
+            raise StorageUnusable(f"{config.storage.path} does not exist: no worker has put anything yet")
+        with _prepared(open_storage(storage_settings(config))) as storage:
+            yield storage
+
+
+@contextmanager
+def _prepared(storage: Storage) -> Iterator[Storage]:
+    try:
+        storage.prepare()
+        yield storage
+    finally:
+        storage.close()

@@ -1,0 +1,58 @@
+"""`kctl storage requeue`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.audit import fleet_log, operation
+from kctl.cli.options import ConfigOption
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    pass
+from kctl.cli.storage.opened import load_fleet, opened
+from kctl.cli.storage.selection import (
+    FromOption,
+    OlderOption,
+    PartitionOption,
+    ToOption,
+    TopicOption,
+    messages,
+    params_of,
+    selection_of,
+)
+
+__all__ = ["requeue"]
+
+
+def requeue(
+    context: typer.Context,
+    config: ConfigOption = None,
+    dead: Annotated[bool, typer.Option("--dead", help="Dead letters, which then begin anew.")] = False,
+    stuck: Annotated[
+        bool,
+        typer.Option("--stuck", help="What waits for its next try, and leases that ran out; with --older-than any."),
+    ] = False,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    offset_from: FromOption = None,
+    offset_to: ToOption = None,
+    older_than: OlderOption = None,
+) -> None:
+    """Put messages back, to be handed out at once.
+
+    \b
+    kctl storage requeue --dead --topic orders --partition 3
+    kctl storage requeue --stuck --older-than 600
+    """
+    if dead == stuck:
+        raise UsageError("say what to put back: --dead or --stuck")
+    selection = selection_of(topic, partition, offset_from, offset_to, older_than)
+    fleet = load_fleet(context, config)
+    params = params_of(selection, "dead" if dead else "stuck")
+    with opened(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
+        count = storage.requeue_dead(selection) if dead else storage.requeue_stuck(selection)
+        running.text = f"{messages(count)} put back"
+    typer.echo(running.text)
