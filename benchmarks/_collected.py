@@ -15,7 +15,7 @@ from kctl.master.events import EventFeed
 from kctl.master.members import Members
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
-from kctl.reduce import Answer, ClusterFigures, ClusterPartition, Freshness, GroupFigures
+from kctl.reduce import Answer, ClusterFigures, Freshness, GroupFigures, PartitionRow
 from kctl.rpc.fan_out import FanOut
 from kctl_agent.wire import JsonObject
 
@@ -42,7 +42,9 @@ class _Fleet:
     def concerned(self, sockets: dict[str, Path], _rpc: str) -> dict[str, Path]:
         return sockets
 
-    async def ask(self, sockets: dict[str, Path], rpc: str, _params: JsonObject, _deadline: float) -> FanOut:
+    async def ask(
+        self, sockets: dict[str, Path], rpc: str, _params: JsonObject, _deadline: float
+    ) -> FanOut[JsonObject]:
         return FanOut([Answer(name, self._answer(rpc, number), 0.1) for number, name in enumerate(sockets)], [])
 
     def _answer(self, rpc: str, number: int) -> JsonObject:
@@ -60,6 +62,8 @@ class _Fleet:
             return {"member_id": f"m-{number}", "generation": 1, "leader": "m-0", "partitions": []}
         if rpc == "block_size":
             return {"storage": "file", "pending": 5, "processing": 0, "dead": 0, "bytes": 1000, "limit": 0}
+        if rpc == "ping":
+            return {"name": f"worker-{number}", "pid": number + 1}
         return {"rows": []}
 
     def _row(self, n: int) -> JsonObject:
@@ -83,7 +87,9 @@ class _Fleet:
     def figures(self) -> ClusterFigures:
         return ClusterFigures(
             tuple(
-                ClusterPartition(row["topic"], row["partition"], 0, row["committed"], row["end"], 0.5)
+                PartitionRow(
+                    *(row["topic"], row["partition"], 0, row["committed"], None, row["end"], None, None, None, 0.5)
+                )
                 for row in map(self._row, range(len(self.names)))
             ),
             GroupFigures("stable", WORKERS),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -15,9 +15,18 @@ from kctl.http import Access, HttpServer, Source, Token, bind, create_app
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
 from kctl.reduce import GroupFigures, PartitionRow
+from kctl.reduce.block_size import StorageTotals
+from kctl.reduce.kafka_lag import totals
+from kctl.reduce.member_leader import GroupMembers
+from kctl.reduce.metadata_brokers import BrokerRows
+from kctl.reduce.metadata_topics import TopicRows
+from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.rows import AgentState, BrokerRow, MemberRow, TopicRow, WorkerRow
+from kctl.reduce.workers import Workers
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
-from kctl_agent.wire import JsonObject
+
+T = TypeVar("T")
 
 TAKEN_AT = 1000.0
 NOW = 1002.0
@@ -31,18 +40,6 @@ def partition(number: int, lag: int | None = 6, worker: str | None = "worker-0")
     return PartitionRow("orders", number, 0, None if lag is None else 10 - lag, 4, end, None, worker, 1, 0.5)
 
 
-def checked(row: PartitionRow) -> JsonObject:
-    return {
-        "topic": row.topic,
-        "partition": row.partition,
-        "current_offset": row.committed,
-        "kafka_max_offset": row.end,
-        "remaining_count": row.lag,
-        "worker": row.worker,
-        "age_seconds": row.age_seconds,
-    }
-
-
 def worker(name: str, state: str = "running") -> WorkerStatus:
     return WorkerStatus(name, "worker", "running", state, 1, 1.0, MappingProxyType({"signal": 1}), None, None, "log")
 
@@ -50,61 +47,38 @@ def worker(name: str, state: str = "running") -> WorkerStatus:
 def picture(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
     """The last partition is unknown, unowned and stalled; worker-1 did not answer."""
     rows = [partition(number) for number in range(partitions - 1)] + [partition(partitions - 1, None, None)]
-    results: dict[str, JsonObject] = {
-        "kafka_lag": {
-            "total": 6 * (partitions - 1),
-            "unknown": [{"topic": "orders", "partition": partitions - 1}],
-            "topics": {"orders": 6 * (partitions - 1)},
-        },
-        "offset_checker": {"rows": [checked(row) for row in rows]},
-        "block_size": {"pending": 7, "processing": 0, "dead": None, "bytes": 512, "limit": 0},
-        "member_leader": {
-            "leader": "m-0",
-            "generation": 3,
-            "agreed": True,
-            "members": [
-                {"member_id": "m-0", "worker": "worker-0", "is_leader": True, "generation": 3, "partitions": []}
-            ],
-        },
-        "metadata_brokers": {
-            "rows": [
-                {"node_id": node, "host": "127.0.0.1", "port": 9092 + node, "rack": None, "controller": node == 1}
-                for node in (1, 2, 10)
-            ]
-        },
-        "metadata_topics": {
-            "rows": [
-                {
-                    "topic": "orders",
-                    "partition": n,
-                    "leader_id": 1,
-                    "replica_nodes": [1],
-                    "isr_nodes": [1],
-                    "offline": [],
-                }
-                for n in range(partitions)
-            ]
-        },
-        "workers": {
-            "rows": [
-                {"name": "sinker-0", "kind": "sinker", "state": "idle", "age_seconds": 0.1, "events": []},
-                {"name": "worker-0", "kind": "worker", "state": "running", "age_seconds": 0.1, "events": []},
-            ]
-        },
-    }
     failed = (Failed("worker-1", "timeout", "no answer"),)
     ok, stalled = Assessment(Status.OK, "commits come", 2.5, -1.0, 6.0), Assessment(Status.STALLED, "it stands still")
+    asked, answered = ("worker-0", "worker-1"), ("worker-0",)
+
+    def reduced(result: T) -> Reduced[T]:
+        return Reduced(result, asked, answered, failed, 0.5)
+
+    of_partitions = Partitions(tuple(rows))
     return FleetSnapshot(
         cluster="main",
         group="g",
         taken_at=TAKEN_AT,
         collect_seconds=0.1,
-        commands={
-            name: Reduced(result, ("worker-0", "worker-1"), ("worker-0",), failed, 0.5)
-            for name, result in results.items()
-        },
-        partitions=tuple(rows),
-        workers=(worker("worker-0"), worker("worker-1", "backoff")),
+        offset_checker=reduced(of_partitions),
+        kafka_lag=totals(of_partitions),
+        block_size=reduced(StorageTotals(pending=7, processing=0, bytes=512, limit=0)),
+        member_leader=reduced(GroupMembers("m-0", 3, True, (MemberRow("m-0", "worker-0", True, 3, "m-0"),))),
+        metadata_brokers=reduced(
+            BrokerRows(tuple(BrokerRow(node, "127.0.0.1", 9092 + node, None, node == 1) for node in (1, 2, 10)))
+        ),
+        metadata_topics=reduced(
+            TopicRows(tuple(TopicRow("orders", number, 1, (1,), (1,), ()) for number in range(partitions)))
+        ),
+        workers=reduced(
+            Workers(
+                (
+                    WorkerRow("sinker-0", "sinker", AgentState.IDLE, age_seconds=0.1),
+                    WorkerRow("worker-0", "worker", AgentState.RUNNING, age_seconds=0.1),
+                )
+            )
+        ),
+        supervised=(worker("worker-0"), worker("worker-1", "backoff")),
         resident_bytes={},
         last_success={"committed": UNIX - 1, "offsets": UNIX - 1},
         assessments=(*[ok] * (partitions - 1), stalled),
@@ -118,7 +92,7 @@ def picture(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
 def healthy() -> FleetSnapshot:
     whole = picture()
     ok = whole.assessments[0]
-    return replace(whole, workers=(worker("worker-0"),), assessments=(ok,) * 3, group_assessment=ok)
+    return replace(whole, supervised=(worker("worker-0"),), assessments=(ok,) * 3, group_assessment=ok)
 
 
 def source_of(latest: FleetSnapshot | None, **more: Any) -> Source:

@@ -24,15 +24,11 @@ def _one(figure: Callable[[FleetSnapshot], float | None]) -> Callable[[FleetSnap
 
 
 def _lag(snapshot: FleetSnapshot) -> float | None:
-    reduced = snapshot.commands.get("kafka_lag")
-    lag: int | None = None if reduced is None else reduced.result["total"]
-    return lag
+    return snapshot.kafka_lag.total
 
 
 def _generation(snapshot: FleetSnapshot) -> float | None:
-    reduced = snapshot.commands.get("member_leader")
-    generation: int | None = None if reduced is None else reduced.result["generation"]
-    return generation
+    return snapshot.member_leader.result.generation
 
 
 def _members(snapshot: FleetSnapshot) -> float | None:

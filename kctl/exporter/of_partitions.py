@@ -33,8 +33,7 @@ def _status(snapshot: FleetSnapshot) -> Sequence[str | None]:
 
 
 def _topic_lag(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    reduced = snapshot.commands.get("kafka_lag")
-    for topic, lag in reduced.result["topics"].items() if reduced is not None else ():
+    for topic, lag in snapshot.kafka_lag.topics.items():
         if lag is not None:
             yield (snapshot.cluster, snapshot.group, topic), lag
 
@@ -55,8 +54,8 @@ METRICS: tuple[Metric, ...] = (
     Column(
         name="kctl_consumer_lag",
         unit="messages",
-        sentence="Messages between the group's committed offset and the end of the partition; before the first commit, "
-        "from the position of its worker.",
+        sentence="Messages between the group's committed offset and the end of the partition. Before the first commit, "
+        "with `kafka.auto_offset_reset` `earliest`: from the log start; with `latest`: from the position of its worker.",
         values=_LAG,
     ),
     Column(

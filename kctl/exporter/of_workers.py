@@ -3,102 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from kctl.exporter.metric import GROUP, Metric, Sample, Single
 from kctl.master.restart import State
 from kctl.master.snapshot import FleetSnapshot
-from kctl_agent.wire import JsonObject
+from kctl.reduce.block_size import StorageTotals
+from kctl.reduce.rows import SinkerStats, WorkerRow
 
 __all__ = ["METRICS"]
 
 _WORKER = (*GROUP, "worker")
-_OUTCOMES = ("handled", "retried", "dead", "lost")
+_MESSAGES: Mapping[tuple[str, ...], Callable[[SinkerStats], float | None]] = {
+    ("handled",): lambda stats: stats.handled,
+    ("retried",): lambda stats: stats.retried,
+    ("dead",): lambda stats: stats.dead,
+    ("lost",): lambda stats: stats.lost,
+}
+_DURATIONS: Mapping[tuple[str, ...], Callable[[SinkerStats], float | None]] = {
+    ("p50",): lambda stats: stats.handler_p50_seconds,
+    ("p99",): lambda stats: stats.handler_p99_seconds,
+}
 _Samples = Callable[[FleetSnapshot], Iterator[Sample]]
 
 
 def _up(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    reduced = snapshot.commands.get("ping")
-    if reduced is not None:
-        for name in reduced.asked:
-            yield (snapshot.cluster, snapshot.group, name), float(name in reduced.answered)
+    for name in snapshot.ping.asked:
+        yield (snapshot.cluster, snapshot.group, name), float(name in snapshot.ping.answered)
 
 
 def _state(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for worker in snapshot.workers:
+    for worker in snapshot.supervised:
         for state in State:
             yield (snapshot.cluster, snapshot.group, worker.name, state.value), float(worker.state == state.value)
 
 
 def _restarts(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for worker in snapshot.workers:
+    for worker in snapshot.supervised:
         for reason, count in worker.restarts.items():
             yield (snapshot.cluster, snapshot.group, worker.name, reason), count
 
 
-def _by_worker(figures: Callable[[FleetSnapshot], Mapping[str, int]]) -> _Samples:
+def _by_worker(values: Callable[[FleetSnapshot], Mapping[str, int]]) -> _Samples:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        for name, figure in figures(snapshot).items():
-            yield (snapshot.cluster, snapshot.group, name), figure
+        for name, value in values(snapshot).items():
+            yield (snapshot.cluster, snapshot.group, name), value
 
     return samples
 
 
-def _rows(snapshot: FleetSnapshot) -> list[JsonObject]:
-    reduced = snapshot.commands.get("workers")
-    rows: list[JsonObject] = [] if reduced is None else reduced.result["rows"]
-    return rows
-
-
-def _told(field: str, *, is_counter: bool = False) -> _Samples:
-    """What each worker says of itself. A sinker's batches are calls of its handler and have metrics of their own."""
+def _of_worker(value_of: Callable[[WorkerRow], float | None]) -> _Samples:
+    """What each worker reports. A sinker's batches are calls of its handler and have metrics of their own."""
 
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        for row in _rows(snapshot):
-            value = _number(row.get(field))
-            if value is not None and row.get("kind") != "sinker" and not (is_counter and value < 0):
-                yield (snapshot.cluster, snapshot.group, str(row["name"])), value
+        for row in snapshot.workers.result.rows:
+            value = value_of(row)
+            if value is not None and row.kind != "sinker":
+                yield (snapshot.cluster, snapshot.group, row.name), value
 
     return samples
 
 
-def _sinkers(snapshot: FleetSnapshot) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for row in _rows(snapshot):
-        sinker = row.get("sinker")
-        if isinstance(sinker, Mapping):
-            yield str(row["name"]), sinker
+def _of_sinker(values: Mapping[tuple[str, ...], Callable[[SinkerStats], float | None]]) -> _Samples:
+    """`values` are by what follows the worker among the labels."""
 
-
-def _of_sinker(field: str) -> _Samples:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        for name, sinker in _sinkers(snapshot):
-            value = _number(sinker.get(field))
-            if value is not None:
-                yield (snapshot.cluster, snapshot.group, name), value
+        for row in snapshot.workers.result.rows:
+            if row.sinker is None:
+                continue
+            for labels, value_of in values.items():
+                value = value_of(row.sinker)
+                if value is not None:
+                    yield (snapshot.cluster, snapshot.group, row.name, *labels), value
 
     return samples
 
 
-def _sinker_messages(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for name, sinker in _sinkers(snapshot):
-        for outcome in _OUTCOMES:
-            value = _number(sinker.get(outcome))
-            if value is not None:
-                yield (snapshot.cluster, snapshot.group, name, outcome), value
-
-
-def _handler_duration(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for name, sinker in _sinkers(snapshot):
-        for percentile in ("p50", "p99"):
-            value = _number(sinker.get(f"handler_{percentile}_seconds"))
-            if value is not None:
-                yield (snapshot.cluster, snapshot.group, name, percentile), value
-
-
-def _storage(field: str) -> _Samples:
+def _storage(value_of: Callable[[StorageTotals], float | None]) -> _Samples:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        reduced = snapshot.commands.get("block_size")
-        value = None if reduced is None else _number(reduced.result.get(field))
+        value = value_of(snapshot.block_size.result)
         if value is not None:
             yield (snapshot.cluster, snapshot.group), value
 
@@ -106,27 +88,19 @@ def _storage(field: str) -> _Samples:
 
 
 def _storage_messages(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for state in ("pending", "processing", "dead"):
-        for labels, value in _storage(state)(snapshot):
-            yield (*labels, state), value
+    stored = snapshot.block_size.result
+    for state, count in (("pending", stored.pending), ("processing", stored.processing), ("dead", stored.dead)):
+        if count is not None:
+            yield (snapshot.cluster, snapshot.group, state), count
 
 
-def _storage_limit(field: str) -> _Samples:
-    def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        return (sample for sample in _storage(field)(snapshot) if sample[1] > 0)  # 0 is no limit
-
-    return samples
+def _limit(value: int | None) -> int | None:
+    """0 is no limit."""
+    return value or None
 
 
-def _storage_full(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    reduced = snapshot.commands.get("block_size")
-    if reduced is not None and "full" in reduced.result and _number(reduced.result.get("pending")) is not None:
-        yield (snapshot.cluster, snapshot.group), float(bool(reduced.result["full"]))
-
-
-def _number(value: object) -> float | None:
-    """An attached agent may say anything."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _full(stored: StorageTotals) -> float | None:
+    return None if stored.pending is None else float(bool(stored.full))
 
 
 METRICS: tuple[Metric, ...] = (
@@ -173,14 +147,14 @@ METRICS: tuple[Metric, ...] = (
         labels=_WORKER,
         unit="seconds",
         sentence="How long the worker's last finished batch took.",
-        samples=_told("last_batch_seconds"),
+        samples=_of_worker(lambda row: row.last_batch_seconds),
     ),
     Single(
         name="kctl_batch_running_seconds",
         labels=_WORKER,
         unit="seconds",
         sentence="For how long the batch in progress has been running; absent between batches.",
-        samples=_told("batch_running_seconds"),
+        samples=_of_worker(lambda row: row.batch_running_seconds),
     ),
     Single(
         name="kctl_batch_rows_total",
@@ -188,7 +162,7 @@ METRICS: tuple[Metric, ...] = (
         labels=_WORKER,
         unit="messages",
         sentence="Messages that the worker has stored since it started.",
-        samples=_told("rows_total", is_counter=True),
+        samples=_of_worker(lambda row: row.rows_total),
     ),
     Single(
         name="kctl_batches_total",
@@ -196,7 +170,7 @@ METRICS: tuple[Metric, ...] = (
         labels=_WORKER,
         unit="batches",
         sentence="Batches that the worker has finished since it started.",
-        samples=_told("batches_total", is_counter=True),
+        samples=_of_worker(lambda row: row.batches_total),
     ),
     Single(
         name="kctl_worker_query_failures_total",
@@ -205,7 +179,7 @@ METRICS: tuple[Metric, ...] = (
         unit="queries",
         sentence="Queries of the worker that ended by themselves with an error, since it started; it begins another "
         "each time, and its last error says why.",
-        samples=_told("queries_failed", is_counter=True),
+        samples=_of_worker(lambda row: row.queries_failed),
     ),
     Single(
         name="kctl_storage_messages",
@@ -220,35 +194,35 @@ METRICS: tuple[Metric, ...] = (
         labels=GROUP,
         unit="bytes",
         sentence="The size of what the storage holds.",
-        samples=_storage("bytes"),
+        samples=_storage(lambda stored: stored.bytes),
     ),
     Single(
         name="kctl_storage_limit_messages",
         labels=GROUP,
         unit="messages",
         sentence="With so many messages in the storage the workers take no new batch; absent without a limit.",
-        samples=_storage_limit("limit"),
+        samples=_storage(lambda stored: _limit(stored.limit)),
     ),
     Single(
         name="kctl_storage_limit_bytes",
         labels=GROUP,
         unit="bytes",
         sentence="With so many bytes in the storage the workers take no new batch; absent without a limit.",
-        samples=_storage_limit("limit_bytes"),
+        samples=_storage(lambda stored: _limit(stored.limit_bytes)),
     ),
     Single(
         name="kctl_storage_dead_limit_messages",
         labels=GROUP,
         unit="messages",
         sentence="With so many dead letters the workers take no new batch; absent without a limit.",
-        samples=_storage_limit("dead_limit"),
+        samples=_storage(lambda stored: _limit(stored.dead_limit)),
     ),
     Single(
         name="kctl_storage_delayed_messages",
         labels=GROUP,
         unit="messages",
         sentence="Pending messages that failed and wait for their next try.",
-        samples=_storage("delayed"),
+        samples=_storage(lambda stored: stored.delayed),
     ),
     Single(
         name="kctl_storage_free_bytes",
@@ -256,7 +230,7 @@ METRICS: tuple[Metric, ...] = (
         unit="bytes",
         sentence="What is left where the storage lies: on the disk of a file, of the `maxmemory` of a Redis; absent of "
         "a Redis without one.",
-        samples=_storage("free_bytes"),
+        samples=_storage(lambda stored: stored.free_bytes),
     ),
     Single(
         name="kctl_storage_full",
@@ -264,7 +238,7 @@ METRICS: tuple[Metric, ...] = (
         unit="0 or 1",
         sentence="Whether the workers take no new batch because the storage has no room (`kctl rpc block_size` says "
         "why).",
-        samples=_storage_full,
+        samples=_storage(_full),
     ),
     Single(
         name="kctl_sinker_messages_total",
@@ -273,14 +247,14 @@ METRICS: tuple[Metric, ...] = (
         unit="messages",
         sentence="Messages that a sinker has settled since it started: `handled` (gone for good), `retried` (to come "
         "again), `dead` (dead letters), `lost` (its lease was lost meanwhile, so they are handled again).",
-        samples=_sinker_messages,
+        samples=_of_sinker(_MESSAGES),
     ),
     Single(
         name="kctl_sinker_in_flight_messages",
         labels=_WORKER,
         unit="messages",
         sentence="Messages that the sinker has claimed and not settled yet.",
-        samples=_of_sinker("in_flight"),
+        samples=_of_sinker({(): lambda stats: stats.in_flight}),
     ),
     Single(
         name="kctl_sinker_handler_errors_total",
@@ -289,13 +263,13 @@ METRICS: tuple[Metric, ...] = (
         unit="calls",
         sentence="Calls of the handler that raised, took too long or returned something else than a bool for each "
         "message.",
-        samples=_of_sinker("handler_errors"),
+        samples=_of_sinker({(): lambda stats: stats.handler_errors}),
     ),
     Single(
         name="kctl_sinker_handler_duration_seconds",
         labels=(*_WORKER, "percentile"),
         unit="seconds",
         sentence="How long the sinker's latest calls of the handler took: `p50`, `p99`.",
-        samples=_handler_duration,
+        samples=_of_sinker(_DURATIONS),
     ),
 )

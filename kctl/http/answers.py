@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
-from kctl.master.snapshot import FleetSnapshot
-from kctl.status import UNKNOWN, Assessment, Status
+from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.reduce import encoded
+from kctl.reduce.rows import WorkerRow
+from kctl.status import UNKNOWN, Status
 from kctl_agent.wire import JsonObject
 
-__all__ = ["COMMANDS", "lag_rows", "lag_totals", "not_ready", "offset_rows", "rows_of", "status_of"]
+__all__ = [
+    "COMMANDS",
+    "lag_rows",
+    "lag_totals",
+    "live_lag_rows",
+    "not_ready",
+    "offset_rows",
+    "result_of",
+    "rows_of",
+    "status_of",
+]
 
 COMMANDS: Mapping[str, str] = {
     "storage": "block_size",
@@ -25,43 +38,49 @@ _FIELD: Mapping[str, str] = {"members": "members", "brokers": "rows", "topics": 
 _TROUBLE = (Status.STALLED, Status.STOPPED)
 
 
+def result_of(resource: str, snapshot: FleetSnapshot) -> JsonObject:
+    """The result of the resource's command, and how complete it is."""
+    reduced: Reduced[Any] = getattr(snapshot, COMMANDS[resource])
+    return {**encoded(reduced.result), **reduced.completeness()}
+
+
 def rows_of(resource: str, result: JsonObject) -> tuple[str, list[JsonObject]] | None:
     """The field of the result that is a list, and the list; None where there is none."""
     name = _FIELD.get(resource)
     return None if name is None else (name, result[name])
 
 
-def lag_rows(snapshot: FleetSnapshot, rows: Sequence[JsonObject] | None = None) -> list[JsonObject]:
-    """One row per partition: the columns of `offset_checker`, log start, position, and how it is doing. With `rows`,
-    just asked for, the figures are theirs; how it is doing is judged over time and stays that of the picture."""
-    assessed = {
-        (row.topic, row.partition): assessment
-        for row, assessment in zip(snapshot.partitions, snapshot.assessments, strict=False)
-    }
-    if rows is not None:
-        return [_lag_row(row, None, assessed) for row in rows]
-    partitions = {(row.topic, row.partition): row for row in snapshot.partitions}
-    figures = snapshot.commands["offset_checker"].result["rows"]
-    return [_lag_row(row, partitions.get((row["topic"], row["partition"])), assessed) for row in figures]
-
-
-def _lag_row(row: JsonObject, partition: Any, assessed: Mapping[tuple[str, int], Assessment]) -> JsonObject:
-    return {
-        **row,
-        "start": None if partition is None else partition.start,
-        "position": None if partition is None else partition.position,
-        **assessed.get((row["topic"], row["partition"]), UNKNOWN).to_json(),
-    }
-
-
 def offset_rows(snapshot: FleetSnapshot) -> list[JsonObject]:
     """The rows of `offset_checker`."""
-    rows: list[JsonObject] = snapshot.commands["offset_checker"].result["rows"]
-    return rows
+    return [row.to_json() for row in snapshot.partitions]
+
+
+def lag_rows(snapshot: FleetSnapshot) -> list[JsonObject]:
+    """One row per partition: the columns of `offset_checker`, log start, position, and how it is doing."""
+    assessments = snapshot.assessments or repeat(UNKNOWN)
+    return [
+        {**row.to_json(), "start": row.start, "position": row.position, **assessment.to_json()}
+        for row, assessment in zip(snapshot.partitions, assessments, strict=False)
+    ]
+
+
+def live_lag_rows(snapshot: FleetSnapshot, rows: Iterable[JsonObject]) -> list[JsonObject]:
+    """The same of rows of `offset_checker` that were just asked for. How a partition is doing is judged over time and
+    stays that of the snapshot."""
+    assessed = {row[:2]: assessment for row, assessment in zip(snapshot.partitions, snapshot.assessments, strict=False)}
+    return [
+        {
+            **row,
+            "start": None,
+            "position": None,
+            **assessed.get((row["topic"], row["partition"]), UNKNOWN).to_json(),
+        }
+        for row in rows
+    ]
 
 
 def lag_totals(rows: Sequence[JsonObject]) -> JsonObject:
-    """`{"total", "unknown", "topics"}` of rows of `offset_checker`, as the command `kafka_lag` tells them."""
+    """`{"total", "unknown", "topics"}` of encoded rows of `offset_checker`, as `kctl.reduce.kafka_lag` sums them."""
     topics: dict[str, int | None] = {}
     unknown: list[JsonObject] = []
     for row in rows:
@@ -76,33 +95,32 @@ def lag_totals(rows: Sequence[JsonObject]) -> JsonObject:
 
 def status_of(snapshot: FleetSnapshot, reasons: Sequence[str], last_event: int) -> JsonObject:
     """The fleet at a glance. `reasons` say why it is not ready; `last_event` is the last event's number."""
-    group, lag = snapshot.broker_group, snapshot.commands.get("kafka_lag")
-    storage = snapshot.commands.get("block_size")
-    leader = snapshot.commands.get("member_leader")
+    group = snapshot.broker_group
     counts = Counter(assessment.status.value for assessment in snapshot.assessments)
     return {
         **snapshot.group_assessment.to_json(),
         "ready": not reasons,
         "not_ready": list(reasons),
-        "lag": None if lag is None else lag.result["total"],
+        "lag": snapshot.kafka_lag.total,
         "partitions": {status.value: counts[status.value] for status in Status},
         "group_state": None if group is None else group.state,
-        "brokers": None if snapshot.brokers is None else snapshot.brokers.to_json(),
+        "brokers": encoded(snapshot.brokers),
         "group_members": None if group is None else group.members,
-        "generation": None if leader is None else leader.result["generation"],
-        "storage": None if storage is None else storage.result,
-        "workers": [worker.to_json() for worker in snapshot.workers],
+        "generation": snapshot.member_leader.result.generation,
+        "storage": encoded(snapshot.block_size.result),
+        "workers": encoded(snapshot.supervised),
         "last_success": dict(snapshot.last_success),
         "collect_seconds": snapshot.collect_seconds,
         "last_event": last_event,
     }
 
 
-def _supervised_workers(snapshot: FleetSnapshot) -> list[JsonObject]:
+def _supervised_workers(snapshot: FleetSnapshot) -> list[WorkerRow]:
     """Those that should run; a sinker's last error is a message's, an attached application's its own."""
-    rows = snapshot.commands["workers"].result["rows"] if "workers" in snapshot.commands else []
     return [
-        row for row in rows if row.get("kind") == "worker" and (row.get("supervisor") or {}).get("desired") == "running"
+        row
+        for row in snapshot.workers.result.rows
+        if row.kind == "worker" and row.supervisor is not None and row.supervisor.desired == "running"
     ]
 
 
@@ -131,10 +149,10 @@ def not_ready(snapshot: FleetSnapshot, now: float, now_unix: float, patience_sec
     reasons += _old_figures(snapshot, now_unix, patience_seconds)
     reasons += [
         f"{worker.name} is {worker.state}"
-        for worker in snapshot.workers
+        for worker in snapshot.supervised
         if worker.desired == "running" and worker.state != "running"
     ]
-    reasons += [f"{row['name']}: {row['last_error']}" for row in _supervised_workers(snapshot) if row.get("last_error")]
+    reasons += [f"{row.name}: {row.last_error}" for row in _supervised_workers(snapshot) if row.last_error]
     standing = sum(assessment.status in _TROUBLE for assessment in snapshot.assessments)
     if standing:
         reasons.append(snapshot.group_assessment.reason)

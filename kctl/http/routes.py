@@ -14,6 +14,7 @@ from kctl.http.paging import KEYS, MAX_ROWS, page
 from kctl.http.source import Source
 from kctl.http.stream import Streams
 from kctl.master.snapshot import FleetSnapshot
+from kctl.reduce import encoded
 from kctl.status import Status
 from kctl_agent.errors import NotReady
 from kctl_agent.wire import JsonObject
@@ -57,10 +58,25 @@ def present(source: Source) -> FleetSnapshot:
     return snapshot
 
 
+class _OncePerSnapshot:
+    """The rows of the last snapshot that was asked for: of thousands of partitions they are encoded once, not for each
+    request. They are shared, and never changed."""
+
+    def __init__(self, rows_of: Callable[[FleetSnapshot], list[JsonObject]]) -> None:
+        self._rows_of = rows_of
+        self._last: tuple[FleetSnapshot, list[JsonObject]] | None = None
+
+    def of(self, snapshot: FleetSnapshot) -> list[JsonObject]:
+        if self._last is None or self._last[0] is not snapshot:
+            self._last = snapshot, self._rows_of(snapshot)
+        return self._last[1]
+
+
 def api_router(source: Source, streams: Streams, life: str) -> APIRouter:
     """`life` tells this master from its successors."""
     router = APIRouter(prefix="/api/v1")
     live = Live(source)
+    offset_rows, lag_rows = _OncePerSnapshot(answers.offset_rows), _OncePerSnapshot(answers.lag_rows)
 
     def unchanged(snapshot: FleetSnapshot, if_none_match: str | None) -> Response | None:
         tag = f'W/"{life}-{snapshot.sequence}"'
@@ -101,15 +117,19 @@ def api_router(source: Source, streams: Streams, life: str) -> APIRouter:
         snapshot = present(source)
         if not lists.live and (same := unchanged(snapshot, if_none_match)):
             return same
-        figures, head = await offsets_now(snapshot, lists.live)
-        rows = answers.lag_rows(snapshot, figures if lists.live else None)
+        if lists.live:
+            reply = await live.ask("offset_checker")
+            offsets, head = reply["result"]["rows"], _head(reply)
+            rows, totals = answers.live_lag_rows(snapshot, offsets), answers.lag_totals(offsets)
+        else:
+            head, rows, totals = head_of(snapshot), lag_rows.of(snapshot), encoded(snapshot.kafka_lag)
         chosen = _chosen(rows, topic=topic, partition=partition, worker=worker, status=status, min_lag=min_lag)
         some, following = page("lag", chosen, after, lists.limit)
         if history:
             some = [{**row, "history": source.sparkline(row["topic"], row["partition"])} for row in some]
         body = {
             **envelope(snapshot),
-            **answers.lag_totals(figures),
+            **totals,
             **head,
             "rows": _aged(some, head["age_seconds"], lists.live),
             "matching": len(chosen),
@@ -130,30 +150,27 @@ def api_router(source: Source, streams: Streams, life: str) -> APIRouter:
         snapshot = present(source)
         if not lists.live and (same := unchanged(snapshot, if_none_match)):
             return same
-        figures, head = await offsets_now(snapshot, lists.live)
-        chosen = _chosen(figures, topic=topic, partition=partition, worker=worker, min_lag=min_lag)
+        if lists.live:
+            reply = await live.ask("offset_checker")
+            all_rows, head = reply["result"]["rows"], _head(reply)
+        else:
+            all_rows, head = offset_rows.of(snapshot), head_of(snapshot)
+        chosen = _chosen(all_rows, topic=topic, partition=partition, worker=worker, min_lag=min_lag)
         some, following = page("offsets", chosen, after, lists.limit)
         rows = _aged(some, head["age_seconds"], lists.live)
         body = {**envelope(snapshot), **head, "rows": rows, "matching": len(chosen), "next": following}
         return answer(snapshot, body, lists.live)
 
-    async def offsets_now(snapshot: FleetSnapshot, is_live: bool) -> tuple[list[JsonObject], JsonObject]:
-        """Rows of `offset_checker`, and how complete and how old they are."""
-        if not is_live:
-            head = snapshot.commands["offset_checker"].completeness()
-            return answers.offset_rows(snapshot), {**head, "age_seconds": max(source.clock() - snapshot.taken_at, 0.0)}
-        reply = await live.ask("offset_checker")
-        rows: list[JsonObject] = reply["result"]["rows"]
-        return rows, _head(reply)
+    def head_of(snapshot: FleetSnapshot) -> JsonObject:
+        """How complete and how old the partitions of a snapshot are."""
+        head = snapshot.offset_checker.completeness()
+        return {**head, "age_seconds": max(source.clock() - snapshot.taken_at, 0.0)}
 
     async def result_of(resource: str, snapshot: FleetSnapshot, is_live: bool) -> JsonObject:
-        command = answers.COMMANDS[resource]
         if is_live:
-            reply = await live.ask(command)
+            reply = await live.ask(answers.COMMANDS[resource])
             return {**reply["result"], **_head(reply)}
-        reduced = snapshot.commands[command]
-        age = max(source.clock() - snapshot.taken_at, 0.0)
-        return {**reduced.result, **reduced.completeness(), "age_seconds": age}
+        return {**answers.result_of(resource, snapshot), "age_seconds": max(source.clock() - snapshot.taken_at, 0.0)}
 
     @router.get("/storage", summary="Messages and bytes in the storage, and its limit")
     async def storage(

@@ -20,7 +20,8 @@ from kctl.errors import KctlError, TopicMissing
 from kctl.kafka.access import Access
 from kctl.kafka.group_reader import GroupReader, Reading
 from kctl.kafka.layout import Partition
-from kctl.reduce.base import ClusterFigures, ClusterPartition, Freshness, GroupFigures
+from kctl.reduce.base import ClusterFigures, Freshness, GroupFigures
+from kctl.reduce.rows import PartitionRow, ResetPolicy
 
 __all__ = ["Cluster", "Known", "merge"]
 
@@ -80,8 +81,11 @@ class Cluster:
         servers: str,
         clock: Callable[[], float] = time.monotonic,
         interval_seconds: float = _SHORTEST_INTERVAL_SECONDS,
+        reset: ResetPolicy = ResetPolicy.EARLIEST,
     ) -> None:
-        """`interval_seconds`: how often `refresh` is meant to be called."""
+        """`interval_seconds`: how often `refresh` is meant to be called. `reset`: where the group begins."""
+        self.no_figures = ClusterFigures(reset=reset)
+        """What is known of no partition and of no group."""
         self._interval_seconds = max(interval_seconds, _SHORTEST_INTERVAL_SECONDS)
         self._kept_interval_seconds = 0.0
         self._answered_at: float | None = None
@@ -110,7 +114,8 @@ class Cluster:
     ) -> Cluster:
         """The cluster that the configuration names; a request may take `timeout_seconds`."""
         reader = GroupReader(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
-        return cls(reader, kafka.bootstrap_servers, interval_seconds=interval_seconds)
+        reset = ResetPolicy(kafka.auto_offset_reset)
+        return cls(reader, kafka.bootstrap_servers, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
         """Looks once, before anything is started.
@@ -137,20 +142,23 @@ class Cluster:
             async with asyncio.timeout(timeout_seconds):
                 await asyncio.shield(self._running)
 
-    def figures(self) -> ClusterFigures | None:
-        """Every partition with the age of its oldest part; None when the brokers have never been reached. May be asked
-        on any thread: of thousands of partitions it holds one for a while."""
-        known = self._known
+    def figures(self) -> ClusterFigures:
+        """Every partition with the age of its oldest part; none before the brokers have been reached. May be asked on
+        any thread: of thousands of partitions it holds one for a while."""
+        known, reset = self._known, self.no_figures.reset
         if known is None:
-            return None
+            return self.no_figures
         now = self._clock()
         return ClusterFigures(
             tuple(
-                ClusterPartition(topic, partition, k.start, k.committed, k.end, now - min(times))
+                PartitionRow(
+                    *(topic, partition, k.start, k.committed, None, k.end, None, None, None, now - min(times), reset)
+                )
                 for (topic, partition), k in sorted(known.items())
                 if (times := [at for at in (k.offsets_at, k.committed_at) if at is not None])
             ),
             self._group,
+            reset,
         )
 
     def freshness(self) -> Freshness:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from kctl.master.events import FleetEvent
 from kctl.master.snapshot import FleetSnapshot
+from kctl.reduce.rows import EventRow
 from kctl.status import Status
 from kctl_agent.messages import number_of
-from kctl_agent.wire import JsonObject
 
 __all__ = ["Changes"]
 
@@ -21,7 +21,7 @@ class Changes:
 
     def __init__(self, started_at: float) -> None:
         self._started_at = started_at
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
 
     def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[FleetEvent]:
         """Ordered by time. `before` is None for the first picture."""
@@ -31,31 +31,30 @@ class Changes:
         return sorted(events, key=lambda event: event.at)
 
     def _of_agents(self, after: FleetSnapshot) -> Iterator[FleetEvent]:
-        reduced = after.commands.get("workers")
-        for row in reduced.result["rows"] if reduced is not None else ():
-            name, told = str(row.get("name")), self._told.get(str(row.get("name")), self._started_at)
-            for event in _objects(row.get("events")):
-                at = event.get("at")
-                if isinstance(at, int | float) and at > told:
-                    self._told[name] = max(self._told.get(name, at), at)
-                    yield _told_by(name, event, float(at))
+        for row in after.workers.result.rows:
+            reported = self._reported.get(row.name, self._started_at)
+            for event in row.events:
+                if event.at > reported:
+                    self._reported[row.name] = max(self._reported.get(row.name, event.at), event.at)
+                    yield _reported_by(row.name, event)
 
 
-def _objects(events: object) -> list[JsonObject]:
-    """An attached agent may say anything."""
-    return [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
-
-
-def _told_by(worker: str, event: JsonObject, at: float) -> FleetEvent:
-    kind, text = str(event.get("kind")), str(event.get("text"))
+def _reported_by(worker: str, event: EventRow) -> FleetEvent:
     return FleetEvent(
-        at, kind, text, worker, event.get("topic"), event.get("partition"), event.get("from"), event.get("to")
+        float(event.at),
+        event.kind,
+        event.text,
+        worker,
+        event.topic,
+        event.partition,
+        event.from_offset,
+        event.to_offset,
     )
 
 
 def _of_supervisor(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[FleetEvent]:
-    former = {worker.name: worker for worker in before.workers}
-    for worker in after.workers:
+    former = {worker.name: worker for worker in before.supervised}
+    for worker in after.supervised:
         old = former.get(worker.name)
         if old is None:
             continue
@@ -70,12 +69,10 @@ def _of_supervisor(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Flee
 
 
 def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[FleetEvent]:
-    old, new = (snapshot.commands.get("member_leader") for snapshot in (before, after))
-    generations = [reduced.result.get("generation") if reduced else None for reduced in (old, new)]
-    if generations[1] is not None and generations[0] is not None and generations[0] != generations[1]:
-        assert new is not None
-        members = sum(member["member_id"] is not None for member in new.result["members"])
-        text = f"generation {generations[0]} -> {generations[1]}, {number_of(members, 'member')}"
+    old, new = before.member_leader.result, after.member_leader.result
+    if new.generation is not None and old.generation is not None and old.generation != new.generation:
+        members = sum(member.member_id is not None for member in new.members)
+        text = f"generation {old.generation} -> {new.generation}, {number_of(members, 'member')}"
         yield FleetEvent(after.taken_at_unix, "rebalance", text)
     statuses = before.group_assessment.status, after.group_assessment.status
     if statuses[0] is not statuses[1]:

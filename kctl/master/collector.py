@@ -9,38 +9,49 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from kctl.config import Config
 from kctl.config.sections import size_bytes
 from kctl.kafka.cluster import Cluster
+from kctl.master.cached import CachedCommand
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
-from kctl.master.health import Heartbeat
 from kctl.master.members import Members, heartbeat
 from kctl.master.owners import owners
-from kctl.master.reduction import of_partitions, reduced, usable, with_gaps
+from kctl.master.reduction import (
+    BLOCK_SIZE,
+    MEMBER_LEADER,
+    METADATA_BROKERS,
+    METADATA_TOPICS,
+    OFFSET_CHECKER,
+    PING,
+    WORKERS,
+    reduced,
+    with_gaps,
+)
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcFigures, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.master.supervisor import Supervisor
-from kctl.reduce import ClusterFigures, Freshness, PartitionRow, partition_rows
+from kctl.reduce import ClusterFigures, Freshness, PartitionRow, kafka_lag
+from kctl.reduce.block_size import StorageTotals
+from kctl.reduce.kafka_lag import LagTotals
+from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.ping import Pings
+from kctl.reduce.rows import PingRow, StorageRow, WorkerRow
+from kctl.reduce.workers import Workers
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessment, Assessor, Rules, of_group
+from kctl_agent.wire import JsonObject
 
 __all__ = ["Collector"]
 
 log = logging.getLogger(__name__)
 
-_ASKED = (
-    "block_size",
-    "offset_checker",
-    "ping",
-    "workers",
-)
+_ASKED = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
 """`kafka_lag` is not among them: it is another view of the rows of `offset_checker`, and asked once they cannot
 disagree."""
 _SELDOM_SECONDS = 5.0
@@ -50,8 +61,6 @@ answered and nothing shows that it may be another by now."""
 
 _FEW_PARTITIONS = 100
 """The work on a picture of so many takes about 3 ms."""
-_ANY_AGE = Freshness(0.0, 0.0, inf, None)
-"""Of what is kept for some collections: how fresh it is, is judged at each."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -86,7 +95,10 @@ class Collector:
         self._members = members
         self._cluster = cluster
         self._supervisor = supervisor
-        self._kept: dict[str, _Kept] = {}
+        self._leader = CachedCommand(MEMBER_LEADER, lambda members: members.leader is not None)
+        """A member knows its generation a little sooner than its leader."""
+        self._brokers = CachedCommand(METADATA_BROKERS)
+        self._topics = CachedCommand(METADATA_TOPICS)
         self._agents_success: float | None = None
         self._latest: FleetSnapshot | None = None
 
@@ -139,30 +151,33 @@ class Collector:
         timeout = self._config.collect.timeout_seconds
         sockets = await self._members.sockets()
         brokers = asyncio.ensure_future(self._cluster.refresh(timeout))
-        outcomes = await asyncio.gather(
-            *(self._members.ask(self._members.concerned(sockets, rpc), rpc, {}, started + timeout) for rpc in _ASKED),
-        )
-        by_rpc = dict(zip(_ASKED, outcomes, strict=True))
+        outcomes = await asyncio.gather(*(self._ask(sockets, each.name, started + timeout) for each in _ASKED))
+        replies = await self._aside(_parsed, *outcomes)
         # As of the question, for one that is silent holds up what we know of the others.
-        self._supervisor.heard(_heartbeats(by_rpc["ping"]), started)
-        readable = await self._aside(lambda: {rpc: usable(rpc, outcome) for rpc, outcome in by_rpc.items()})
-        seldom = await self._asked_seldom(sockets, readable, started + timeout)
+        self._supervisor.heard({each.sender: heartbeat(each.result) for each in replies.ping.answers}, started)
+        await self._refresh_cached(sockets, replies, started + timeout)
         await brokers
-        if not by_rpc["ping"].failed:
+        if not replies.ping.failed:
             self._agents_success = time.time()
         figures = await self._aside(self._cluster.figures)
         freshness = self._cluster.freshness()
         taken_at, taken_at_unix, statuses = time.monotonic(), time.time(), self._supervisor.status()
-        digested = await self._aside(self._digest, readable, figures, freshness, statuses, taken_at, taken_at_unix)
+        digested = await self._aside(self._digest, replies, figures, freshness, statuses, taken_at, taken_at_unix)
         self._sequence += 1
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
             group=self._config.kafka.group,
             taken_at=taken_at,
             collect_seconds=asyncio.get_running_loop().time() - started,
-            commands={**digested.commands, **{rpc: with_gaps(rpc, each, freshness) for rpc, each in seldom.items()}},
-            partitions=digested.partitions,
-            workers=statuses,
+            offset_checker=digested.offset_checker,
+            kafka_lag=digested.kafka_lag,
+            block_size=digested.block_size,
+            member_leader=with_gaps(MEMBER_LEADER.name, self._leader.at(taken_at), freshness),
+            metadata_brokers=with_gaps(METADATA_BROKERS.name, self._brokers.at(taken_at), freshness),
+            metadata_topics=with_gaps(METADATA_TOPICS.name, self._topics.at(taken_at), freshness),
+            ping=digested.ping,
+            workers=digested.workers,
+            supervised=statuses,
             resident_bytes=await self._supervisor.resident_bytes(),
             last_success={
                 **({} if self._agents_success is None else {"agents": self._agents_success}),
@@ -171,7 +186,7 @@ class Collector:
             assessments=digested.assessments,
             group_assessment=digested.group_assessment,
             brokers=freshness,
-            broker_group=None if figures is None else figures.group,
+            broker_group=figures.group,
             rpc=self._rpc(),
             orders_total=self._orders(),
             http_refused_total=self._http_refused(),
@@ -182,90 +197,84 @@ class Collector:
             taken_at_unix=taken_at_unix,
         )
 
-    async def _asked_seldom(
-        self, sockets: Mapping[str, Path], readable: Mapping[str, FanOut], deadline: float
-    ) -> dict[str, Reduced]:
-        processes = frozenset((answer.sender, str(answer.result.get("pid"))) for answer in readable["ping"].answers)
-        standing = await self._aside(_standing, readable["offset_checker"])
-        shown = {
-            "member_leader": (processes, standing),
-            "metadata_brokers": processes,
-            "metadata_topics": processes,
+    def _ask(self, sockets: Mapping[str, Path], rpc: str, deadline: float) -> Awaitable[FanOut[JsonObject]]:
+        return self._members.ask(self._members.concerned(sockets, rpc), rpc, {}, deadline)
+
+    async def _refresh_cached(self, sockets: Mapping[str, Path], replies: _Replies, deadline: float) -> None:
+        processes = frozenset((answer.sender, answer.result.pid) for answer in replies.ping.answers)
+        assigned = await self._aside(_assigned, replies.offset_checker)
+        shown: dict[CachedCommand[Any, Any], object] = {
+            self._leader: (processes, assigned),
+            self._brokers: processes,
+            self._topics: processes,
         }
         now = time.monotonic()
-        old = [rpc for rpc, by in shown.items() if rpc not in self._kept or not self._kept[rpc].holds(by, now)]
-        if old:
-            concerned = [self._members.concerned(sockets, rpc) for rpc in old]
-            outcomes = await asyncio.gather(
-                *(self._members.ask(of, rpc, {}, deadline) for rpc, of in zip(old, concerned, strict=True))
-            )
-            told = await self._aside(
-                lambda: [
-                    reduced(rpc, usable(rpc, outcome), None, _ANY_AGE)
-                    for rpc, outcome in zip(old, outcomes, strict=True)
-                ]
-            )
-            self._kept |= {rpc: _Kept(each, shown[rpc], now) for rpc, each in zip(old, told, strict=True)}
-        return {rpc: self._kept[rpc].told_at(now) for rpc in shown}
+        due = [cached for cached, shown_by in shown.items() if cached.is_due(shown_by, now, _SELDOM_SECONDS)]
+        if due:
+            outcomes = await asyncio.gather(*(self._ask(sockets, cached.command.name, deadline) for cached in due))
+            for cached, outcome in zip(due, outcomes, strict=True):
+                await self._aside(cached.keep, outcome, shown[cached], now)
 
     def _digest(
         self,
-        readable: Mapping[str, FanOut],
-        figures: ClusterFigures | None,
+        replies: _Replies,
+        figures: ClusterFigures,
         freshness: Freshness,
         statuses: Sequence[WorkerStatus],
         now: float,
         now_unix: float,
     ) -> _Digested:
-        of_offsets = readable["offset_checker"]
-        partitions = tuple(partition_rows(of_offsets.answers, figures))
-        commands = {rpc: reduced(rpc, readable[rpc], figures, freshness) for rpc in readable if rpc != "offset_checker"}
-        for rpc in ("offset_checker", "kafka_lag"):
-            commands[rpc] = of_partitions(rpc, partitions, of_offsets, freshness)
-        commands["workers"] = with_supervisor(commands["workers"], statuses)
-        owner_of = owners(commands["workers"].result["rows"], statuses, self._config.workers.trigger_seconds)
+        offsets = reduced(OFFSET_CHECKER, replies.offset_checker, figures, freshness)
+        partitions = offsets.result.rows
+        workers = with_supervisor(reduced(WORKERS, replies.workers, figures, freshness), statuses)
+        owner_of = owners(workers.result.rows, statuses, self._config.workers.trigger_seconds)
         assessments = self._assessor.assess(partitions, owner_of, now, now_unix)
-        return _Digested(commands, partitions, assessments, of_group(partitions, assessments))
+        return _Digested(
+            offset_checker=offsets,
+            kafka_lag=kafka_lag.totals(offsets.result),
+            block_size=reduced(BLOCK_SIZE, replies.block_size, figures, freshness),
+            ping=reduced(PING, replies.ping, figures, freshness),
+            workers=workers,
+            assessments=assessments,
+            group_assessment=of_group(partitions, assessments),
+        )
 
 
-def _heartbeats(ping: FanOut) -> dict[str, Heartbeat]:
-    beats = {answer.sender: heartbeat(answer.result) for answer in ping.answers}
-    return {sender: beat for sender, beat in beats.items() if beat is not None}
+class _Replies(NamedTuple):
+    """What the agents replied to the commands of `_ASKED`."""
 
-
-def _standing(offsets: FanOut) -> frozenset[tuple[str, int | None, str, int]]:
-    """Who has which partitions, since which generation: what `member_leader` tells changes with that alone."""
-    return frozenset(
-        (answer.sender, row.get("generation"), row["topic"], row["partition"])
-        for answer in offsets.answers
-        for row in answer.result.get("rows") or ()
-    )
-
-
-class _Kept(NamedTuple):
-    """What is not asked for every picture."""
-
-    told: Reduced
-    shown_by: object
-    """What would show that it has changed."""
-    asked_at: float
-
-    def holds(self, shown_by: object, now: float) -> bool:
-        return self._is_whole and self.shown_by == shown_by and now - self.asked_at < _SELDOM_SECONDS
-
-    def told_at(self, now: float) -> Reduced:
-        age = self.told.age_seconds
-        return replace(self.told, age_seconds=None if age is None else age + now - self.asked_at)
-
-    @property
-    def _is_whole(self) -> bool:
-        """A member knows its generation a little sooner than its leader."""
-        result = self.told.result
-        return self.told.complete and ("leader" not in result or result["leader"] is not None)
+    block_size: FanOut[StorageRow]
+    offset_checker: FanOut[tuple[PartitionRow, ...]]
+    ping: FanOut[PingRow]
+    workers: FanOut[WorkerRow]
 
 
 class _Digested(NamedTuple):
-    commands: dict[str, Reduced]
-    partitions: tuple[PartitionRow, ...]
+    offset_checker: Reduced[Partitions]
+    kafka_lag: LagTotals
+    block_size: Reduced[StorageTotals]
+    ping: Reduced[Pings]
+    workers: Reduced[Workers]
     assessments: tuple[Assessment, ...]
     group_assessment: Assessment
+
+
+def _parsed(
+    block_size: FanOut[JsonObject],
+    offset_checker: FanOut[JsonObject],
+    ping: FanOut[JsonObject],
+    workers: FanOut[JsonObject],
+) -> _Replies:
+    return _Replies(
+        BLOCK_SIZE.parsed(block_size),
+        OFFSET_CHECKER.parsed(offset_checker),
+        PING.parsed(ping),
+        WORKERS.parsed(workers),
+    )
+
+
+def _assigned(offsets: FanOut[tuple[PartitionRow, ...]]) -> frozenset[tuple[str | None, int | None, str, int]]:
+    """Who has which partitions, since which generation: the reply to `member_leader` changes with that alone."""
+    return frozenset(
+        (row.worker, row.generation, row.topic, row.partition) for answer in offsets.answers for row in answer.result
+    )

@@ -55,7 +55,8 @@ def _unknown(rows: Sequence[PartitionRow]) -> tuple[Failed, ...]:
         return ()
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     text = (
-        f"the lag of {', '.join(names[:_MOST_NAMES])}{more} is not known: nothing is committed, or no end was reported"
+        f"the lag of {', '.join(names[:_MOST_NAMES])}{more} is not known: no end was reported, or nothing is committed "
+        "and no offset is known to begin at"
     )
     return (Failed(BROKERS, "unknown", text),)
 

@@ -42,6 +42,7 @@ from kctl.master.process_log import LogRotation, ProcessLog, is_own_output
 from kctl.master.rpc_figures import RpcCounts, counted
 from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
+from kctl.reduce.rows import PauseRow
 from kctl.rpc.fan_out import AgentPool
 from kctl.secrets import cluster_secret
 from kctl_agent.errors import PathError
@@ -164,7 +165,7 @@ class _Master:
             care(config),
             self._members.ping,
             at_start=lambda name: {"paused": self._context.scopes(name)},
-            paused=lambda name: tuple(self._context.scopes(name)),
+            paused=lambda name: tuple(PauseRow(**scope) for scope in self._context.scopes(name)),
         )
         counts, feed = RpcCounts(), EventFeed()
         exposition = Exposition(lambda: self._collector.latest(), has_alias=config.http.lag_alias)

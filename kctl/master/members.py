@@ -11,6 +11,8 @@ from pathlib import Path
 from kctl.errors import AgentRefused
 from kctl.master.health import Heartbeat
 from kctl.master.snapshot import WorkerStatus
+from kctl.reduce.rows import PingRow
+from kctl.rpc import results
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.paths import list_agents, remove_if_dead, socket_path
 from kctl_agent.wire import JsonObject
@@ -63,7 +65,9 @@ class Members:
         kinds = self._kinds()
         return {name: path for name, path in sockets.items() if kinds.get(name) != "sinker"}
 
-    async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut:
+    async def ask(
+        self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float
+    ) -> FanOut[JsonObject]:
         """Asks all of `sockets` at once until `deadline`, a time of the running loop; failures are explained."""
         outcome = await fan_out(self._pool, sockets, rpc, params, deadline=deadline)
         self._attached |= {answer.sender for answer in outcome.answers} - self._kinds().keys()
@@ -93,7 +97,8 @@ class Members:
         """What one agent answers to a ping, None if it does not answer in time."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
-        return heartbeat(outcome.answers[0].result) if outcome.answers else None
+        pings = results.parsed(results.ping, outcome).answers
+        return heartbeat(pings[0].result) if pings else None
 
     async def order(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
         """What one agent answers to an order.
@@ -109,24 +114,9 @@ class Members:
         return outcome.answers[0].result
 
 
-def heartbeat(result: JsonObject) -> Heartbeat | None:
-    """What an answer to `ping` says; None of an answer that is not one: an attached agent may say anything."""
-
-    def whole(key: str) -> int | None:
-        value = result.get(key)
-        return value if type(value) is int else None
-
-    pid, state, age = whole("pid"), result.get("state"), result.get("main_thread_age_seconds")
-    if pid is None:
-        return None
-    return Heartbeat(
-        pid,
-        state if isinstance(state, str) else None,
-        whole("batches_total"),
-        whole("lag"),
-        whole("progress"),
-        float(age) if isinstance(age, int | float) else None,
-    )
+def heartbeat(ping: PingRow) -> Heartbeat:
+    """What a supervisor judges an agent by."""
+    return Heartbeat(ping.pid, ping.state, ping.batches_total, ping.lag, ping.progress, ping.main_thread_age_seconds)
 
 
 def _is_stopped(status: WorkerStatus | None) -> bool:

@@ -1,131 +1,121 @@
-"""Agents' answers to one result that can be trusted to be whole or to say what it lacks."""
+"""Replies of agents to one result that can be trusted to be whole or to say what it lacks.
+
+`COMMANDS` is the table: how a command's reply is parsed, reduced and shown. RPC and collector reduce by it alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from types import NoneType
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from kctl.master.freshness import gaps
 from kctl.master.snapshot import Reduced
 from kctl.reduce import (
-    REDUCERS,
-    Answer,
     ClusterFigures,
     Freshness,
     PartitionRow,
+    Reducer,
+    block_size,
+    describe,
+    encoded,
     kafka_lag,
+    member_leader,
+    metadata_brokers,
+    metadata_topics,
     offset_checker,
-    partition_rows,
+    ping,
+    workers,
 )
-from kctl.rpc.fan_out import Failed, FanOut
+from kctl.reduce.offset_checker import Partitions
+from kctl.rpc import results
+from kctl.rpc.fan_out import FanOut
 from kctl_agent.wire import JsonObject
 
-__all__ = ["of_partitions", "reduced", "usable", "with_gaps"]
+__all__ = [
+    "BLOCK_SIZE",
+    "COMMANDS",
+    "MEMBER_LEADER",
+    "METADATA_BROKERS",
+    "METADATA_TOPICS",
+    "OFFSET_CHECKER",
+    "PING",
+    "WORKERS",
+    "Command",
+    "reduced",
+    "with_gaps",
+]
 
-_NUMBER = (int, NoneType)
-_COMPARED: dict[str, tuple[type, ...]] = {
-    "topic": (str,),
-    "partition": (int,),
-    "generation": _NUMBER,
-    "age_seconds": (*_NUMBER, float),
-    "start": _NUMBER,
-    "committed": _NUMBER,
-    "position": _NUMBER,
-    "end": _NUMBER,
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def _itself(result: Any) -> Any:
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[R, T]):
+    """What the fleet can be asked. `shown` is what of the reduced result is encoded."""
+
+    name: str
+    parse: results.Parser[R]
+    reduce: Reducer[R, T]
+    shown: Callable[[T], Any] = _itself
+
+    def parsed(self, outcome: FanOut[JsonObject]) -> FanOut[R]:
+        """Pure and safe in any thread; of thousands of partitions it takes a while."""
+        return results.parsed(self.parse, outcome)
+
+    def encoded(self, result: T) -> JsonObject:
+        document: JsonObject = encoded(self.shown(result))
+        return document
+
+
+BLOCK_SIZE = Command("block_size", results.storage, block_size.reduce)
+DESCRIBE = Command("describe", results.methods, describe.reduce)
+KAFKA_LAG = Command("kafka_lag", results.partitions, offset_checker.reduce, kafka_lag.totals)
+MEMBER_LEADER = Command("member_leader", results.member, member_leader.reduce)
+METADATA_BROKERS = Command("metadata_brokers", results.brokers, metadata_brokers.reduce)
+METADATA_TOPICS = Command("metadata_topics", results.topics, metadata_topics.reduce)
+OFFSET_CHECKER = Command("offset_checker", results.partitions, offset_checker.reduce)
+PING = Command("ping", results.ping, ping.reduce)
+WORKERS = Command("workers", results.worker, workers.reduce)
+
+COMMANDS: dict[str, Command[Any, Any]] = {
+    command.name: command
+    for command in (
+        BLOCK_SIZE,
+        DESCRIBE,
+        KAFKA_LAG,
+        MEMBER_LEADER,
+        METADATA_BROKERS,
+        METADATA_TOPICS,
+        OFFSET_CHECKER,
+        PING,
+        WORKERS,
+    )
 }
-"""What is compared, sorted or summed over several answers: one alone may be readable and still not fit the others."""
 
 
-_OF_ROWS = {"kafka_lag": kafka_lag.of_rows, "offset_checker": offset_checker.of_rows}
-"""What these answer comes by the thousand: it is looked at once and not reduced on trial."""
-_MOST = 2**62
-"""Offsets are 64 bits wide, and so is what is kept of them and of their differences."""
-
-
-def usable(rpc: str, outcome: FanOut) -> FanOut:
-    """`outcome` without the answers that the reducer of `rpc` cannot read: an attached agent may say anything.
-
-    Pure and safe in any thread. Their senders are moved to the failed ones, with the code `bad_result`.
-    """
-    readable = [answer for answer in outcome.answers if _is_well_formed(rpc, answer)]
-    if rpc not in _OF_ROWS and not _can_be_reduced(rpc, readable):
-        readable = [answer for answer in readable if _can_be_reduced(rpc, [answer])]
-    if len(readable) == len(outcome.answers):
-        return outcome
-    senders = {answer.sender for answer in readable}
-    failed = [
-        Failed(answer.sender, "bad_result", "its answer does not have the shape of this command")
-        for answer in outcome.answers
-        if answer.sender not in senders
-    ]
-    return FanOut(readable, sorted([*outcome.failed, *failed], key=lambda each: each.sender), outcome.stopped)
-
-
-def reduced(rpc: str, outcome: FanOut, figures: ClusterFigures | None, brokers: Freshness) -> Reduced:
-    """The reduced result with its completeness. Pure, safe in any thread."""
-    if rpc in _OF_ROWS:
-        return of_partitions(rpc, partition_rows(outcome.answers, figures), outcome, brokers)
-    return with_gaps(rpc, _completed(REDUCERS[rpc](outcome.answers, figures), outcome), brokers)
-
-
-def of_partitions(rpc: str, rows: Sequence[PartitionRow], outcome: FanOut, brokers: Freshness) -> Reduced:
-    """The same of rows that are merged already; as old as the oldest of them."""
-    told = with_gaps(rpc, _completed(_OF_ROWS[rpc](rows), outcome), brokers, rows)
-    ages = [row.age_seconds for row in rows]
-    return replace(told, age_seconds=max([*ages, told.age_seconds or 0.0])) if ages else told
-
-
-def with_gaps(rpc: str, whole: Reduced, brokers: Freshness, rows: Sequence[PartitionRow] = ()) -> Reduced:
-    """With what is stale or unknown of the brokers' figures among the failed."""
-    return replace(whole, failed=(*whole.failed, *gaps(rpc, brokers, rows)))
-
-
-def _completed(result: JsonObject, outcome: FanOut) -> Reduced:
+def reduced(command: Command[R, T], outcome: FanOut[R], brokers: ClusterFigures, freshness: Freshness) -> Reduced[T]:
+    """The reduced result with its completeness; of partitions as old as the oldest of them. Pure, safe in any
+    thread."""
+    result = command.reduce(outcome.answers, brokers)
     answered = tuple(answer.sender for answer in outcome.answers)
-    return Reduced(
+    rows = result.rows if isinstance(result, Partitions) else ()
+    ages = [*(answer.age_seconds for answer in outcome.answers), *(row.age_seconds for row in rows)]
+    whole = Reduced(
         result=result,
         asked=tuple(sorted([*answered, *(failure.sender for failure in outcome.failed)])),
         answered=answered,
         failed=tuple(outcome.failed),
-        age_seconds=max((answer.age_seconds for answer in outcome.answers), default=None),
+        age_seconds=max(ages, default=None),
         stopped=outcome.stopped,
     )
+    return with_gaps(command.name, whole, freshness, rows)
 
 
-def _is_well_formed(rpc: str, answer: Answer) -> bool:
-    if rpc in _OF_ROWS:
-        rows = answer.result.get("rows")
-        return not rows or (isinstance(rows, list) and all(map(_is_partition, rows)))
-    return all(_has_fitting_types(row) for row in (answer.result, *_rows(answer.result)))
-
-
-def _can_be_reduced(rpc: str, answers: list[Answer]) -> bool:
-    try:
-        REDUCERS[rpc](answers, None)
-    except Exception:  # a boundary: whatever a foreign answer breaks, it breaks alone
-        return False
-    return True
-
-
-def _rows(result: JsonObject) -> list[JsonObject]:
-    rows = result.get("rows")
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-
-
-def _has_fitting_types(row: JsonObject) -> bool:
-    return all(type(row[name]) in kinds for name, kinds in _COMPARED.items() if name in row)
-
-
-def _is_partition(row: object) -> bool:
-    """Whether all that `partition_rows` and `kctl.status` read of a row is of its type and size."""
-    if not isinstance(row, dict) or type(row.get("topic")) is not str or type(row.get("partition")) is not int:
-        return False
-    told = row.get
-    for whole in (told("start"), told("committed"), told("position"), told("end"), told("generation")):
-        if whole is not None and (type(whole) is not int or not -_MOST < whole < _MOST):
-            return False
-    for seconds in (told("age_seconds"), told("last_timestamp")):
-        if seconds is not None and (type(seconds) not in (int, float) or not -_MOST < seconds < _MOST):
-            return False
-    return True
+def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, rows: Sequence[PartitionRow] = ()) -> Reduced[T]:
+    """With what is stale or unknown of the brokers' figures among the failed."""
+    return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, rows)))

@@ -6,15 +6,16 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from kctl import __version__
 from kctl.kafka.cluster import Cluster
 from kctl.master.freshness import stale
 from kctl.master.members import Members
-from kctl.master.reduction import reduced, usable
+from kctl.master.reduction import COMMANDS, WORKERS, Command, reduced
 from kctl.master.snapshot import Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
-from kctl.reduce import REDUCERS
+from kctl.reduce import encoded
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.messages import Request, printable_name, reducer_method, reply_ok, wire_method
@@ -46,7 +47,7 @@ _OWN = {
 _METHODS = {
     **{
         method: _Method(rpc, f"`{rpc}` of all workers, reduced to one result.", True)
-        for rpc in REDUCERS
+        for rpc in COMMANDS
         for method in (wire_method(rpc), reducer_method(rpc))
     },
     **_OWN,
@@ -81,7 +82,7 @@ class Service:
             raise UnknownMethod(
                 f"{printable_name(request.rpc)} has no method {printable_name(request.method)}; getDescribe lists all"
             )
-        if method.asks_fleet or (method.rpc in REDUCERS and request.params):
+        if method.asks_fleet or (method.rpc in COMMANDS and request.params):
             return await self._ask_fleet(request)
         if request.params:
             raise BadParams(f"{request.rpc} takes no parameters")
@@ -99,9 +100,9 @@ class Service:
 
     def _status(self, request: Request) -> JsonObject:
         brokers = self._cluster.freshness()
-        result = {"rows": [status.to_json() for status in self._statuses()], "brokers": brokers.to_json()}
+        result = {"rows": list(self._statuses()), "brokers": brokers}
         about = Reduced(result, (), (), stale(brokers, brokers.complete_age_seconds), 0.0)
-        return reply_ok(request.id, about.result, _NAME, about.age_seconds, **about.completeness())
+        return reply_ok(request.id, encoded(result), _NAME, about.age_seconds, **about.completeness())
 
     async def _ask_fleet(self, request: Request) -> JsonObject:
         wanted = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
@@ -118,19 +119,25 @@ class Service:
         outcome = await self._members.ask(sockets, request.rpc, {}, deadline)
         if only is not None:
             outcome = _missed_if_stopped(outcome)
-        result = await asyncio.to_thread(self._reduce, request.rpc, outcome, only is None)
-        if request.rpc == "workers":
-            result = with_supervisor(result, [each for each in self._statuses() if only in (None, each.name)])
-        return reply_ok(request.id, result.result, _NAME, result.age_seconds, **result.completeness())
+        statuses = [each for each in self._statuses() if only in (None, each.name)]
+        command = COMMANDS[request.rpc]
+        result, whole = await asyncio.to_thread(self._reduce, command, outcome, only is None, statuses)
+        return reply_ok(request.id, result, _NAME, whole.age_seconds, **whole.completeness())
 
-    def _reduce(self, rpc: str, outcome: FanOut, is_of_all: bool) -> Reduced:
-        """Safe in any thread; of thousands of partitions it takes a while."""
+    def _reduce(
+        self, command: Command[Any, Any], outcome: FanOut[JsonObject], is_of_all: bool, statuses: list[WorkerStatus]
+    ) -> tuple[JsonObject, Reduced[Any]]:
+        """The encoded result and what it is encoded from. Safe in any thread; of thousands of partitions it takes a
+        while."""
         # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
-        figures = self._cluster.figures() if is_of_all else None
-        return reduced(rpc, usable(rpc, outcome), figures, self._cluster.freshness())
+        brokers = self._cluster.figures() if is_of_all else self._cluster.no_figures
+        whole = reduced(command, command.parsed(outcome), brokers, self._cluster.freshness())
+        if command is WORKERS:
+            whole = with_supervisor(whole, statuses)
+        return command.encoded(whole.result), whole
 
 
-def _missed_if_stopped(outcome: FanOut) -> FanOut:
+def _missed_if_stopped(outcome: FanOut[JsonObject]) -> FanOut[JsonObject]:
     """Who asks one that is stopped by name has no answer; whose fault it is not is said."""
     failed = [
         Failed(name, "stopped", f"it was stopped by request: `kctl start {name}` starts it") for name in outcome.stopped
@@ -154,7 +161,7 @@ def _described(name: str, method: _Method) -> JsonObject:
         "method": name,
         "rpc": method.rpc,
         "summary": method.summary,
-        "params": [worker] if method.rpc in REDUCERS else [],
+        "params": [worker] if method.rpc in COMMANDS else [],
         "deadline_ms": int(_DEFAULT_DEADLINE_SECONDS * 1000),
         "changes": False,
     }

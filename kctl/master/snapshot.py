@@ -1,14 +1,24 @@
-"""`FleetSnapshot`: the master's immutable picture of the whole fleet; RPC, HTTP and Prometheus tell figures from it.
+"""`FleetSnapshot`: the master's immutable snapshot of the whole fleet; RPC, HTTP and Prometheus encode from it.
 
-Written by the collector, read by anybody on any thread. A figure that is not known is None, and its age is told.
+Written by the collector, read by anybody on any thread. What is not known is None, and its age is part of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from kctl.reduce import Freshness, GroupFigures, PartitionRow
+from kctl.reduce.block_size import StorageTotals
+from kctl.reduce.kafka_lag import LagTotals
+from kctl.reduce.member_leader import GroupMembers
+from kctl.reduce.metadata_brokers import BrokerRows
+from kctl.reduce.metadata_topics import TopicRows
+from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.ping import Pings
+from kctl.reduce.rows import WorkerStatus
+from kctl.reduce.workers import Workers
 from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
 from kctl_agent.wire import JsonObject
@@ -18,59 +28,19 @@ __all__ = ["RPC_BUCKETS_SECONDS", "FleetSnapshot", "Reduced", "RpcFigures", "Wor
 RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets in which durations of requests are counted; the last bucket has none."""
 
-
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """A worker as its supervisor sees it."""
-
-    name: str
-    kind: str
-    desired: str
-    state: str
-    pid: int | None
-    since_seconds: float
-    """How long it has been in `state`."""
-    restarts: Mapping[str, int]
-    """Reason to count; every reason is there."""
-    next_try_seconds: float | None
-    last_error: str | None
-    log: str
-    resident_bytes: int | None = None
-    """Of all its processes, its JVM included; None before the first measurement."""
-    warning: str | None = None
-    """What its supervisor has to say that is no error of the worker: a memory limit that is not applied."""
-    paused: tuple[JsonObject, ...] = ()
-    """What it is told not to read: `topic`, `partition` (null: all), `by`, `since` (Unix seconds)."""
-
-    def to_json(self) -> JsonObject:
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "desired": self.desired,
-            "state": self.state,
-            "pid": self.pid,
-            "since_seconds": self.since_seconds,
-            "restarts": sum(self.restarts.values()),
-            "restarts_by_cause": {cause: count for cause, count in self.restarts.items() if count},
-            "next_try_seconds": self.next_try_seconds,
-            "last_error": self.last_error,
-            "log": self.log,
-            "resident_bytes": self.resident_bytes,
-            "warning": self.warning,
-            "paused": list(self.paused),
-        }
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class Reduced(Generic[T]):
     """A command's reduced result and how complete it is."""
 
-    result: JsonObject
-    asked: tuple[str, ...]
-    answered: tuple[str, ...]
-    failed: tuple[Failed, ...]
+    result: T
+    asked: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+    failed: tuple[Failed, ...] = ()
     """Agents that did not answer; and `brokers`, where their figures are stale or unknown."""
-    age_seconds: float | None
+    age_seconds: float | None = None
     """Of the oldest answer and of the oldest figures in it, when the snapshot was taken; None when nobody answered."""
     stopped: tuple[str, ...] = ()
     """Who was stopped by request: not asked for, and not missing."""
@@ -104,20 +74,31 @@ class RpcFigures:
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """One collection: every command's answers reduced with the brokers' own figures, and the supervisor's view."""
+    """One collection: every command's replies reduced with the brokers' own view, and the supervisor's.
+
+    The fields named like a command hold its result; one that nobody was asked is empty.
+    """
 
     cluster: str
     group: str
     taken_at: float
     """Seconds of the master's monotonic clock."""
     collect_seconds: float
-    commands: Mapping[str, Reduced]
-    partitions: tuple[PartitionRow, ...]
-    workers: tuple[WorkerStatus, ...]
+    supervised: tuple[WorkerStatus, ...]
     resident_bytes: Mapping[str, int]
     """Supervised worker to the memory of all its processes, JVM included; absent while it has none."""
     last_success: Mapping[str, float]
     """Part (`agents`, `committed`, `offsets`, `group`) to the Unix seconds when it last succeeded; never: absent."""
+    offset_checker: Reduced[Partitions] = Reduced(Partitions())
+    kafka_lag: LagTotals = field(default_factory=LagTotals)
+    """Of the partitions of `offset_checker`, and as complete as they are."""
+    block_size: Reduced[StorageTotals] = Reduced(StorageTotals())
+    member_leader: Reduced[GroupMembers] = Reduced(GroupMembers())
+    metadata_brokers: Reduced[BrokerRows] = Reduced(BrokerRows())
+    metadata_topics: Reduced[TopicRows] = Reduced(TopicRows())
+    ping: Reduced[Pings] = Reduced(Pings())
+    workers: Reduced[Workers] = Reduced(Workers())
+    """With the supervisor's view in each row."""
     assessments: tuple[Assessment, ...] = ()
     """One for each of `partitions`, in the same order."""
     group_assessment: Assessment = UNKNOWN
@@ -139,3 +120,8 @@ class FleetSnapshot:
     """Counts the collections of one master."""
     taken_at_unix: float = 0.0
     """`taken_at` as Unix seconds."""
+
+    @property
+    def partitions(self) -> tuple[PartitionRow, ...]:
+        """Sorted by topic and partition."""
+        return self.offset_checker.result.rows

@@ -13,7 +13,7 @@ from kctl.master.keeper import Care, Keeper, Launch, Probe
 from kctl.master.memory import Memory
 from kctl.master.process_log import ProcessLog
 from kctl.master.snapshot import WorkerStatus
-from kctl_agent.wire import JsonObject
+from kctl.reduce.rows import PauseRow
 
 __all__ = ["Supervisor"]
 
@@ -30,7 +30,7 @@ class Supervisor:
         care: Care,
         probe: Probe,
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
-        paused: Callable[[str], tuple[JsonObject, ...]] = lambda _: (),
+        paused: Callable[[str], tuple[PauseRow, ...]] = lambda _: (),
     ) -> None:
         """`at_start` gives what a new process is told beyond its launch's settings; `paused` what it shall not read."""
         self._care = care

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kctl.reduce import (
     block_size,
     describe,
@@ -13,22 +15,25 @@ from kctl.reduce import (
     ping,
     workers,
 )
-from kctl.reduce.base import Answer, ClusterFigures, ClusterPartition, Freshness, GroupFigures, Reducer
-from kctl.reduce.partition_rows import PartitionRow, partition_rows
+from kctl.reduce.base import Answer, ClusterFigures, Freshness, GroupFigures, Reducer
+from kctl.reduce.encode import encoded
+from kctl.reduce.partition_rows import partition_rows
+from kctl.reduce.rows import PartitionRow, ResetPolicy
 
 __all__ = [
     "REDUCERS",
     "Answer",
     "ClusterFigures",
-    "ClusterPartition",
     "Freshness",
     "GroupFigures",
     "PartitionRow",
     "Reducer",
+    "ResetPolicy",
+    "encoded",
     "partition_rows",
 ]
 
-REDUCERS: dict[str, Reducer] = {
+REDUCERS: dict[str, Reducer[Any, Any]] = {
     "block_size": block_size.reduce,
     "describe": describe.reduce,
     "kafka_lag": kafka_lag.reduce,

@@ -1,44 +1,39 @@
-"""What a reducer is given and returns. Reducing is pure: no clock, no I/O, and neither order nor repetition matters."""
+"""What a reducer is given and returns. Reducing is pure: no clock, no I/O, and neither order nor repetition matters.
+
+Every reducer depends on the newest answer of each sender alone (`per_sender`), so answers may also be brought together
+in groups, and groups of groups, before they are reduced.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
+from kctl.reduce.rows import PartitionRow, ResetPolicy
 from kctl_agent.wire import JsonObject
 
 __all__ = [
     "Answer",
     "ClusterFigures",
-    "ClusterPartition",
     "Freshness",
     "GroupFigures",
     "Reducer",
+    "newest_rows",
     "per_sender",
-    "youngest_rows",
 ]
 
+R = TypeVar("R")
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What one agent said: its result object, and how old the snapshot was that it answered from."""
+class Answer(Generic[R]):
+    """What one agent replied: its result, and how old the snapshot was that it replied from."""
 
     sender: str
-    result: JsonObject
-    age_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterPartition:
-    """A partition as the brokers see it: log start, the group's committed offset, end; None where it is not known."""
-
-    topic: str
-    partition: int
-    start: int | None
-    committed: int | None
-    end: int | None
+    result: R
     age_seconds: float
 
 
@@ -55,9 +50,12 @@ class GroupFigures:
 class ClusterFigures:
     """The brokers' own view: every partition of the configured topics, whether a worker answers for it or not."""
 
-    partitions: tuple[ClusterPartition, ...]
+    partitions: tuple[PartitionRow, ...] = ()
+    """Without what only a worker knows; none as long as the brokers were never reached."""
     group: GroupFigures | None = None
-    """None when the coordinator could not tell in the last look: old news of members would be no news."""
+    """None when the coordinator did not reply to the last poll: old news of members would be no news."""
+    reset: ResetPolicy = ResetPolicy.EARLIEST
+    """What lag is where the group has never committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,41 +79,31 @@ class Freshness:
         }
 
 
-Reducer: TypeAlias = Callable[[Sequence[Answer], ClusterFigures | None], JsonObject]
-"""Agents' answers and the brokers' figures (None when they were never reached) to the result of a command."""
-
-K = TypeVar("K", bound=Hashable)
+Reducer: TypeAlias = Callable[[Sequence[Answer[R]], ClusterFigures], T]
+"""Agents' answers and the brokers' view to the result of a command."""
 
 
-def per_sender(answers: Iterable[Answer]) -> list[Answer]:
-    """The youngest answer of each sender, sorted by sender."""
-    return [answer for _, answer in sorted(_youngest((answer.sender, answer) for answer in answers).items())]
+def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
+    """The newest answer of each sender, sorted by sender."""
+    found: dict[str, Answer[R]] = {}
+    for answer in answers:
+        known = found.get(answer.sender)
+        if known is None or _is_newer(answer, known):
+            found[answer.sender] = answer
+    return [answer for _, answer in sorted(found.items(), key=lambda each: each[0])]
 
 
-def youngest_rows(answers: Iterable[Answer], field: str, key: Callable[[JsonObject], K]) -> dict[K, JsonObject]:
-    """The rows that the answers hold under `field`, by `key`; of rows with one key, the youngest answer's."""
-    rows = (
-        (key(row), Answer(answer.sender, row, answer.age_seconds))
-        for answer in answers
-        for row in answer.result.get(field) or ()
-    )
-    return {name: answer.result for name, answer in _youngest(rows).items()}
-
-
-def _youngest(keyed: Iterable[tuple[K, Answer]]) -> dict[K, Answer]:
-    found: dict[K, Answer] = {}
-    for key, answer in keyed:
-        known = found.get(key)
-        if known is None or _comes_before(answer, known):
-            found[key] = answer
-    return found
-
-
-def _comes_before(answer: Answer, other: Answer) -> bool:
-    """The younger; of equal age any may win, but always the same one, in whatever order they came."""
+def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
+    """Of two of one age either may win, but always the same one, in whatever order they came."""
     if answer.age_seconds != other.age_seconds:
         return answer.age_seconds < other.age_seconds
-    if answer.sender != other.sender:
-        return answer.sender < other.sender
-    first, second = (json.dumps(each.result, sort_keys=True) for each in (answer, other))
-    return first < second
+    return repr(answer.result) < repr(other.result)
+
+
+def newest_rows(answers: Iterable[Answer[tuple[R, ...]]], key: Callable[[R], K]) -> dict[K, R]:
+    """The rows of all answers by `key`; of rows with one key, the newest answer's."""
+    found: dict[K, R] = {}
+    for answer in sorted(per_sender(answers), key=lambda each: each.age_seconds):
+        for row in answer.result:
+            found.setdefault(key(row), row)
+    return found

@@ -3,36 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from kctl.reduce.base import Answer, ClusterFigures, youngest_rows
-from kctl_agent.wire import JsonObject
+from kctl.reduce.base import Answer, ClusterFigures, newest_rows
+from kctl.reduce.rows import StorageRow
 
-__all__ = ["reduce"]
-
-SUMS = ("pending", "delayed", "processing", "dead", "bytes", "limit", "limit_bytes", "dead_limit")
+__all__ = ["StorageTotals", "reduce"]
 
 
-def reduce(answers: Sequence[Answer], _cluster: ClusterFigures | None) -> JsonObject:
-    """Sums over the storages, null where one does not know; `free_bytes` of the one that has least; `full`, why a
-    storage is full, or null.
+@dataclass(frozen=True, slots=True)
+class StorageTotals:
+    """Sums over the storages, None where one of them does not know."""
 
-    A worker that has not opened its storage yet answers without an identity and tells nothing.
-    """
-    storages = youngest_rows(
-        (Answer(answer.sender, {"storages": [answer.result]}, answer.age_seconds) for answer in answers),
-        "storages",
-        lambda storage: storage.get("storage"),
+    pending: int | None = None
+    delayed: int | None = None
+    processing: int | None = None
+    dead: int | None = None
+    bytes: int | None = None
+    limit: int | None = None
+    limit_bytes: int | None = None
+    dead_limit: int | None = None
+    free_bytes: int | None = None
+    """Of the storage that has least."""
+    full: str | None = None
+    """Why a storage is full."""
+
+
+def reduce(answers: Sequence[Answer[StorageRow]], _brokers: ClusterFigures) -> StorageTotals:
+    """A worker that has not opened its storage yet replies without an identity and counts for nothing."""
+    rows: list[Answer[tuple[StorageRow, ...]]] = [
+        Answer(answer.sender, (answer.result,), answer.age_seconds) for answer in answers
+    ]
+    known = [row for storage, row in newest_rows(rows, lambda row: row.storage).items() if storage is not None]
+    return StorageTotals(
+        pending=_sum([row.pending for row in known]),
+        delayed=_sum([row.delayed for row in known]),
+        processing=_sum([row.processing for row in known]),
+        dead=_sum([row.dead for row in known]),
+        bytes=_sum([row.bytes for row in known]),
+        limit=_sum([row.limit for row in known]),
+        limit_bytes=_sum([row.limit_bytes for row in known]),
+        dead_limit=_sum([row.dead_limit for row in known]),
+        free_bytes=min((row.free_bytes for row in known if row.free_bytes is not None), default=None),
+        full="; ".join(sorted({row.full for row in known if row.full})) or None,
     )
-    known = [figures for identity, figures in storages.items() if identity is not None]
-    free = [figures["free_bytes"] for figures in known if figures.get("free_bytes") is not None]
-    full = sorted({str(figures["full"]) for figures in known if figures.get("full")})
-    return {
-        **{name: _sum([figures.get(name) for figures in known]) for name in SUMS},
-        "free_bytes": min(free, default=None),
-        "full": "; ".join(full) or None,
-    }
 
 
-def _sum(figures: list[int | None]) -> int | None:
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if known and len(known) == len(figures) else None
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from kctl.reduce.base import Answer, ClusterFigures, youngest_rows
-from kctl_agent.wire import JsonObject
+from kctl.reduce.base import Answer, ClusterFigures, newest_rows
+from kctl.reduce.rows import MethodRow
 
-__all__ = ["reduce"]
+__all__ = ["Methods", "reduce"]
 
 
-def reduce(answers: Sequence[Answer], _cluster: ClusterFigures | None) -> JsonObject:
-    """`{"methods": [{"method", "rpc", "summary", "params", "deadline_ms", "changes"}]}`, a union by method."""
-    methods = youngest_rows(answers, "methods", lambda row: str(row["method"]))
-    return {"methods": [methods[name] for name in sorted(methods)]}
+@dataclass(frozen=True, slots=True)
+class Methods:
+    methods: tuple[MethodRow, ...] = ()
+    """Sorted by method."""
+
+
+def reduce(answers: Sequence[Answer[tuple[MethodRow, ...]]], _brokers: ClusterFigures) -> Methods:
+    """A union by method; the newest answer wins."""
+    methods = newest_rows(answers, lambda row: row.method)
+    return Methods(tuple(methods[name] for name in sorted(methods)))

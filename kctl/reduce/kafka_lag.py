@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from kctl.reduce import offset_checker
 from kctl.reduce.base import Answer, ClusterFigures
-from kctl.reduce.partition_rows import PartitionRow, partition_rows
-from kctl_agent.wire import JsonObject
+from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.rows import PartitionRow, TopicPartition
 
-__all__ = ["of_rows", "reduce"]
-
-
-def reduce(answers: Sequence[Answer], cluster: ClusterFigures | None) -> JsonObject:
-    """`{"total", "unknown": [{"topic", "partition"}], "topics": {topic: lag}}`: sums of what is known, or null."""
-    return of_rows(partition_rows(answers, cluster))
+__all__ = ["LagTotals", "reduce", "totals"]
 
 
-def of_rows(rows: Iterable[PartitionRow]) -> JsonObject:
-    """The same of rows that are merged already."""
+@dataclass(frozen=True, slots=True)
+class LagTotals:
+    """Sums of what is known; None where nothing is."""
+
+    total: int | None = None
+    unknown: tuple[TopicPartition, ...] = ()
+    """The partitions whose lag is not known."""
+    topics: Mapping[str, int | None] = field(default_factory=dict)
+
+
+def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: ClusterFigures) -> LagTotals:
+    return totals(offset_checker.reduce(answers, brokers))
+
+
+def totals(partitions: Partitions) -> LagTotals:
+    """The same of partitions that are reduced already."""
     topics: dict[str, int | None] = {}
-    unknown: list[JsonObject] = []
-    for row in rows:
+    unknown: list[TopicPartition] = []
+    for row in partitions.rows:
         topics.setdefault(row.topic, None)
         lag = row.lag
         if lag is None:
-            unknown.append({"topic": row.topic, "partition": row.partition})
+            unknown.append(TopicPartition(row.topic, row.partition))
         else:
             topics[row.topic] = (topics[row.topic] or 0) + lag
     known = [lag for lag in topics.values() if lag is not None]
-    return {"total": sum(known) if known else None, "unknown": unknown, "topics": topics}
+    return LagTotals(sum(known) if known else None, tuple(unknown), topics)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from kctl.reduce.base import Answer, ClusterFigures, youngest_rows
-from kctl_agent.wire import JsonObject
+from kctl.reduce.base import Answer, ClusterFigures, newest_rows
+from kctl.reduce.rows import BrokerRow
 
-__all__ = ["reduce"]
+__all__ = ["BrokerRows", "reduce"]
 
 
-def reduce(answers: Sequence[Answer], _cluster: ClusterFigures | None) -> JsonObject:
-    """`{"rows": [{"node_id", "host", "port", "rack", "controller"}]}` by node id; the youngest answer wins."""
-    brokers = youngest_rows(answers, "rows", lambda row: int(row["node_id"]))
-    return {"rows": [brokers[node_id] for node_id in sorted(brokers)]}
+@dataclass(frozen=True, slots=True)
+class BrokerRows:
+    rows: tuple[BrokerRow, ...] = ()
+    """Sorted by node id."""
+
+
+def reduce(answers: Sequence[Answer[tuple[BrokerRow, ...]]], _brokers: ClusterFigures) -> BrokerRows:
+    """A union by node id; the newest answer wins."""
+    brokers = newest_rows(answers, lambda row: row.node_id)
+    return BrokerRows(tuple(brokers[node_id] for node_id in sorted(brokers)))

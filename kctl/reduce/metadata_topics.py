@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from kctl.reduce.base import Answer, ClusterFigures, youngest_rows
-from kctl_agent.wire import JsonObject
+from kctl.reduce.base import Answer, ClusterFigures, newest_rows
+from kctl.reduce.rows import TopicRow
 
-__all__ = ["reduce"]
+__all__ = ["TopicRows", "reduce"]
 
 
-def reduce(answers: Sequence[Answer], _cluster: ClusterFigures | None) -> JsonObject:
-    """`{"rows": [{"topic", "partition", "leader_id", "replica_nodes", "isr_nodes", "offline"}]}`, sorted; the youngest
-    answer wins."""
-    partitions = youngest_rows(answers, "rows", lambda row: (str(row["topic"]), int(row["partition"])))
-    return {"rows": [partitions[key] for key in sorted(partitions)]}
+@dataclass(frozen=True, slots=True)
+class TopicRows:
+    rows: tuple[TopicRow, ...] = ()
+    """Sorted by topic and partition."""
+
+
+def reduce(answers: Sequence[Answer[tuple[TopicRow, ...]]], _brokers: ClusterFigures) -> TopicRows:
+    """A union by topic and partition; the newest answer wins."""
+    partitions = newest_rows(answers, lambda row: row[:2])
+    return TopicRows(tuple(partitions[key] for key in sorted(partitions)))

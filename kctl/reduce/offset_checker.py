@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kctl.reduce.base import Answer, ClusterFigures
-from kctl.reduce.partition_rows import PartitionRow, partition_rows
-from kctl_agent.wire import JsonObject
+from kctl.reduce.partition_rows import partition_rows
+from kctl.reduce.rows import PartitionRow
 
-__all__ = ["of_rows", "reduce"]
-
-
-def reduce(answers: Sequence[Answer], cluster: ClusterFigures | None) -> JsonObject:
-    """`{"rows": [...]}`, sorted by topic and partition; the columns are those below, null where unknown."""
-    return of_rows(partition_rows(answers, cluster))
+__all__ = ["Partitions", "reduce"]
 
 
-def of_rows(rows: Iterable[PartitionRow]) -> JsonObject:
-    """The same of rows that are merged already."""
-    return {
-        "rows": [
-            {
-                "topic": row.topic,
-                "partition": row.partition,
-                "current_offset": row.committed,
-                "kafka_max_offset": row.end,
-                "remaining_count": row.lag,
-                "worker": row.worker,
-                "age_seconds": row.age_seconds,
-            }
-            for row in rows
-        ]
-    }
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    rows: tuple[PartitionRow, ...] = ()
+    """Sorted by topic and partition."""
+
+
+def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: ClusterFigures) -> Partitions:
+    return Partitions(partition_rows(answers, brokers))

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kctl.reduce.base import Answer, ClusterFigures, per_sender
-from kctl_agent.wire import JsonObject
+from kctl.reduce.rows import PingRow
 
-__all__ = ["reduce"]
+__all__ = ["Pings", "reduce"]
 
 
-def reduce(answers: Sequence[Answer], _cluster: ClusterFigures | None) -> JsonObject:
-    """`{"rows": [{"name", "pid", "version"}]}`, sorted by name."""
-    return {"rows": [answer.result for answer in per_sender(answers)]}
+@dataclass(frozen=True, slots=True)
+class Pings:
+    rows: tuple[PingRow, ...] = ()
+    """Sorted by name."""
+
+
+def reduce(answers: Sequence[Answer[PingRow]], _brokers: ClusterFigures) -> Pings:
+    return Pings(tuple(answer.result for answer in per_sender(answers)))

@@ -1,15 +1,22 @@
-"""`onWorkers`: what each worker says of itself."""
+"""`onWorkers`: what each worker reports of itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from kctl.reduce.base import Answer, ClusterFigures, per_sender
-from kctl_agent.wire import JsonObject
+from kctl.reduce.rows import WorkerRow
 
-__all__ = ["reduce"]
+__all__ = ["Workers", "reduce"]
 
 
-def reduce(answers: Sequence[Answer], _cluster: ClusterFigures | None) -> JsonObject:
-    """`{"rows": [the worker's own answer and its "age_seconds"]}`, sorted by name."""
-    return {"rows": [{**answer.result, "age_seconds": answer.age_seconds} for answer in per_sender(answers)]}
+@dataclass(frozen=True, slots=True)
+class Workers:
+    rows: tuple[WorkerRow, ...] = ()
+    """Sorted by name."""
+
+
+def reduce(answers: Sequence[Answer[WorkerRow]], _brokers: ClusterFigures) -> Workers:
+    """Each worker's own row, with the age of its reply."""
+    return Workers(tuple(replace(answer.result, age_seconds=answer.age_seconds) for answer in per_sender(answers)))

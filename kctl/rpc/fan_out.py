@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from kctl.reduce.base import Answer
 from kctl.rpc.connection import Connection, connect
@@ -15,6 +16,8 @@ from kctl_agent.messages import Reply, Request, Role, wire_method
 from kctl_agent.wire import MAX_REQUEST_BYTES, JsonObject, encode
 
 __all__ = ["AgentPool", "Failed", "FanOut", "fan_out"]
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +33,11 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class FanOut:
-    """Every agent that was asked is in exactly one of the three, each sorted by name."""
+class FanOut(Generic[R]):
+    """Every agent that was asked is in exactly one of the three, each sorted by name. Results are JSON until
+    `kctl.rpc.results` has made rows of them."""
 
-    answers: list[Answer]
+    answers: list[Answer[R]]
     failed: list[Failed]
     stopped: tuple[str, ...] = ()
     """Who did not answer because somebody asked for its stop; only `kctl.master.members` knows."""
@@ -83,7 +87,7 @@ class AgentPool:
 
 async def fan_out(
     pool: AgentPool, targets: Mapping[str, Path], rpc: str, params: JsonObject | None = None, *, deadline: float
-) -> FanOut:
+) -> FanOut[JsonObject]:
     """Ask every agent of `targets` (name -> socket) and return when all have answered or failed, or at `deadline`,
     an absolute time of the running loop. Never raises for an agent's sake.
 
@@ -114,7 +118,7 @@ async def fan_out(
             waiting[connection.send(frame, request_id)] = name
         else:
             waiting[asyncio.ensure_future(pool.ask(path, frame, request_id, deadline))] = name
-    outcomes: dict[str, Answer | Failed] = {
+    outcomes: dict[str, Answer[JsonObject] | Failed] = {
         name: Failed(name, AgentTimeout.code, "no answer in time") for name in targets
     }
     try:
@@ -138,7 +142,7 @@ async def fan_out(
     )
 
 
-def _sorted_out(name: str, reply: asyncio.Future[Reply]) -> Answer | Failed:
+def _sorted_out(name: str, reply: asyncio.Future[Reply]) -> Answer[JsonObject] | Failed:
     error = reply.exception()
     if isinstance(error, AgentError):
         return Failed(name, error.code, str(error))

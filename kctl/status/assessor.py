@@ -26,7 +26,7 @@ class _Partition:
     held: Held | None = None
     processed: Processed | None = None
     is_committed: bool = False
-    """Whether the window holds committed offsets, or positions, for want of any."""
+    """Whether the window holds committed offsets, or what lag is counted from for want of any."""
 
 
 class Assessor:
@@ -61,8 +61,8 @@ class Assessor:
         span = owner.span_seconds(self._rules)
         partition.sparkline.add(lag, now)
         partition.processed = remembered(partition.processed, row)
-        read, is_committed = (row.position, False) if row.committed is None else (row.committed, True)
-        if is_committed and not partition.is_committed:  # the first commit may lie below the position: no rewind
+        read, is_committed = row.lag_from, row.committed is not None
+        if is_committed and not partition.is_committed:  # the first commit may lie below a position: no rewind
             partition.window, partition.is_committed = Window(), True
             window = partition.window
         if read is not None and row.end is not None:

@@ -19,7 +19,7 @@ from kctl.demo.broker import KafkaBroker
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.access import plain
 from kctl.kafka.cluster import Cluster
-from kctl.reduce import ClusterPartition, GroupFigures
+from kctl.reduce import GroupFigures, PartitionRow
 
 pytestmark = [
     pytest.mark.real,
@@ -70,9 +70,8 @@ def drive(cluster: Cluster, scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(both())
 
 
-def partitions(cluster: Cluster) -> tuple[ClusterPartition, ...]:
-    figures = cluster.figures()
-    return () if figures is None else figures.partitions
+def partitions(cluster: Cluster) -> tuple[PartitionRow, ...]:
+    return cluster.figures().partitions
 
 
 async def refreshed(cluster: Cluster, is_so: Callable[[], bool], seconds: float = 30.0) -> None:

@@ -104,7 +104,7 @@ def test_figures_of_a_dead_broker_say_their_age_in_every_view_with_exit_code_3(
 def test_an_unknown_lag_is_never_in_a_complete_answer(
     master: Callable[..., Any], own_broker: KafkaBroker, eventually: Eventually
 ) -> None:
-    fleet = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers})
+    fleet = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers, "auto_offset_reset": "latest"})
 
     answer = eventually(lambda: (told := fleet.ask("kafka_lag")).result["unknown"] and told)
 

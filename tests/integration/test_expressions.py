@@ -18,8 +18,14 @@ from kctl.exporter import Exposition
 from kctl.master.restart import Cause
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcFigures, WorkerStatus
 from kctl.reduce import GroupFigures, PartitionRow
+from kctl.reduce.block_size import StorageTotals
+from kctl.reduce.kafka_lag import totals
+from kctl.reduce.member_leader import GroupMembers
+from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.ping import Pings
+from kctl.reduce.rows import SinkerStats, WorkerRow
+from kctl.reduce.workers import Workers
 from kctl.status import Assessment, Status
-from kctl_agent.wire import JsonObject
 from tests.conftest import eventually
 from tests.expressions import RULES_FILE, alerts, of_dashboards
 from tests.prometheus import Page, Prometheus, require, serving
@@ -45,36 +51,29 @@ def picture(cluster: str, tick: int) -> FleetSnapshot:
         for number in range(2)
     )  # fmt: skip
     causes = {cause.value: 2 * tick if is_sick and cause is Cause.SIGNAL else 0 for cause in Cause}
-    sinker = {
-        "handled": 90 * tick,
-        "retried": 20 * tick if is_sick else 0,
-        "dead": tick if is_sick else 0,
-        "lost": 0,
-        "in_flight": 3,
-        "handler_errors": tick if is_sick else 0,
-        "handler_p50_seconds": 0.01,
-        "handler_p99_seconds": 0.2,
-    }
-    batches = {"last_batch_seconds": 0.5, "batch_running_seconds": 0.1, "rows_total": 100 * tick, "batches_total": tick}
+    sinker = SinkerStats(
+        handled=90 * tick,
+        retried=20 * tick if is_sick else 0,
+        dead=tick if is_sick else 0,
+        lost=0,
+        in_flight=3,
+        handler_errors=tick if is_sick else 0,
+        handler_p50_seconds=0.01,
+        handler_p99_seconds=0.2,
+    )
+    worker = WorkerRow(
+        "worker-0",
+        "worker",
+        last_batch_seconds=0.5,
+        batch_running_seconds=0.1,
+        rows_total=100 * tick,
+        batches_total=tick,
+    )
     lost = {"records_lost": tick, "storage_rolled_back": tick} if is_sick else {}
     full = "900 messages wait, and storage.limit is 900" if is_sick else None
-    waiting = {"pending": 900 if is_sick else 5, "processing": 0, "dead": 7 if is_sick else 0}
-    results: dict[str, JsonObject] = {
-        "kafka_lag": {
-            "total": 180_000 if is_sick else 20,
-            "unknown": [],
-            "topics": {"orders": 180_000 if is_sick else 20},
-        },
-        "block_size": {**waiting, "bytes": 10_000, "limit": 1000, "full": full},
-        "member_leader": {"generation": tick if is_sick else 3},
-        "ping": {"rows": []},
-        "workers": {
-            "rows": [
-                {"name": "worker-0", "kind": "worker", **batches},
-                {"name": "sinker-0", "kind": "sinker", "sinker": sinker},
-            ]
-        },
-    }
+    stored = StorageTotals(
+        pending=900 if is_sick else 5, processing=0, dead=7 if is_sick else 0, bytes=10_000, limit=1000, full=full
+    )
     asked = ("worker-0", "sinker-0")
     answered = asked[1:] if is_sick else asked
     counts = (tick, *[0] * len(RPC_BUCKETS_SECONDS))
@@ -83,9 +82,13 @@ def picture(cluster: str, tick: int) -> FleetSnapshot:
         group="billing",
         taken_at=float(tick),
         collect_seconds=0.25,
-        commands={name: Reduced(result, asked, answered, (), 0.1) for name, result in results.items()},
-        partitions=rows,
-        workers=(
+        offset_checker=Reduced(Partitions(rows), asked, answered, (), 0.1),
+        kafka_lag=totals(Partitions(rows)),
+        block_size=Reduced(stored, asked, answered, (), 0.1),
+        member_leader=Reduced(GroupMembers(generation=tick if is_sick else 3), asked, answered, (), 0.1),
+        ping=Reduced(Pings(), asked, answered, (), 0.1),
+        workers=Reduced(Workers((worker, WorkerRow("sinker-0", "sinker", sinker=sinker))), asked, answered, (), 0.1),
+        supervised=(
             WorkerStatus("worker-0", "worker", "running", "fatal" if is_sick else "running", 1, 1.0, causes, None,
                          None, "log"),
         ),

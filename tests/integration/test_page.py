@@ -17,10 +17,11 @@ from selenium.webdriver.common.keys import Keys
 from kctl.http import HttpServer
 from kctl.master.events import EventFeed, FleetEvent
 from kctl.master.snapshot import FleetSnapshot
+from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
 from tests.browser import browser, require_browser
 from tests.conftest import new_threads
-from tests.picture import UNIX, checked, partition, picture, serving, source_of
+from tests.picture import UNIX, partition, picture, serving, source_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -166,16 +167,15 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
 def test_new_figures_come_by_themselves_and_what_is_gone_is_gone(opened: Opened, eventually: Eventually) -> None:
     site, page = opened
     row = partition(0, lag=9)
-    offsets = replace(site.latest.commands["offset_checker"], result={"rows": [checked(row)]})
+    offsets = replace(site.latest.offset_checker, result=Partitions((row,)))
     ok = Assessment(Status.OK, "all is well", 1.0, 0.0, None)
 
     site.collect(
         replace(
             site.latest,
-            partitions=(row,),
+            offset_checker=offsets,
             assessments=(ok,),
             group_assessment=ok,
-            commands={**site.latest.commands, "offset_checker": offsets},
         )
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from kctl.demo import topics
@@ -23,6 +23,7 @@ from kctl.demo.broker import KafkaBroker
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.offsets import commit
+from kctl_agent.scripted import Answers, ScriptedAgent
 from tests.browser import browser, require_browser
 
 pytestmark = pytest.mark.real
@@ -89,12 +90,12 @@ def by_metrics(fleet: Any, owners: Figures) -> Figures:
     }
 
 
-def fill(broker: KafkaBroker, partitions: Sequence[int] = (0, 1)) -> None:
+def fill(broker: KafkaBroker, partitions: Sequence[int] = (0, 1), topic: str = TOPIC, messages: int = 100) -> None:
     """The stand-in workers claim 100 messages in their partitions; now the brokers have them."""
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
     for partition in partitions:
-        for _ in range(100):
-            producer.send(TOPIC, b"x", partition=partition)
+        for _ in range(messages):
+            producer.send(topic, b"x", partition=partition)
     producer.flush()
     producer.close()
 
@@ -152,6 +153,49 @@ def test_the_same_figures_come_over_rpc_http_metrics_and_the_page(
     assert json.loads(fetch(f"{url}/api/v1/storage"))["pending"] == pending
 
 
+@pytest.mark.parametrize(("reset", "lag"), [("earliest", 6), ("latest", None)])
+def test_the_lag_of_a_partition_that_was_never_committed_is_the_same_everywhere(
+    master: Callable[..., Any], eventually: Eventually, broker: KafkaBroker, reset: str, lag: int | None
+) -> None:
+    topic = f"never-committed-{reset}"
+    topics.create_topic(broker.bootstrap_servers, topic, 2)
+    fill(broker, [1], topic, messages=10)
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(topic, 1): 4})
+    fleet = master(kafka={"topics": [topic], "auto_offset_reset": reset}, workers={"count": 1})
+
+    def everywhere() -> set[int | None]:
+        """The lag of partition 1, which no worker of the fleet reads; the stand-in has 60 of the other."""
+        url, rows = fleet.about["http_url"], fleet.ask("offset_checker").result["rows"]
+        by_page = json.loads(fetch(f"{url}/api/v1/lag?history=1"))
+        offsets = json.loads(fetch(f"{url}/api/v1/offsets"))["rows"]
+        found, status = samples(url), json.loads(fetch(f"{url}/api/v1/status"))
+        totals = [
+            fleet.ask("kafka_lag").result["total"],
+            by_page["total"],
+            status["lag"],
+            found["kctl_group_lag"][()],
+            found["kctl_topic_lag"][topic,],
+        ]
+        return {
+            *(row["remaining_count"] for row in [*rows, *by_page["rows"], *offsets] if row["partition"] == 1),
+            found["kctl_consumer_lag"].get((topic, "1")),
+            *(total - 60 or None for total in totals),
+        }
+
+    def has_ends() -> bool:
+        # A master that has just started may not have had the brokers' first answer.
+        known = samples(fleet.about["http_url"])
+        return (topic, "1") in known.get("kctl_partition_end_offset", {}) and ("worker-0",) in known["kctl_worker_up"]
+
+    eventually(has_ends, what="the brokers have answered")
+    eventually(lambda: everywhere() == {lag}, what="one lag")
+    position = {"topic": topic, "partition": 1, "committed": None, "position": 8, "age_seconds": None}
+    script = dict.fromkeys(("offset_checker", "kafka_lag"), Answers({"rows": [position]}))
+    with ScriptedAgent(fleet.run_dir, "guest", script):
+        eventually(lambda: everywhere() == {6 if reset == "earliest" else 2}, what="one lag with a position")
+
+
 def of_all_four(fleet: Any) -> bool:
     return len(fleet.ask("offset_checker").result["rows"]) == 4
 
@@ -161,7 +205,11 @@ def test_what_is_gone_vanishes_and_what_is_old_says_so(
 ) -> None:
     fill(own_broker)
     fleet = master(
-        kafka={"topics": ["orders", "passing"], "bootstrap_servers": own_broker.bootstrap_servers},
+        kafka={
+            "topics": ["orders", "passing"],
+            "bootstrap_servers": own_broker.bootstrap_servers,
+            "auto_offset_reset": "latest",
+        },
         workers={"backoff_min_seconds": 60.0, "backoff_max_seconds": 60.0},
         status={"window_seconds": 1.0, "hold_seconds": 0.0},
         collect={"timeout_seconds": 1.0},

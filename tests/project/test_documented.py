@@ -20,6 +20,7 @@ from kctl.errors import KctlError
 from kctl.reduce import REDUCERS
 from kctl_agent.commands import COMMANDS
 from kctl_agent.errors import AgentError
+from tests.replies import reduced_json
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -121,6 +122,6 @@ def test_every_rpc_command_is_documented_with_the_fields_of_its_result() -> None
     rows = rows_of("commands.md")
 
     assert COMMANDS.keys() <= rows.keys()
-    for name, reduce in REDUCERS.items():
-        missing = [field for field in reduce([], None) if f"`{field}`" not in rows[name][1]]
+    for name in REDUCERS:
+        missing = [field for field in reduced_json(name, []) if f"`{field}`" not in rows[name][1]]
         assert not missing, name

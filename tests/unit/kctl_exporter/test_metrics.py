@@ -20,16 +20,23 @@ from kctl.exporter import METRICS, Exposition, SnapshotCollector
 from kctl.exporter.reference import reference
 from kctl.master.restart import Cause, State
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcFigures, WorkerStatus
-from kctl.reduce import GroupFigures, PartitionRow
+from kctl.reduce import GroupFigures, PartitionRow, ResetPolicy
+from kctl.reduce.block_size import StorageTotals
+from kctl.reduce.kafka_lag import LagTotals
+from kctl.reduce.member_leader import GroupMembers
+from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.ping import Pings
+from kctl.reduce.rows import SinkerStats, WorkerRow
+from kctl.reduce.workers import Workers
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
-from kctl_agent.wire import JsonObject
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def row(partition: int, committed: int | None, position: int | None, end: int | None) -> PartitionRow:
-    return PartitionRow("orders", partition, 0, committed, position, end, None, "worker-0", 1, 0.1)
+    """Of a group that begins at the end: without an offset of its own its lag is not known."""
+    return PartitionRow("orders", partition, 0, committed, position, end, None, "worker-0", 1, 0.1, ResetPolicy.LATEST)
 
 
 def worker(name: str, state: State) -> WorkerStatus:
@@ -40,19 +47,16 @@ def worker(name: str, state: State) -> WorkerStatus:
 def snapshot(rows: Iterable[PartitionRow] = (), total: int | None = None, pending: int | None = None) -> FleetSnapshot:
     failed = (Failed("worker-1", "timeout", "no answer"),)
     asked, answered = ("worker-0", "worker-1"), ("worker-0",)
-    results: dict[str, JsonObject] = {
-        "kafka_lag": {"total": total, "unknown": [], "topics": {}},
-        "block_size": {"pending": pending, "processing": 0, "dead": None, "bytes": None, "limit": None},
-        "ping": {"rows": []},
-    }
     return FleetSnapshot(
         cluster="main",
         group='a "quoted" \\ group',
         taken_at=1000.0,
         collect_seconds=0.25,
-        commands={name: Reduced(result, asked, answered, failed, 0.1) for name, result in results.items()},
-        partitions=tuple(rows),
-        workers=(worker("worker-0", State.RUNNING),),
+        offset_checker=Reduced(Partitions(tuple(rows)), asked, answered, failed, 0.1),
+        kafka_lag=LagTotals(total),
+        block_size=Reduced(StorageTotals(pending=pending, processing=0), asked, answered, failed, 0.1),
+        ping=Reduced(Pings(), asked, answered, failed, 0.1),
+        supervised=(worker("worker-0", State.RUNNING),),
         resident_bytes={"worker-0": 5_000_000},
         last_success={"agents": 1_700_000_000.5},
     )
@@ -100,7 +104,7 @@ def test_a_partition_that_is_gone_is_gone_with_the_next_snapshot() -> None:
     exposition = Exposition(lambda: latest)
     assert b'partition="1"' in exposition.render("")[0]
 
-    latest = replace(latest, partitions=latest.partitions[:1])
+    latest = replace(latest, offset_checker=replace(latest.offset_checker, result=Partitions(latest.partitions[:1])))
 
     assert b'partition="1"' not in exposition.render("")[0]
 
@@ -136,9 +140,8 @@ def test_a_storage_state_that_is_not_known_is_absent() -> None:
 
 def test_a_storage_tells_its_limits_and_whether_it_is_full() -> None:
     latest = snapshot(pending=7)
-    more = {"delayed": 2, "limit_bytes": 0, "dead_limit": 50, "free_bytes": 99, "full": "no room"}
-    told = latest.commands["block_size"]
-    full = replace(latest, commands={**latest.commands, "block_size": replace(told, result={**told.result, **more})})
+    totals = StorageTotals(pending=7, delayed=2, limit_bytes=0, dead_limit=50, free_bytes=99, full="no room")
+    full = replace(latest, block_size=replace(latest.block_size, result=totals))
 
     found = {
         name.removeprefix("kctl_storage_"): value for (name, _), value in scraped(full).items() if "_storage_" in name
@@ -150,7 +153,8 @@ def test_a_storage_tells_its_limits_and_whether_it_is_full() -> None:
         "free_bytes": 99,
         "full": 1,
     }
-    assert "kctl_storage_full" not in {name for name, _ in scraped(latest)}, "unknown is absent"
+    assert scraped(latest)["kctl_storage_full", (("cluster", "main"), ("group", latest.group))] == 0
+    assert "kctl_storage_full" not in {name for name, _ in scraped(snapshot())}, "unknown is absent"
 
 
 def test_how_old_each_part_is_can_be_told() -> None:
@@ -182,31 +186,15 @@ def full_snapshot() -> FleetSnapshot:
     rows = [row(partition, None if partition == 1 else 4, 5, 10) for partition in range(3)]
     rows += [one._replace(topic="100%", worker=None) for one in rows[:2]]
     assessment = Assessment(Status.WARN, "it grows", 2.5, 0.25, None)
-    results: dict[str, JsonObject] = {
-        "workers": {
-            "rows": [
-                {
-                    "name": "worker-0",
-                    "kind": "worker",
-                    "last_batch_seconds": 0.5,
-                    "rows_total": 7,
-                    "batches_total": 1,
-                    "queries_failed": 2,
-                },
-                {
-                    "name": "sinker-0",
-                    "kind": "sinker",
-                    "sinker": {"handled": 3, "in_flight": 0, "handler_p99_seconds": 1},
-                },
-            ]
-        },
-        "member_leader": {"generation": 4},
-    }
+    workers = (
+        WorkerRow("worker-0", "worker", last_batch_seconds=0.5, rows_total=7, batches_total=1, queries_failed=2),
+        WorkerRow("sinker-0", "sinker", sinker=SinkerStats(handled=3, in_flight=0, handler_p99_seconds=1)),
+    )
     base = snapshot(rows, total=6, pending=7)
-    reduced = {name: Reduced(result, ("worker-0",), ("worker-0",), (), 0.1) for name, result in results.items()}
     return replace(
         base,
-        commands={**base.commands, **reduced},
+        workers=Reduced(Workers(workers), ("worker-0",), ("worker-0",), (), 0.1),
+        member_leader=Reduced(GroupMembers(generation=4), ("worker-0",), ("worker-0",), (), 0.1),
         assessments=(assessment,) * len(rows),
         group_assessment=assessment,
         broker_group=GroupFigures("stable", 2),

@@ -14,13 +14,16 @@ import pytest
 
 from kctl.http import Access, create_app
 from kctl.http import stream as stream_module
-from kctl.http.answers import lag_totals
+from kctl.http.answers import lag_totals, offset_rows
 from kctl.http.errors import HttpError
 from kctl.master.events import EventFeed, FleetEvent
+from kctl.reduce import encoded
+from kctl.reduce.rows import WorkerRow
+from kctl.reduce.workers import Workers
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import Request
 from kctl_agent.wire import JsonObject
-from tests.picture import TOKEN, TOKENS, UNIX, ask, checked, healthy, partition, picture, serving, source_of
+from tests.picture import TOKEN, TOKENS, UNIX, ask, healthy, partition, picture, serving, source_of, worker
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +38,7 @@ async def test_lag_tells_figures_status_age_and_who_is_missing() -> None:
     assert (body["total"], body["topics"], body["cluster"], body["group"]) == (12, {"orders": 12}, "main", "g")
     assert body["unknown"] == [{"topic": "orders", "partition": 2}]
     assert body["rows"][0] == {
-        **checked(partition(0)),
+        **partition(0).to_json(),
         "age_seconds": 2.5,
         "start": 0,
         "position": 4,
@@ -52,16 +55,16 @@ async def test_lag_tells_figures_status_age_and_who_is_missing() -> None:
 
 async def test_a_worker_that_cannot_store_is_why_the_fleet_is_not_ready_and_a_sinkers_message_is_not() -> None:
     fine, error = healthy(), "orders-0 could not be stored: database or disk is full"
-    running, stopped = {"desired": "running"}, {"desired": "stopped"}
-    rows = [
-        {"name": "worker-0", "kind": "worker", "last_error": error, "supervisor": running},
-        {"name": "worker-1", "kind": "worker", "last_error": error, "supervisor": stopped},
-        {"name": "sinker-0", "kind": "sinker", "last_error": "orders-0@5: ValueError", "supervisor": running},
-        {"name": "guest", "kind": "attached", "last_error": "its own", "supervisor": None},
-    ]
-    told = replace(fine.commands["workers"], result={"rows": rows})
+    running = worker("worker-0")
+    stopped = replace(running, desired="stopped")
+    rows = (
+        WorkerRow("worker-0", "worker", last_error=error, supervisor=running),
+        WorkerRow("worker-1", "worker", last_error=error, supervisor=stopped),
+        WorkerRow("sinker-0", "sinker", last_error="orders-0@5: ValueError", supervisor=running),
+        WorkerRow("guest", "attached", last_error="its own"),
+    )
 
-    response = await ask(replace(fine, commands={**fine.commands, "workers": told}), "/readyz")
+    response = await ask(replace(fine, workers=replace(fine.workers, result=Workers(rows))), "/readyz")
 
     assert (response.status_code, response.json()["error"]["message"]) == (503, f"worker-0: {error}")
 
@@ -167,7 +170,7 @@ async def test_live_asks_the_fleet_now() -> None:
 
     async def fleet(request: Request) -> JsonObject:
         asked.append(request)
-        return reply({"rows": [{**checked(partition(1, lag=3)), "age_seconds": 0.2}]})
+        return reply({"rows": [{**partition(1, lag=3).to_json(), "age_seconds": 0.2}]})
 
     body = (await ask(source_of(picture(), ask=fleet), "/api/v1/lag?live=1")).json()
 
@@ -179,7 +182,7 @@ async def test_live_asks_the_fleet_now() -> None:
 @pytest.mark.parametrize("resource", ["offsets", "storage", "members", "brokers", "topics", "workers"])
 async def test_every_resource_can_be_asked_live(resource: str) -> None:
     async def fleet(request: Request) -> JsonObject:
-        return reply(picture().commands[request.rpc].result)
+        return reply(encoded(getattr(picture(), request.rpc).result))
 
     live = (await ask(source_of(picture(), ask=fleet), f"/api/v1/{resource}?live=1")).json()
     told = (await ask(picture(), f"/api/v1/{resource}")).json()
@@ -290,7 +293,7 @@ async def test_the_documentation_needs_nothing_from_elsewhere_and_names_every_pa
 def test_totals_of_rows_are_those_of_the_command() -> None:
     latest = picture()
 
-    assert lag_totals(latest.commands["offset_checker"].result["rows"]) == latest.commands["kafka_lag"].result
+    assert lag_totals(offset_rows(latest)) == encoded(latest.kafka_lag)
 
 
 async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]]:

@@ -13,6 +13,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from kctl.http import Access, create_app
 from kctl.master.orders import Caller, Orders, Verb
 from kctl.master.orders.base import Tell
+from kctl.reduce import encoded
 from kctl_agent.messages import Request
 from kctl_agent.wire import JsonObject
 from tests.picture import TOKEN, TOKENS, healthy, source_of
@@ -20,7 +21,7 @@ from tests.picture import TOKEN, TOKENS, healthy, source_of
 
 async def fleet(request: Request) -> JsonObject:
     await asyncio.sleep(0)
-    result = healthy().commands[request.rpc].result
+    result = encoded(getattr(healthy(), request.rpc).result)
     return {
         "result": result,
         "complete": True,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
-
-import pytest
 
 from kctl.master.changes import Changes
 from kctl.master.events import KEPT, EventFeed, FleetEvent
 from kctl.master.owners import owners
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
 from kctl.reduce import PartitionRow
+from kctl.reduce.member_leader import GroupMembers
+from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.rows import AgentState, EventRow, MemberRow, PauseRow, WorkerRow
+from kctl.reduce.workers import Workers
 from kctl.status import Assessment, Owner, Status
 
 
@@ -28,20 +29,22 @@ def partition(number: int = 0, owner: str | None = "worker-0") -> PartitionRow:
 
 
 def picture(
-    state: str = "running", restarts: int = 0, generation: int = 1, status: Status = Status.OK, events: Any = ()
+    state: str = "running",
+    restarts: int = 0,
+    generation: int = 1,
+    status: Status = Status.OK,
+    events: Iterable[EventRow] = (),
 ) -> FleetSnapshot:
-    results: dict[str, Any] = {
-        "member_leader": {"generation": generation, "members": [{"member_id": "a"}, {"member_id": None}]},
-        "workers": {"rows": [{"name": "worker-0", "events": list(events)}]},
-    }
+    members = tuple(MemberRow(id_, f"worker-{n}", None, generation, None) for n, id_ in enumerate(("a", None)))
     return FleetSnapshot(
         cluster="main",
         group="g",
         taken_at=5.0,
         collect_seconds=0.1,
-        commands={name: Reduced(result, (), (), (), None) for name, result in results.items()},
-        partitions=(partition(),),
-        workers=(worker(state, restarts, "no such file"),),
+        offset_checker=Reduced(Partitions((partition(),))),
+        member_leader=Reduced(GroupMembers(None, generation, members=members)),
+        workers=Reduced(Workers((WorkerRow("worker-0", events=tuple(events)),))),
+        supervised=(worker(state, restarts, "no such file"),),
         resident_bytes={},
         last_success={},
         assessments=(Assessment(status, "so it is"),),
@@ -80,7 +83,7 @@ def test_a_partition_is_told_when_it_comes_into_trouble_or_out_of_it() -> None:
 
 
 def test_what_an_agent_tells_is_told_once_and_what_is_older_than_the_master_not_at_all() -> None:
-    old, new = ({"at": at, "kind": "rewound", "text": f"at {at}", "topic": "orders"} for at in (5.0, 15.0))
+    old, new = (EventRow(at, "rewound", f"at {at}", "orders") for at in (5.0, 15.0))
     changes = Changes(started_at=10.0)
 
     first = changes.between(None, picture(events=[old, new]))
@@ -90,15 +93,6 @@ def test_what_an_agent_tells_is_told_once_and_what_is_older_than_the_master_not_
         ("worker-0", "rewound", "orders", "at 15.0")
     ]
     assert again == []
-
-
-@pytest.mark.parametrize("events", ["x", 7, ["x", None, 7], [{"at": "now"}, {}]])
-def test_what_an_attached_agent_makes_up_is_no_event(events: Any) -> None:
-    latest = picture()
-    row = {"name": "worker-0", "events": events}
-    workers = replace(latest.commands["workers"], result={"rows": [row]})
-
-    assert Changes(0.0).between(None, replace(latest, commands={**latest.commands, "workers": workers})) == []
 
 
 def test_the_feed_numbers_keeps_and_counts() -> None:
@@ -124,30 +118,35 @@ def test_who_listens_to_collections_is_woken_and_skips_what_he_missed() -> None:
     assert asyncio.run(listen()) == [1, 3]
 
 
-def owner(rows: list[Mapping[str, Any]], *statuses: WorkerStatus, of: PartitionRow | None = None) -> Owner:
+def owner(rows: list[WorkerRow], *statuses: WorkerStatus, of: PartitionRow | None = None) -> Owner:
     return owners(rows, statuses, 30.0)(of or partition())
 
 
 def test_an_owner_is_what_it_says_of_itself() -> None:
-    row = {"name": "worker-0", "state": "running", "last_batch_seconds": 2, "batch_running_seconds": None}
+    row = WorkerRow("worker-0", state=AgentState.RUNNING, last_batch_seconds=2)
 
     assert owner([row]) == Owner("worker-0", "running", 30.0, 2.0, None)
-    assert owner([{"name": "worker-0", "state": 7, "last_batch_seconds": "x"}]) == Owner("worker-0", None, 30.0)
+    assert owner([WorkerRow("worker-0")]) == Owner("worker-0", None, 30.0)
 
 
 def test_where_nobody_reads_the_fleet_says_what_it_is_about() -> None:
     nobodys = partition(owner=None)
 
     assert owner([], worker("backoff"), of=nobodys).state == "starting"
-    assert owner([{"name": "worker-0", "state": "joining"}], worker("running"), of=nobodys).state == "rebalancing"
-    assert owner([{"name": "worker-0", "state": "running"}], worker("running"), of=nobodys).state is None
+    assert owner([in_state(AgentState.JOINING)], worker("running"), of=nobodys).state == "rebalancing"
+    assert owner([in_state(AgentState.RUNNING)], worker("running"), of=nobodys).state is None
     assert owner([], worker("backoff", kind="sinker"), of=nobodys).state is None
 
 
+def in_state(state: AgentState) -> WorkerRow:
+    return WorkerRow("worker-0", state=state)
+
+
 def test_a_paused_partition_is_paused_and_the_others_are_not() -> None:
-    paused = replace(worker("running"), paused=({"topic": "orders", "partition": 1},))
-    rows: list[Mapping[str, Any]] = [{"name": "worker-0", "state": "running"}]
+    paused = replace(worker("running"), paused=(PauseRow("orders", 1, "ann", 0.0),))
+    everything = replace(paused, paused=(PauseRow(None, None, "ann", 0.0),))
+    rows = [in_state(AgentState.RUNNING)]
 
     assert owner(rows, paused, of=partition(1)).state == "paused"
     assert owner(rows, paused, of=partition(2)).state == "running"
-    assert owner(rows, replace(paused, paused=({"topic": None, "partition": None},)), of=partition(2)).state == "paused"
+    assert owner(rows, everything, of=partition(2)).state == "paused"

@@ -13,7 +13,7 @@ from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.cluster import Cluster
 from kctl.kafka.group_reader import Reading
 from kctl.kafka.layout import Partition
-from kctl.reduce import ClusterPartition
+from kctl.reduce import ClusterFigures, PartitionRow
 
 pytestmark = pytest.mark.anyio
 
@@ -85,10 +85,8 @@ async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[Cl
         assert reader.is_closed
 
 
-def rows(cluster: Cluster) -> list[ClusterPartition]:
-    figures = cluster.figures()
-    assert figures is not None
-    return list(figures.partitions)
+def rows(cluster: Cluster) -> list[PartitionRow]:
+    return list(cluster.figures().partitions)
 
 
 async def test_before_the_brokers_were_ever_reached_there_are_no_figures_at_all(cluster_of: Any) -> None:
@@ -96,7 +94,7 @@ async def test_before_the_brokers_were_ever_reached_there_are_no_figures_at_all(
 
     await cluster.refresh(5)
 
-    assert cluster.figures() is None
+    assert cluster.figures() == ClusterFigures()
     assert cluster.last_success == {}
     assert "nobody there" in (cluster.error or "")
 
@@ -108,8 +106,8 @@ async def test_a_look_gives_every_partition_also_those_without_a_commit(cluster_
     clock.now += 3
 
     assert rows(cluster) == [
-        ClusterPartition(*A, start=0, committed=5, end=10, age_seconds=3),
-        ClusterPartition(*B, start=0, committed=None, end=20, age_seconds=3),
+        PartitionRow(*A, 0, 5, None, 10, None, None, None, 3),
+        PartitionRow(*B, 0, None, None, 20, None, None, None, 3),
     ]
     assert cluster.last_success.keys() == {"committed", "offsets", "group"}
     assert all(name.startswith("kctl-brokers") for name in reader.threads)

@@ -18,6 +18,8 @@ from kctl.master.keeper import Care
 from kctl.master.members import Members
 from kctl.master.restart import Policy
 from kctl.master.supervisor import Supervisor
+from kctl.reduce.metadata_topics import TopicRows
+from kctl.reduce.rows import TopicRow
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.messages import Request
 from kctl_agent.scripted import Answers, ScriptedAgent
@@ -80,8 +82,8 @@ async def test_what_changes_seldom_is_asked_again_when_it_is_old_or_other_proces
 
     second = await fleet.collector.collect()
     assert fleet.asked() == Counter(["block_size", "offset_checker", "ping", "workers"])
-    told = [picture.commands["metadata_topics"] for picture in (first, second)]
-    assert told[0].result == told[1].result == TOPICS
+    told = [picture.metadata_topics for picture in (first, second)]
+    assert told[0].result == told[1].result == TopicRows((TopicRow("t", 0, 1, (1,), (1,), None),))
     assert (told[1].asked, told[1].answered) == (("guest",), ("guest",))
     assert (told[1].age_seconds or 0) > (told[0].age_seconds or 0), "it says how old it is"
 
@@ -104,7 +106,7 @@ async def test_who_leads_is_asked_again_when_a_generation_or_an_assignment_has_c
     picture = await fleet.collector.collect()
 
     assert fleet.asked()["member_leader"] == 1
-    assert picture.commands["member_leader"].result["generation"] == 4, "as in the same picture's offsets"
+    assert picture.member_leader.result.generation == 4, "as in the same picture's offsets"
     fleet.partitions = []
     await fleet.collector.collect()
     assert fleet.asked()["member_leader"] == 1

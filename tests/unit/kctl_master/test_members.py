@@ -18,10 +18,10 @@ import pytest
 from kctl.kafka.cluster import Cluster
 from kctl.kafka.group_reader import Reading
 from kctl.master.members import Members
-from kctl.master.reduction import reduced, usable
+from kctl.master.reduction import OFFSET_CHECKER, reduced
 from kctl.master.service import Service
 from kctl.master.snapshot import WorkerStatus
-from kctl.reduce import Answer, Freshness
+from kctl.reduce import Answer, ClusterFigures, Freshness
 from kctl.rpc.fan_out import AgentPool, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.messages import Request, Role
@@ -83,7 +83,7 @@ def request(rpc: str, method: str, deadline_ms: int = 2000, **params: Any) -> Re
     return Request(Role.EXTERNAL, rpc, method, id="1", params=params, deadline_ms=deadline_ms)
 
 
-async def ask(members: Members, rpc: str = "ping", seconds: float = 2.0) -> FanOut:
+async def ask(members: Members, rpc: str = "ping", seconds: float = 2.0) -> FanOut[JsonObject]:
     return await members.ask(await members.sockets(), rpc, {}, asyncio.get_running_loop().time() + seconds)
 
 
@@ -169,12 +169,12 @@ async def test_who_was_stopped_by_request_is_named_as_stopped_and_not_missed(
 def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> None:
     good, bad = Answer("worker-0", RESULT, 0.1), Answer("guest", {"rows": [{"nonsense": 1}]}, 0.0)
 
-    outcome = usable("offset_checker", FanOut([bad, good], []))
-    result = reduced("offset_checker", outcome, None, Freshness(0.0, 0.0, 2.0, None))
+    outcome = OFFSET_CHECKER.parsed(FanOut([bad, good], []))
+    result = reduced(OFFSET_CHECKER, outcome, ClusterFigures(), Freshness(0.0, 0.0, 2.0, None))
 
     assert [failure.code for failure in result.failed] == ["bad_result"]
     assert (result.asked, result.answered) == (("guest", "worker-0"), ("worker-0",))
-    assert result.result["rows"][0]["remaining_count"] == 6
+    assert result.result.rows[0].lag == 6
     assert result.age_seconds == 0.1
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from kctl.master.reduction import reduced, usable
-from kctl.reduce import REDUCERS, Answer, Freshness, partition_rows
+from kctl.master.reduction import COMMANDS as MASTER_COMMANDS
+from kctl.master.reduction import OFFSET_CHECKER, reduced
+from kctl.reduce import REDUCERS, Answer, ClusterFigures, Freshness, partition_rows
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessor, Owner, Rules
 from kctl_agent.commands import COMMANDS
@@ -29,6 +30,9 @@ FRESH = Freshness(0.0, 0.0, 2.0, None)
 ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}, 10**400, -(2**63)]
 
 
+NOBODY = ClusterFigures()
+
+
 def said(rpc: str, partitions: int) -> JsonObject:
     now = time.monotonic()
     snapshot = Snapshot(
@@ -39,7 +43,8 @@ def said(rpc: str, partitions: int) -> JsonObject:
         topics=tuple(TopicPartitionFigures("orders", n, 1, (1, 2), (1,), (2,)) for n in range(partitions)),
         storage=StorageFigures("file:/data/storage.sqlite", 10, 0, 0, 4096, 1000),
     )
-    return COMMANDS[rpc].answer(snapshot, {}, now)
+    sent: JsonObject = json.loads(json.dumps(COMMANDS[rpc].answer(snapshot, {}, now)))
+    return sent
 
 
 def odd_ones(value: Any) -> Iterator[Any]:
@@ -56,22 +61,22 @@ def odd_ones(value: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("rpc", sorted(REDUCERS.keys() & COMMANDS.keys()))
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_whatever_one_agent_says_the_others_are_reduced(rpc: str, partitions: int) -> None:
-    good = Answer("a", said(rpc, partitions), 0.0)
+    command, good = MASTER_COMMANDS[rpc], Answer("a", said(rpc, partitions), 0.0)
     for odd in odd_ones(good.result):
         if not isinstance(odd, dict):
             continue
         for name in ("0", "b"):
-            outcome = usable(rpc, FanOut([good, Answer(name, copy.deepcopy(odd), 0.0)], []))
-            assert good in outcome.answers
+            outcome = command.parsed(FanOut([good, Answer(name, copy.deepcopy(odd), 0.0)], []))
+            assert Answer("a", command.parse("a", good.result), 0.0) in outcome.answers
             assert {failure.code for failure in outcome.failed} <= {"bad_result"}
-            json.dumps(reduced(rpc, outcome, None, FRESH).result)
+            json.dumps(command.encoded(reduced(command, outcome, NOBODY, FRESH).result))
 
 
 def test_what_one_agent_says_of_a_partition_can_always_be_judged_and_kept() -> None:
     good = Answer("a", said("offset_checker", 2), 0.0)
     owner = Owner("a", "running", 1.0)
     for odd in odd_ones(good.result["rows"][0]):
-        outcome = usable("offset_checker", FanOut([good, Answer("b", {"rows": [odd]}, 0.0)], []))
-        rows, assessor = partition_rows(outcome.answers, None), Assessor(Rules())
+        outcome = OFFSET_CHECKER.parsed(FanOut([good, Answer("b", {"rows": [odd]}, 0.0)], []))
+        rows, assessor = partition_rows(outcome.answers, NOBODY), Assessor(Rules())
         for now in (1.0, 2.0):
             assessor.assess(rows, lambda _: owner, now, now)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from kctl.master.reduction import WORKERS
 from kctl.master.snapshot import Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
+from kctl.reduce import Answer, ClusterFigures, encoded
 from kctl_agent.commands import workers
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
+from tests.replies import parsed
 
 STATUS = WorkerStatus("worker-0", "worker", "running", "starting", 1, 0.5, {}, None, None, "worker-0.log")
 
@@ -15,20 +18,25 @@ def said() -> JsonObject:
     return workers.answer(Snapshot("worker-0", "worker", "running", 0.0, 0.0, 0.0), {}, 1.0)
 
 
-def rows(*told: JsonObject) -> list[JsonObject]:
-    reduced = Reduced({"rows": list(told)}, ("worker-0",), (), (), None)
-    found: list[JsonObject] = with_supervisor(reduced, [STATUS]).result["rows"]
+def rows(**told: JsonObject) -> list[JsonObject]:
+    answers = parsed("workers", [Answer(name, result, 0.0) for name, result in told.items()])
+    reduced = Reduced(WORKERS.reduce(answers, ClusterFigures()), ("worker-0",), (), (), None)
+    found: list[JsonObject] = encoded(with_supervisor(reduced, [STATUS]).result)["rows"]
     return found
 
 
 def test_the_row_of_a_worker_that_is_silent_has_the_same_fields_as_of_one_that_answers() -> None:
-    [silent], [answering] = rows(), rows(said())
+    [silent], [answering] = rows(), rows(**{"worker-0": said()})
     assert sorted(silent) == sorted(answering)
     assert answering["state"] == "running"
     unknown = {name for name, value in silent.items() if value is None}
-    assert unknown == set(said()) - {"name", "kind", "pid", "events"}
+    assert unknown == {*said(), "age_seconds"} - {"name", "kind", "pid", "events"}
 
 
 def test_an_attached_agent_has_no_supervisor() -> None:
-    attached = {**said(), "name": "notebook"}
-    assert [row["supervisor"] is None for row in rows(attached)] == [True, False]
+    assert [row["supervisor"] is None for row in rows(notebook=said())] == [True, False]
+
+
+def test_a_worker_is_named_as_its_socket_whatever_name_it_gives_itself() -> None:
+    both = rows(**{"worker-0": said(), "notebook": said()})
+    assert [(row["name"], row["supervisor"] is None) for row in both] == [("notebook", True), ("worker-0", False)]

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.reduce import REDUCERS, Answer, ClusterFigures, ClusterPartition
+from kctl.reduce import REDUCERS, Answer, ClusterFigures, PartitionRow, ResetPolicy
+from kctl.reduce.base import per_sender
+from tests.replies import parsed, reduced_json
 
 names = st.sampled_from(["worker-0", "worker-1", "worker-2", "worker-3"])
 ages = st.sampled_from([0.0, 0.1, 0.1, 2.0])
@@ -60,11 +62,23 @@ RESULTS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
         {"methods": st.lists(st.fixed_dictionaries({"method": names, "summary": topics}), max_size=3)}
     ),
 }
-clusters = st.none() | st.lists(
-    st.builds(ClusterPartition, topics, partitions, offsets, offsets, offsets, ages),
-    max_size=4,
-    unique_by=lambda known: (known.topic, known.partition),
-).map(lambda known: ClusterFigures(tuple(known)))
+
+
+def of_brokers(
+    topic: str, partition: int, start: int | None, committed: int | None, end: int | None, age: float
+) -> PartitionRow:
+    return PartitionRow(topic, partition, start, committed, None, end, None, None, None, age)
+
+
+clusters = st.builds(
+    ClusterFigures,
+    st.lists(
+        st.builds(of_brokers, topics, partitions, offsets, offsets, offsets, ages),
+        max_size=4,
+        unique_by=lambda known: (known.topic, known.partition),
+    ).map(tuple),
+    reset=st.sampled_from(ResetPolicy),
+)
 
 
 def test_every_reducer_is_held_to_this() -> None:
@@ -74,7 +88,7 @@ def test_every_reducer_is_held_to_this() -> None:
 @pytest.mark.parametrize("command", sorted(REDUCERS))
 @given(data=st.data())
 def test_order_and_repetition_of_the_answers_do_not_matter(command: str, data: st.DataObject) -> None:
-    answers = data.draw(st.lists(st.builds(Answer, names, RESULTS[command], ages), max_size=6))
+    answers = parsed(command, data.draw(st.lists(st.builds(Answer, names, RESULTS[command], ages), max_size=6)))
     cluster = data.draw(clusters)
     repeated = answers + data.draw(st.lists(st.sampled_from(answers), max_size=3) if answers else st.just([]))
     shuffled = data.draw(st.permutations(repeated))
@@ -82,12 +96,23 @@ def test_order_and_repetition_of_the_answers_do_not_matter(command: str, data: s
     assert REDUCERS[command](shuffled, cluster) == REDUCERS[command](answers, cluster)
 
 
+@pytest.mark.parametrize("command", sorted(REDUCERS))
+@given(data=st.data())
+def test_answers_may_be_brought_together_in_groups_before_they_are_reduced(command: str, data: st.DataObject) -> None:
+    answers = parsed(command, data.draw(st.lists(st.builds(Answer, names, RESULTS[command], ages), max_size=6)))
+    cluster, cut = data.draw(clusters), data.draw(st.integers(0, 6))
+    left, right = per_sender(answers[:cut]), per_sender(answers[cut:])
+
+    assert REDUCERS[command](per_sender([*right, *left]), cluster) == REDUCERS[command](answers, cluster)
+    assert per_sender([*left, *right]) == per_sender(answers)
+
+
 @given(answers=st.lists(st.builds(Answer, names, RESULTS["kafka_lag"], ages), max_size=6), cluster=clusters)
-def test_lag_and_offsets_are_told_from_the_same_rows(answers: list[Answer], cluster: ClusterFigures | None) -> None:
-    lag = REDUCERS["kafka_lag"](answers, cluster)
+def test_lag_and_offsets_are_told_from_the_same_rows(answers: list[Answer[Any]], cluster: ClusterFigures) -> None:
+    lag = reduced_json("kafka_lag", answers, cluster)
     remaining = {
         (row["topic"], row["partition"]): row["remaining_count"]
-        for row in REDUCERS["offset_checker"](answers, cluster)["rows"]
+        for row in reduced_json("offset_checker", answers, cluster)["rows"]
     }
 
     known = [count for count in remaining.values() if count is not None]

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from kctl.reduce import Answer, ClusterFigures, ClusterPartition
-from kctl.reduce.kafka_lag import reduce as kafka_lag
-from kctl.reduce.offset_checker import reduce as offset_checker
+import pytest
+
+from kctl.reduce import Answer, ClusterFigures, PartitionRow, ResetPolicy
+from kctl_agent.wire import JsonObject
+from tests.replies import reduced_json
+
+kafka_lag = partial(reduced_json, "kafka_lag")
+offset_checker = partial(reduced_json, "offset_checker")
 
 
 def row(partition: int, committed: int | None, end: int | None, **more: Any) -> dict[str, Any]:
@@ -21,13 +27,16 @@ def row(partition: int, committed: int | None, end: int | None, **more: Any) -> 
     }
 
 
-def answer(sender: str, *rows: dict[str, Any], age: float = 0.0) -> Answer:
+def answer(sender: str, *rows: dict[str, Any], age: float = 0.0) -> Answer[JsonObject]:
     return Answer(sender, {"rows": list(rows)}, age)
 
 
 def brokers(*partitions: tuple[int, int | None, int | None], age: float = 1.0) -> ClusterFigures:
     return ClusterFigures(
-        tuple(ClusterPartition("orders", number, 0, committed, end, age) for number, committed, end in partitions)
+        tuple(
+            PartitionRow("orders", number, 0, committed, None, end, None, None, None, age)
+            for number, committed, end in partitions
+        )
     )
 
 
@@ -136,16 +145,44 @@ def test_lag_is_never_negative() -> None:
     assert result["total"] == 0
 
 
-def test_with_nothing_committed_the_lag_counts_from_the_position_and_the_offset_stays_unknown() -> None:
-    checked = offset_checker([answer("worker-0", row(0, None, 100, position=70))], None)["rows"][0]
+@pytest.mark.parametrize(
+    ("reset", "start", "position", "lag"),
+    [
+        (ResetPolicy.EARLIEST, 20, None, 80),
+        (ResetPolicy.EARLIEST, 20, 70, 80),
+        (ResetPolicy.EARLIEST, None, 70, None),
+        (ResetPolicy.LATEST, 20, 70, 30),
+        (ResetPolicy.LATEST, 20, None, None),
+        (ResetPolicy.NONE, 20, 70, None),
+    ],
+)
+def test_with_nothing_committed_the_reset_policy_says_what_lag_is_and_the_offset_stays_unknown(
+    reset: ResetPolicy, start: int | None, position: int | None, lag: int | None
+) -> None:
+    claim = answer("worker-0", row(0, None, 100, start=start, position=position))
+    known = PartitionRow("orders", 0, start, None, None, 100, None, None, None, 1.0)
 
-    assert checked["current_offset"] is None
-    assert checked["remaining_count"] == 30
+    for brokers in (ClusterFigures(reset=reset), ClusterFigures((known,), reset=reset)):
+        checked = offset_checker([claim], brokers)["rows"][0]
+        assert (checked["current_offset"], checked["remaining_count"]) == (None, lag)
+        assert kafka_lag([claim], brokers)["total"] == lag
+
+
+def test_what_is_committed_is_what_lag_is_counted_from_under_every_policy() -> None:
+    for reset in ResetPolicy:
+        checked = offset_checker([answer("worker-0", row(0, 90, 100, position=95))], ClusterFigures(reset=reset))
+        assert checked["rows"][0]["remaining_count"] == 10
+
+
+def test_a_partition_that_was_never_committed_and_that_nobody_reads_has_the_lag_of_its_log() -> None:
+    rows = offset_checker([], brokers((0, None, 25)))["rows"]
+
+    assert [(each["worker"], each["remaining_count"]) for each in rows] == [(None, 25)]
 
 
 def test_kafka_lag_sums_what_is_known_per_topic_and_names_what_is_not() -> None:
     payments = {**row(0, 1, 3), "topic": "payments"}
-    unknown = row(1, None, 100, position=None)
+    unknown = row(1, None, 100, position=None, start=None)
 
     result = kafka_lag([answer("worker-0", row(0, 40, 100), unknown, payments)], None)
 

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from kctl.reduce import Answer
-from kctl.reduce.block_size import reduce as block_size
-from kctl.reduce.describe import reduce as describe
-from kctl.reduce.member_leader import reduce as member_leader
-from kctl.reduce.metadata_brokers import reduce as metadata_brokers
-from kctl.reduce.metadata_topics import reduce as metadata_topics
-from kctl.reduce.ping import reduce as ping
-from kctl.reduce.workers import reduce as workers
+from tests.replies import reduced_json
+
+block_size = partial(reduced_json, "block_size")
+describe = partial(reduced_json, "describe")
+member_leader = partial(reduced_json, "member_leader")
+metadata_brokers = partial(reduced_json, "metadata_brokers")
+metadata_topics = partial(reduced_json, "metadata_topics")
+ping = partial(reduced_json, "ping")
+workers = partial(reduced_json, "workers")
 
 
 def figures(**known: int) -> dict[str, Any]:
@@ -123,7 +126,7 @@ def test_a_worker_that_has_not_joined_is_listed_but_has_no_say() -> None:
 
 def test_brokers_are_the_union_by_node_id_and_the_youngest_answer_wins() -> None:
     one = {"node_id": 1, "host": "old", "port": 9092, "rack": None, "controller": False}
-    answers = [
+    answers: list[Answer[dict[str, Any]]] = [
         Answer("worker-0", {"rows": [one, {**one, "node_id": 10}]}, 5.0),
         Answer("worker-1", {"rows": [{**one, "host": "new"}, {**one, "node_id": 2}]}, 0.1),
         Answer("worker-2", {"rows": None}, 0.1),
@@ -149,15 +152,15 @@ def test_topics_are_the_union_by_topic_and_partition_and_the_youngest_answer_win
 def test_workers_are_sorted_by_name_and_tell_the_age_of_their_answer() -> None:
     answers = [Answer("worker-1", {"name": "worker-1"}, 0.2), Answer("worker-0", {"name": "worker-0"}, 0.1)]
 
-    assert workers(answers, None) == {
-        "rows": [{"name": "worker-0", "age_seconds": 0.1}, {"name": "worker-1", "age_seconds": 0.2}]
-    }
+    rows = workers(answers, None)["rows"]
+
+    assert [(row["name"], row["age_seconds"]) for row in rows] == [("worker-0", 0.1), ("worker-1", 0.2)]
 
 
 def test_ping_lists_who_is_there() -> None:
-    assert ping([Answer("b", {"name": "b"}, 0.0), Answer("a", {"name": "a"}, 0.0)], None) == {
-        "rows": [{"name": "a"}, {"name": "b"}]
-    }
+    rows = ping([Answer("b", {"name": "b", "pid": 2}, 0.0), Answer("a", {"name": "a", "pid": 1}, 0.0)], None)["rows"]
+
+    assert [(row["name"], row["pid"]) for row in rows] == [("a", 1), ("b", 2)]
 
 
 def test_describe_is_the_union_of_the_methods() -> None:
@@ -166,4 +169,6 @@ def test_describe_is_the_union_of_the_methods() -> None:
         Answer("new", {"methods": [{"method": "getPing", "summary": "new"}, {"method": "getBlockSize"}]}, 0.0),
     ]
 
-    assert describe(answers, None) == {"methods": [{"method": "getBlockSize"}, {"method": "getPing", "summary": "new"}]}
+    methods = describe(answers, None)["methods"]
+
+    assert [(each["method"], each["summary"]) for each in methods] == [("getBlockSize", None), ("getPing", "new")]

@@ -1,0 +1,56 @@
+"""The result of a command that the collector does not ask for each snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from typing import Generic, TypeVar
+
+from kctl.master.reduction import Command, reduced
+from kctl.master.snapshot import Reduced
+from kctl.reduce import ClusterFigures, Freshness
+from kctl.rpc.fan_out import FanOut
+from kctl_agent.wire import JsonObject
+
+__all__ = ["CachedCommand"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+_ANY_AGE = Freshness(0.0, 0.0, inf, None)
+"""How fresh a cached result is, is judged for each snapshot."""
+
+
+class CachedCommand(Generic[R, T]):
+    """The last result of a command, with its age. `is_settled` is false of a result that is no good for later."""
+
+    def __init__(self, command: Command[R, T], is_settled: Callable[[T], bool] = lambda _: True) -> None:
+        self.command = command
+        self._is_settled = is_settled
+        self._result: Reduced[T] | None = None
+        self._shown_by: object = None
+        self._asked_at = 0.0
+
+    def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
+        """Whether it is to be asked again: it is old, somebody did not answer, or `shown_by`, which would show that
+        the result has changed, is another than it was."""
+        result = self._result
+        return (
+            result is None
+            or not result.complete
+            or not self._is_settled(result.result)
+            or self._shown_by != shown_by
+            or now - self._asked_at >= longest_seconds
+        )
+
+    def keep(self, outcome: FanOut[JsonObject], shown_by: object, now: float) -> None:
+        """Of thousands of partitions it takes a while."""
+        self._result = reduced(self.command, self.command.parsed(outcome), ClusterFigures(), _ANY_AGE)
+        self._shown_by, self._asked_at = shown_by, now
+
+    def at(self, now: float) -> Reduced[T]:
+        """The result with the age that it has at `now`."""
+        assert self._result is not None
+        age = self._result.age_seconds
+        return replace(self._result, age_seconds=None if age is None else age + now - self._asked_at)
