@@ -54,8 +54,8 @@ METRICS: tuple[Metric, ...] = (
     Column(
         name="kctl_consumer_lag",
         unit="messages",
-        sentence="Messages between the group's committed offset and the end of the partition. Before the first commit, "
-        "with `kafka.auto_offset_reset` `earliest`: from the log start; with `latest`: from the position of its worker.",
+        sentence="Messages between the group's committed offset and the end of the partition. Before the first commit: "
+        "from the log start with `kafka.auto_offset_reset` `earliest`, from its worker's position with `latest`.",
         values=_LAG,
     ),
     Column(

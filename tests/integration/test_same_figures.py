@@ -159,6 +159,7 @@ def test_the_lag_of_a_partition_that_was_never_committed_is_the_same_everywhere(
 ) -> None:
     topic = f"never-committed-{reset}"
     topics.create_topic(broker.bootstrap_servers, topic, 2)
+    fill(broker, [0], topic)
     fill(broker, [1], topic, messages=10)
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.delete_records({TopicPartition(topic, 1): 4})
@@ -183,12 +184,13 @@ def test_the_lag_of_a_partition_that_was_never_committed_is_the_same_everywhere(
             *(total - 60 or None for total in totals),
         }
 
-    def has_ends() -> bool:
-        # A master that has just started may not have had the brokers' first answer.
+    def is_collected() -> bool:
+        # A master that has just started may not have had the first answers of brokers and worker.
         known = samples(fleet.about["http_url"])
-        return (topic, "1") in known.get("kctl_partition_end_offset", {}) and ("worker-0",) in known["kctl_worker_up"]
+        ends, committed = known.get("kctl_partition_end_offset", {}), known.get("kctl_consumer_committed_offset", {})
+        return (topic, "1") in ends and (topic, "0") in committed
 
-    eventually(has_ends, what="the brokers have answered")
+    eventually(is_collected, what="brokers and worker have answered")
     eventually(lambda: everywhere() == {lag}, what="one lag")
     position = {"topic": topic, "partition": 1, "committed": None, "position": 8, "age_seconds": None}
     script = dict.fromkeys(("offset_checker", "kafka_lag"), Answers({"rows": [position]}))
