@@ -19,10 +19,12 @@ import pytest
 import redis
 
 from kctl_agent.storage import redis_client
-from kctl_agent.storage.base import Advance, Binding, Chunk, GapRefused, Mark, MarkMissing, StorageUnusable
+from kctl_agent.storage.base import Advance, Binding, Chunk, GapRefused, Mark, MarkMissing, Selection, StorageUnusable
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
 from kctl_agent.storage.redis import RedisStorage
+from kctl_agent.storage.room import Limits
+from tests.cutting_proxy import CuttingProxy
 from tests.redis_server import RedisServer, require_redis
 
 DOCS = Path(__file__).parents[2] / "docs" / "storage.md"
@@ -138,6 +140,44 @@ def test_a_redis_that_stays_away_is_unusable_and_then_used_again(
 
     put(storage, chunk(3, 6))
     assert len(everything(storage)) == 6
+
+
+def test_a_put_whose_reply_was_lost_counts_what_it_has_stored(server: RedisServer) -> None:
+    with (
+        CuttingProxy(server.directory / "proxy.sock", server.socket) as proxy,
+        closing(opened(f"unix://{proxy.path}")) as storage,
+    ):
+        fill(storage, 3)
+        proxy.cut_next_reply()
+        [first] = put(storage, chunk(3, 9))
+        [again] = put(storage, chunk(3, 12))
+
+        assert proxy.cuts == 1
+        assert (first.stored, first.skipped) == (6, 0)
+        assert first.bytes > 0
+        assert (again.stored, again.skipped) == (3, 6), "another put of the same range stores nothing twice"
+        assert stored(storage) == list(range(12))
+        assert client_of(server).keys("*sent:*") == []
+
+
+def test_neither_leases_nor_dead_letters_end_by_the_clock_of_a_host(
+    storage: RedisStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(storage, 6)
+    (claim,) = storage.claim("a", 3, 60.0)
+    (failed,) = storage.claim("a", 3, 60.0)
+    storage.settle(failed, [False] * 3, reason="no", max_tries=1)
+    storage.limits = Limits(dead_seconds=3600.0)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 86_400)
+
+    assert storage.claim("b", 3, 60.0) == []
+    assert storage.requeue_stuck() == 0
+    assert storage.renew(claim, 60.0)
+    assert storage.expire_dead() == 0
+    assert storage.clear("dead", Selection(older_than_seconds=3600.0)) == 0
+    assert list(storage.dead(Selection(older_than_seconds=3600.0))) == []
+    assert total(storage) == (0, 3, 0, 3)
 
 
 def test_a_settle_whose_reply_was_lost_can_be_repeated_and_does_nothing_more(storage: RedisStorage) -> None:

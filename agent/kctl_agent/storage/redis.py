@@ -161,7 +161,7 @@ class RedisStorage(Storage):
         rows = [word for b, name in zip(blocks, names, strict=True) for word in (b.first, b.last, b.count, name)]
         sent = {self._key("sent", name): block.body for block, name in zip(blocks, names, strict=True)}
         with told(self._place):
-            return transact(client, sent, SENT_SECONDS, "put", self.prefix, *place, *rows)
+            return transact(client, sent, SENT_SECONDS, "put", self.prefix, token, *place, *rows)
 
     def blocks(self) -> Iterator[Block]:
         """Not one picture: what is put or settled meanwhile may be in it or not."""
@@ -287,7 +287,8 @@ class RedisStorage(Storage):
         removed, age = 0, self.limits.dead_seconds
         if age is not None:
             for page in self._dead_pages(EVERYTHING):
-                old = [letter for letter in page if time.time() - letter.at >= age]
+                now = self._server_time()
+                old = [letter for letter in page if now - letter.at >= age]
                 removed += self._forget(old) if old else 0
                 if len(old) < len(page):
                     break
@@ -300,7 +301,7 @@ class RedisStorage(Storage):
 
     def _dead_pages(self, selection: Selection) -> Iterator[list[DeadLetter]]:
         """The oldest first. Letters that die meanwhile are left to the next call."""
-        client, wall = self._client(), time.time()
+        client, now = self._client(), self._server_time()
         with told(self._place):
             ids = [int(id_) for id_ in client.zrange(self.prefix + "dead", 0, -1)]
         for begin in range(0, len(ids), PAGE):
@@ -310,7 +311,7 @@ class RedisStorage(Storage):
                         pipeline.hgetall(self._key("dead", id_))
                     rows = pipeline.execute()
                 letters = [letter_of(str(id_), row) for id_, row in zip(page, rows, strict=True) if row]
-                if chosen := [letter for letter in letters if selection.takes_letter(letter, wall)]:
+                if chosen := [letter for letter in letters if selection.takes_letter(letter, now)]:
                     yield chosen
 
     def _by_bytes(self, ids: list[int]) -> Iterator[list[int]]:
@@ -329,6 +330,13 @@ class RedisStorage(Storage):
                 page, held = [], 0
         if page:
             yield page
+
+    def _server_time(self) -> float:
+        """Unix seconds, by the clock that dated the dead letters: those of the hosts that look may differ from it."""
+        client = self._client()
+        with told(self._place):
+            seconds, microseconds = client.time()
+        return float(seconds + microseconds / 1_000_000)
 
     def _names(self) -> list[str]:
         return sorted(name.decode() for name in self._client().smembers(self.prefix + "partitions"))

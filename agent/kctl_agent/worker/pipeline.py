@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 from kafka import TopicPartition
 
 from kctl_agent.storage.base import Advance, Storage
-from kctl_agent.worker.put import RESULT_SCHEMA, PartitionPlan, PutJob, put_partition
+from kctl_agent.worker.batch_failure import Failure, failure
+from kctl_agent.worker.put import RESULT_SCHEMA, PartitionPlan, PutJob, put_in_task
 from kctl_agent.worker.session import session
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.transform import check_transform, load_transform
@@ -85,8 +87,9 @@ class _Run:
         self.last_batch_id = -1
         self.began_at = time.monotonic()
         self.batch_started_at: float | None = None
-        self.error: str | None = None
-        """Why the last batch failed, in one line; Spark's own report of it is a stack trace of a hundred lines."""
+        self.failure: Failure | None = None
+        """Why the last batch failed; Spark's own report of it is a stack trace of a hundred lines."""
+        self._token = uuid.uuid4().hex
         self._storage = storage
         self._pipeline = pipeline
 
@@ -110,21 +113,25 @@ class _Run:
                 batch = Batch(batch_id, sum(r.stored for r in rows), time.monotonic() - started, ends, timestamps)
                 self.positions = self.planned
             except Exception as error:
-                self.error = _cause(error)
+                self.failure = self.failure_of(error)
                 log.debug("batch %d failed", batch_id, exc_info=True)
-                raise RuntimeError(self.error) from None
+                raise RuntimeError(self.failure.text) from None
             finally:
                 self.batch_started_at = None
         self._pipeline.on_batch(batch)
+
+    def failure_of(self, error: BaseException) -> Failure:
+        """What an error of this query says."""
+        return failure(error, self._token)
 
     def _put(self, frame: DataFrame, ends: Mapping[TopicPartition, int]) -> list[Any]:
         plans = {
             tuple(tp): PartitionPlan(self.positions[tp], self.sources[tp].version, self.sources[tp].topic_id)
             for tp in ends
         }
-        job = PutJob(self._storage, plans)
+        job = PutJob(self._storage, plans, self._token)
         rows: list[Any] = (
-            frame.selectExpr(*job.selected()).mapInArrow(partial(put_partition, job), RESULT_SCHEMA).collect()
+            frame.selectExpr(*job.selected()).mapInArrow(partial(put_in_task, job), RESULT_SCHEMA).collect()
         )
         reached = {(row.topic, row.partition): row.last + 1 for row in rows}
         holes = [
@@ -256,7 +263,7 @@ class Pipeline:
             except (
                 Exception
             ) as error:  # a stream thread that does not end in time, a JVM that is gone: the query is over for us
-                log.warning("stopping the query: %s", _cause(error))
+                log.warning("stopping the query: %s", run.failure_of(error))
             shutil.rmtree(run.checkpoint, ignore_errors=True)
         return {tp: offset for run in runs.values() for tp, offset in run.positions.items()}
 
@@ -265,13 +272,13 @@ class Pipeline:
         now, runs = time.monotonic(), self._runs.values()
         return bool(runs) and all(run.batch_started_at is None and now - run.began_at > seconds for run in runs)
 
-    def failures(self) -> dict[frozenset[TopicPartition], str]:
-        """The queries that ended by themselves, and why, in one line."""
+    def failures(self) -> dict[frozenset[TopicPartition], Failure]:
+        """The queries that ended by themselves, and why."""
         found = {}
         for group, run in self._runs.items():
             if not run.gate.is_set() and not run.query.isActive:
                 error = run.query.exception()
-                found[group] = run.error or (_cause(error) if error else "the query ended")
+                found[group] = run.failure or (run.failure_of(error) if error else Failure("the query ended"))
         return found
 
     def _of(self, group: frozenset[TopicPartition] | None) -> dict[frozenset[TopicPartition], _Run]:
@@ -305,16 +312,3 @@ class Pipeline:
             .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
             .load()
         )
-
-
-def _cause(error: BaseException) -> str:
-    """One line out of an error of Spark, whose text may hold an executor's Python trace: its last line is the cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    traces = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    if not traces:
-        return (lines[0] if lines else type(error).__name__)[:500]
-    after = lines[traces[-1] + 1 :]
-    raised = [
-        line for line in after if not line.startswith(("File ", "^", "~")) and ": " in line and " at " not in line
-    ]
-    return (raised[-1] if raised else after[-1])[:500]

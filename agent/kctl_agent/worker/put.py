@@ -17,8 +17,9 @@ import numpy as np
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import Chunk, Storage
 from kctl_agent.storage.block import BinaryColumn, Columns
+from kctl_agent.worker.batch_failure import TaskFailed
 
-__all__ = ["COLUMNS", "RESULT_SCHEMA", "BadOrder", "PartitionPlan", "PutJob", "put_partition"]
+__all__ = ["COLUMNS", "RESULT_SCHEMA", "BadOrder", "PartitionPlan", "PutJob", "put_in_task", "put_partition"]
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """What a user's transform must keep."""
@@ -59,6 +60,8 @@ class PutJob:
 
     storage: Storage
     plans: Mapping[tuple[str, int], PartitionPlan]
+    token: str = ""
+    """By which the driver knows what its tasks report (`batch_failure`)."""
 
     @property
     def topics(self) -> list[str]:
@@ -71,6 +74,14 @@ class PutJob:
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
         return [f"case topic{places} end as topic", "partition", "offset", timestamp, "key", "value", HEADERS]
+
+
+def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
+    """`put_partition`, whose errors the driver is to understand. Raises TaskFailed."""
+    try:
+        yield from put_partition(job, batches)
+    except StorageError as error:
+        raise TaskFailed(job.token, error) from None
 
 
 def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:

@@ -384,11 +384,11 @@ class Worker:
         return CommitNote(storage, self._topic_ids.get(tp), self._epochs.seen(tp)).format()
 
     def _check_queries(self, plan: Collection[frozenset[TopicPartition]]) -> None:
-        for group, why in self._pipeline.failures().items():
+        for group, failure in self._pipeline.failures().items():
+            why, is_storage = failure.text, failure.is_storage  # the storage's is everybody's, whatever they read
             self._stop_query(0.0, group)
             if self._pipeline.sources is None:
                 self._figures.enter("assigned")
-            is_storage = "StorageUnusable" in why  # everybody's, whatever they read
             failures, seconds = self._groups.failed(group, why, time.monotonic(), may_split=not is_storage)
             self._report_retry(why, failures, seconds, is_storage=is_storage)
             self._figures.query_failed(why, is_first=failures == 1)

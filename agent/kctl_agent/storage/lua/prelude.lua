@@ -1,7 +1,7 @@
 -- Before every script. All keys begin with KEYS[1], which holds a hash tag: in a cluster they are in one slot.
 --
 --   storage      hash    id, group, cluster_id: the id of this storage, and whose messages it holds
---   mark:TP      hash    next, topic_id, version of a partition; TP is topic:partition
+--   mark:TP      hash    next, topic_id, version of a partition, token of its last put; TP is topic:partition
 --   partitions   set     every TP that has a mark or had a block
 --   seq          number  the last id of a block or a dead letter
 --   block:ID     hash    tp, topic_id, first, last, count, since; state, tries; owner, token, leased while leased

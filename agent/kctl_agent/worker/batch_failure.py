@@ -1,0 +1,59 @@
+"""Why a batch failed: in one line, and whether that was the storage's fault.
+
+An exception of an executor's Python comes to the driver as text, in the midst of Spark's own. What the put raises there
+is therefore handed over on a line that begins with a token of its job (`TaskFailed`), which nobody else knows: an
+exception of a user's code may quote any record.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kctl_agent.errors import StorageError
+from kctl_agent.storage.base import StorageUnusable
+
+__all__ = ["Failure", "TaskFailed", "failure"]
+
+MAX_TEXT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """`is_storage`: the storage could not be used, whatever was to be put into it."""
+
+    text: str
+    is_storage: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class TaskFailed(Exception):
+    """What the storage has refused or could not do, as a task hands it over."""
+
+    def __init__(self, token: str, error: StorageError) -> None:
+        sentence = " ".join(f"{type(error).__name__}: {error}".split())
+        super().__init__(f"{token} {error.code} {sentence[:MAX_TEXT]}")
+
+
+def failure(error: BaseException, token: str) -> Failure:
+    """Of what a batch has raised in the driver; `token` is that of its job."""
+    if isinstance(error, StorageError):
+        return Failure(f"{type(error).__name__}: {_one_line(error)}"[:MAX_TEXT], isinstance(error, StorageUnusable))
+    if found := re.search(rf"{re.escape(token)} (\w+) ([^\r\n]*)", str(error)):
+        return Failure(found[2], found[1] == StorageUnusable.code)
+    return Failure(_one_line(error))
+
+
+def _one_line(error: BaseException) -> str:
+    """Spark's text may hold an executor's Python trace: its last line is the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    traces = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    if not traces:
+        return (lines[0] if lines else type(error).__name__)[:MAX_TEXT]
+    after = lines[traces[-1] + 1 :]
+    raised = [
+        line for line in after if not line.startswith(("File ", "^", "~")) and ": " in line and " at " not in line
+    ]
+    return (raised[-1] if raised else after[-1])[:MAX_TEXT]
