@@ -15,6 +15,8 @@ LOADING = 14
 NOT_COORDINATOR = 16
 SOON = 2.0
 """Seconds that a connection has in tests of what goes on until the deadline."""
+LONG = 120.0
+"""The same with the fixture `soon_over`, by which the deadline comes after a number of tries."""
 
 
 @contextmanager

@@ -9,16 +9,17 @@ import pytest
 from kctl.errors import BrokerUnreachable, GroupMissing, NotAuthorised
 from kctl.kafka.groups import describe_groups, list_groups
 from kctl.testing.scripted_broker import Answers, BreaksFrame, HangsUp, Script, Stalls, Step
-from tests.unit.kctl_kafka.scripts import LOADING, NOT_COORDINATOR, SOON, connection_to, described, group, member
+from tests.unit.kctl_kafka.scripts import LOADING, LONG, NOT_COORDINATOR, SOON, connection_to, described, group, member
 
 BILLING = group("billing", members=[member("b", orders=[1, 0])])
 NO_GROUPS = Answers({"groups": []})
 LOADS = described(group("billing", code=LOADING, state=""))
 
 
+@pytest.mark.usefixtures("soon_over")
 def test_a_group_that_still_loads_at_the_deadline_is_described_with_that_error() -> None:
     both = described(group("billing", code=LOADING, state=""), group("audit", state="Empty"))
-    with connection_to({"DescribeGroups": both}, seconds=SOON) as (broker, connection):
+    with connection_to({"DescribeGroups": both}, seconds=LONG) as (broker, connection):
         groups = describe_groups(connection, ["billing", "audit"])
 
     assert [(each.group, each.state, each.coordinator) for each in groups] == [

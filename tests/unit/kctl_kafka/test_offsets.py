@@ -13,6 +13,7 @@ from kctl.testing.broker_frames import metadata_fields
 from kctl.testing.scripted_broker import Answers, HangsUp, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
+    LONG,
     NOT_COORDINATOR,
     SOON,
     committed_codes,
@@ -119,8 +120,9 @@ def test_a_coordinator_that_is_not_ready_is_asked_again(step: Step) -> None:
     assert found[FIRST].offset == 7
 
 
+@pytest.mark.usefixtures("soon_over")
 def test_a_group_that_loads_until_the_deadline_is_an_error_beside_the_others() -> None:
-    with connection_to({"OffsetFetch": fetched({"billing": LOADING, "audit": {FIRST: 1}})}, seconds=SOON) as (_, ours):
+    with connection_to({"OffsetFetch": fetched({"billing": LOADING, "audit": {FIRST: 1}})}, seconds=LONG) as (_, ours):
         found = committed(ours, {"billing": [FIRST], "audit": [FIRST]})
 
     assert "COORDINATOR_LOAD_IN_PROGRESS" in str(found["billing"])
@@ -144,8 +146,9 @@ def test_a_commit_to_a_coordinator_that_loads_is_tried_again() -> None:
     assert broker.asked.count("OffsetCommit") == 2
 
 
+@pytest.mark.usefixtures("soon_over")
 def test_a_commit_that_is_refused_until_the_deadline_tells_the_coordinators_reason() -> None:
-    with connection_to({"OffsetCommit": committed_codes(LOADING)}, seconds=SOON) as (_, connection):
+    with connection_to({"OffsetCommit": committed_codes(LOADING)}, seconds=LONG) as (_, connection):
         errors = commit(connection, "billing", {FIRST: 5, SECOND: 6})
 
     assert errors == {FIRST: "COORDINATOR_LOAD_IN_PROGRESS", SECOND: "COORDINATOR_LOAD_IN_PROGRESS"}

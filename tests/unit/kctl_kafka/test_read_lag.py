@@ -15,7 +15,7 @@ from kctl.kafka.target import Target
 from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
-    SOON,
+    LONG,
     connection_to,
     described,
     fetched,
@@ -76,36 +76,40 @@ def test_a_log_that_cannot_be_read_is_an_error_in_its_row() -> None:
     assert (second.end, second.error) == (20, None)
 
 
+@pytest.mark.usefixtures("soon_over")
 def test_a_group_that_loads_until_the_deadline_is_a_problem_and_the_others_have_rows() -> None:
     script: Script = {
         "DescribeGroups": described(LOADING_GROUP, group("audit", state="Empty")),
         "OffsetFetch": fetched({"billing": LOADING, "audit": {FIRST: 10}}),
         "ListOffsets": ENDS,
     }
-    with connection_to(script, topics={"orders": 2}, seconds=2 * SOON) as (_, connection):
+    with connection_to(script, topics={"orders": 2}, seconds=LONG) as (_, connection):
         rows, problems = read_lag(connection, ["billing", "audit"])
 
     assert [(row.group, row.lag) for row in rows] == [("audit", 0)]
     assert ["COORDINATOR_LOAD_IN_PROGRESS" in str(each) for each in problems] == [True]
 
 
+@pytest.mark.usefixtures("soon_over")
 def test_offsets_that_could_be_read_are_shown_although_the_members_are_not_known() -> None:
     script = {**SCRIPT, "DescribeGroups": described(LOADING_GROUP)}
-    with connection_to(script, topics={"orders": 2}, seconds=SOON) as (_, connection):
+    with connection_to(script, topics={"orders": 2}, seconds=LONG) as (_, connection):
         rows, problems = read_lag(connection, ["billing"])
 
     assert rows == [LagRow("billing", "orders", 0, 4, 10, 6)]
     assert problems == []
 
 
+@pytest.mark.usefixtures("soon_over")
 def test_a_reset_of_a_group_that_loads_until_the_deadline_says_so() -> None:
-    with connection_to({"DescribeGroups": described(LOADING_GROUP)}, topics={"orders": 2}, seconds=SOON) as (_, ours):
+    with connection_to({"DescribeGroups": described(LOADING_GROUP)}, topics={"orders": 2}, seconds=LONG) as (_, ours):
         topics = topics_of(ours.metadata(["orders"]))
 
         with pytest.raises(Exception, match="group billing: COORDINATOR_LOAD_IN_PROGRESS"):
             plan(ours, "billing", topics, [FIRST], Target("latest"))
 
 
+@pytest.mark.usefixtures("soon_over")
 @pytest.mark.parametrize(
     "words",
     [
@@ -122,7 +126,7 @@ def test_no_command_takes_a_group_that_loads_for_a_defect(words: list[str], caps
         "ListOffsets": ENDS,
     }
     with ScriptedBroker(script, topics={"orders": 2}) as broker:
-        code = run(["kafka", words[0], "-b", broker.address, "--timeout", "2", *words[1:]], {})
+        code = run(["kafka", words[0], "-b", broker.address, "--timeout", "120", *words[1:]], {})
     error = capsys.readouterr().err
 
     assert code == 1
