@@ -14,6 +14,8 @@ from kctl.master.snapshot import WorkerStatus
 from kctl.reduce.rows import PingRow
 from kctl.rpc import results
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
+from kctl_agent.errors import BadParams
+from kctl_agent.messages import printable_name
 from kctl_agent.paths import list_agents, remove_if_dead, socket_path
 from kctl_agent.wire import JsonObject
 
@@ -57,6 +59,13 @@ class Members:
         found = list_agents(self._run_dir)  # a look into one local folder is sooner done than handed to a thread
         self._attached &= set(found)
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}
+
+    def check_known(self, name: str) -> None:
+        """Raises BadParams when nobody of the fleet, attached or supervised, has this name."""
+        known = sorted({*self._kinds(), *list_agents(self._run_dir)})
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise BadParams(f"there is no worker, sinker or application {printable_name(name)}; there are {listed}")
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
         """Those of `sockets` that have something to say to a command."""

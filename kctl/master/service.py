@@ -111,8 +111,7 @@ class Service:
         only = _only_worker(request)
         sockets = await self._members.sockets()
         if only is not None:
-            if only not in sockets:
-                raise BadParams(f"there is no worker of that name; there are {', '.join(sockets) or 'none'}")
+            self._members.check_known(only)
             sockets = {only: sockets[only]}
         else:
             sockets = self._members.concerned(sockets, request.rpc)

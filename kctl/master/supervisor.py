@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from kctl.errors import OrderRefused
 from kctl.master.health import Heartbeat
 from kctl.master.keeper import Care, Keeper, Launch, Probe
 from kctl.master.memory import Memory
 from kctl.master.process_log import ProcessLog
 from kctl.master.snapshot import WorkerStatus
 from kctl.reduce.rows import PauseRow
+from kctl_agent.errors import BadParams
+from kctl_agent.messages import printable_name
 
 __all__ = ["Supervisor"]
 
@@ -63,12 +64,11 @@ class Supervisor:
                 keeper.heard(beat, at)
 
     def keeper(self, name: str) -> Keeper:
-        """Raises OrderRefused when nothing of that name is supervised."""
+        """Raises BadParams when nothing of that name is supervised; the message names what is."""
         keeper = self._keepers.get(name)
         if keeper is None:
-            raise OrderRefused(
-                f"no process named {name} is supervised here; there are {', '.join(self.names) or 'none'}"
-            )
+            known = ", ".join(self.names) or "none"
+            raise BadParams(f"there is no worker or sinker {printable_name(name)}; there are {known}")
         return keeper
 
     async def run(self) -> None:

@@ -9,6 +9,7 @@ import re
 import signal
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -80,10 +81,8 @@ def test_a_pause_is_carried_out_kept_and_told_by_whom_until_it_is_resumed(
 def test_what_cannot_be_paused_or_resumed_is_refused_with_the_reason(master: Callable[..., Master]) -> None:
     fleet = master()
 
-    assert order(fleet, "pause", worker="worker-9")["state"] == "failed"
-    assert "there are worker-0, worker-1" in order(fleet, "pause", worker="worker-9")["text"]
-    assert "reads no topic nonsense; it reads orders" in order(fleet, "pause", topic="nonsense")["text"]
-    assert "say which" in order(fleet, "pause")["text"]
+    assert "reads no topic nonsense; it reads orders" in refusal(fleet, "pause", topic="nonsense")
+    assert "say which" in refusal(fleet, "pause")
     assert "is not paused" in order(fleet, "resume", topic="orders")["text"]
     order(fleet, "pause", topic="orders")
     assert order(fleet, "resume", topic="orders", partition=1)["text"] == f"orders is paused, by {ME}: resume that"
@@ -129,6 +128,48 @@ def test_a_rolling_restart_takes_one_after_the_other_and_leaves_the_stopped_alon
     assert "action=running worker=worker-0" in log[first:second], "the next only when the one before has come up"
 
 
+NAMED: list[tuple[str, dict[str, Any]]] = [
+    ("start", {}),
+    ("stop", {}),
+    ("restart", {}),
+    ("drain", {}),
+    ("log_level", {"level": "DEBUG"}),
+    ("stack", {}),
+]
+
+
+def test_an_unknown_name_is_wrong_usage_for_every_order_and_the_known_ones_are_named(
+    master: Callable[..., Master],
+) -> None:
+    fleet = master()
+
+    refusals = {verb: refusal(fleet, verb, name="nope", **params) for verb, params in NAMED}
+    refusals |= {verb: refusal(fleet, verb, worker="nope") for verb in ("pause", "resume")}
+
+    for verb, sentence in refusals.items():
+        assert sentence.startswith("bad_params: there is no worker"), verb
+        assert sentence.endswith(" nope; there are worker-0, worker-1"), verb
+    assert fleet.ask("orders").result["rows"] == [], "what was never begun is no order"
+    for words in (
+        ["start"],
+        ["stop"],
+        ["restart"],
+        ["drain"],
+        ["pause", "--worker"],
+        ["stack"],
+        ["rpc", "ping", "--worker"],
+    ):
+        told = subprocess.run(
+            [sys.executable, "-m", "kctl", "-c", str(fleet.config), *words, "nope"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert told.returncode == 2, words
+        assert "nope; there are worker-0, worker-1" in told.stderr, words
+
+
 def test_several_that_are_named_are_restarted_in_one_order_and_an_unknown_name_refuses_all(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:
@@ -140,7 +181,7 @@ def test_several_that_are_named_are_restarted_in_one_order_and_an_unknown_name_r
     done = ended(fleet, order(fleet, "restart", name="worker-0,worker-1,worker-0", rolling=True), eventually)
 
     assert refused is not None
-    assert "no process named worker-9" in refused.message
+    assert "there is no worker or sinker worker-9; there are worker-0, worker-1, worker-2" in refused.message
     assert done["text"] == "restarted: worker-0, worker-1", "one that was stopped is started: it was named"
     after = fleet.status()
     assert after["worker-0"]["pid"] not in (None, before["worker-0"])

@@ -19,6 +19,7 @@ from kctl.master.orders.base import Tell
 from kctl.master.pauses import Pauses
 from kctl.master.restart import State
 from kctl.master.supervisor import Supervisor
+from kctl_agent.errors import BadParams
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Context", "file_changed", "settled", "together"]
@@ -68,11 +69,11 @@ class Context:
         """The process that is named, several with commas between their names, or all of them.
 
         Raises:
-            OrderRefused: there is none of such a name, or neither a name nor `all` is given, or both.
+            BadParams: there is none of such a name, or neither a name nor `all` is given, or both.
         """
         name, everybody = params.get("name"), params.get("all", False)
         if (name is None) != bool(everybody):
-            raise OrderRefused("say which: a name, or all")
+            raise BadParams("say which: a name, or all")
         names = self.supervisor.names if name is None else dict.fromkeys(str(name).split(","))
         return [self.supervisor.keeper(each) for each in names]
 

@@ -65,10 +65,10 @@ class Orders:
         return self._orders[order.id]
 
     def find(self, id_: str) -> Order:
-        """Raises OrderRefused when no order of this id is known."""
+        """Raises BadParams when no order of this id is known."""
         order = self._orders.get(id_)
         if order is None:
-            raise OrderRefused(f"there is no order {printable_name(id_)}; `kctl orders` lists those that are known")
+            raise BadParams(f"there is no order {printable_name(id_)}; `kctl orders` lists those that are known")
         return order
 
     def all(self) -> list[Order]:
@@ -79,7 +79,8 @@ class Orders:
         """What it has done already stays done.
 
         Raises:
-            OrderRefused: it is not known, or has ended.
+            BadParams: it is not known.
+            OrderRefused: it has ended.
         """
         order = self.find(id_)
         if order.state != "running":

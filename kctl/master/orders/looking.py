@@ -6,12 +6,12 @@ import asyncio
 import logging
 from pathlib import Path
 
-from kctl.errors import OrderRefused
 from kctl.jars import java_command
 from kctl.master.orders.base import Caller, Tell
 from kctl.master.orders.context import Context
 from kctl.master.process import session_members
-from kctl_agent.messages import number_of, printable_name
+from kctl_agent.errors import BadParams
+from kctl_agent.messages import number_of
 from kctl_agent.wire import JsonObject
 
 __all__ = ["log_level", "stack"]
@@ -24,7 +24,7 @@ async def log_level(context: Context, params: JsonObject, _caller: Caller, _tell
     """Of one process, or of the master itself; until that process ends."""
     name, level = params["name"], params["level"].upper()
     if level not in _LEVELS:
-        raise OrderRefused(f"a log level is one of {', '.join(_LEVELS)}")
+        raise BadParams(f"a log level is one of {', '.join(_LEVELS)}")
     if name == "master":
         root = logging.getLogger()
         before = logging.getLevelName(root.level)
@@ -39,8 +39,6 @@ async def log_level(context: Context, params: JsonObject, _caller: Caller, _tell
 async def stack(context: Context, params: JsonObject, _caller: Caller, _tell: Tell) -> tuple[str, JsonObject]:
     """Where all Python threads of a process stand, and those of its JVM by `jcmd`."""
     name = params["name"]
-    if name not in await context.members.sockets():
-        raise OrderRefused(f"there is no agent {printable_name(name)}; `kctl rpc ping` lists them")
     answer = await context.members.order(name, "stack_dump", {}, _ANSWER_SECONDS)
     pid = (await context.members.order(name, "ping", {}, _ANSWER_SECONDS))["pid"]
     jvms = [await _jvm_stack(each) for each in await asyncio.to_thread(_jvms, pid)]

@@ -8,10 +8,11 @@ from datetime import datetime
 from kctl.errors import OrderRefused
 from kctl.master.orders.base import Caller, Tell
 from kctl.master.orders.context import Context
-from kctl_agent.messages import number_of
+from kctl_agent.errors import BadParams
+from kctl_agent.messages import number_of, printable_name
 from kctl_agent.wire import JsonObject
 
-__all__ = ["pause", "resume", "seek"]
+__all__ = ["check_read", "pause", "resume", "scope", "seek"]
 
 _OWNERS_SECONDS = 5.0
 
@@ -19,7 +20,7 @@ _OWNERS_SECONDS = 5.0
 async def pause(context: Context, params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
     """Nothing of it is read until `resume`; partitions stay where they are. It is kept first, then told to everybody
     it concerns, so that what starts meanwhile starts paused."""
-    worker, topic, partition = _scope(context, params)
+    worker, topic, partition = scope(context, params)
     made = context.pauses.add(worker, topic, partition, caller.name)
     told = await _tell_all(context, worker, tell)
     return f"{made.what} is paused; {told}", {"paused": [each.scope() | {"worker": each.worker} for each in [made]]}
@@ -27,7 +28,7 @@ async def pause(context: Context, params: JsonObject, caller: Caller, tell: Tell
 
 async def resume(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
     """Ends pauses: this one, those of a topic and its partitions, or all."""
-    worker, topic, partition = _scope(context, params)
+    worker, topic, partition = scope(context, params)
     ended = context.pauses.remove(worker, topic, partition)
     told = await _tell_all(context, worker, tell)
     return f"resumed: {', '.join(each.what for each in ended)}; {told}", {"resumed": [each.what for each in ended]}
@@ -37,7 +38,7 @@ async def seek(context: Context, params: JsonObject, _caller: Caller, tell: Tell
     """Goes on reading a topic's partitions elsewhere: each owner moves the group's committed offset and the storage's
     mark together. Every partition must have an owner, or nothing is changed."""
     topic, dry_run = params["topic"], params.get("dry_run", False)
-    _check_read(context, topic, params.get("partition"))
+    check_read(context, topic, params.get("partition"))
     owners = await _owners(context, topic)
     wanted = sorted(owners) if params.get("partition") is None else [params["partition"]]
     missing = [each for each in wanted if owners.get(each) is None]
@@ -63,31 +64,33 @@ async def seek(context: Context, params: JsonObject, _caller: Caller, tell: Tell
     return ("it would be: " if dry_run else "") + text, {"dry_run": dry_run, "rows": rows}
 
 
-def _scope(context: Context, params: JsonObject) -> tuple[str | None, str | None, int | None]:
-    """Raises OrderRefused: not exactly one of worker, topic (with or without partition), all."""
+def scope(context: Context, params: JsonObject) -> tuple[str | None, str | None, int | None]:
+    """Raises BadParams: not exactly one of worker, topic (with or without partition), all; or there is none of it."""
     worker, topic, partition = params.get("worker"), params.get("topic"), params.get("partition")
     if sum((worker is not None, topic is not None, bool(params.get("all", False)))) != 1:
         if params.get("all", False):
-            raise OrderRefused(f"only one of all and {'topic' if worker is None else 'worker'}")
+            raise BadParams(f"only one of all and {'topic' if worker is None else 'worker'}")
         if worker is not None:
-            raise OrderRefused("only one of worker and topic")
-        raise OrderRefused("say which: a worker, a topic (and a partition of it), or all")
+            raise BadParams("only one of worker and topic")
+        raise BadParams("say which: a worker, a topic (and a partition of it), or all")
     if partition is not None and topic is None:
-        raise OrderRefused("a partition belongs to a topic: say which")
+        raise BadParams("a partition belongs to a topic: say which")
     if worker is not None:
         context.supervisor.keeper(worker)
     if topic is not None:
-        _check_read(context, topic, partition)
+        check_read(context, topic, partition)
     return worker, topic, partition
 
 
-def _check_read(context: Context, topic: str, partition: int | None) -> None:
-    """Raises OrderRefused: the fleet does not read this topic, or the brokers reported no such partition of it."""
+def check_read(context: Context, topic: str, partition: int | None) -> None:
+    """Raises BadParams: the fleet does not read this topic, or the brokers reported no such partition of it."""
     if topic not in context.config.kafka.topics:
-        raise OrderRefused(f"this fleet reads no topic {topic}; it reads {', '.join(context.config.kafka.topics)}")
+        raise BadParams(
+            f"this fleet reads no topic {printable_name(topic)}; it reads {', '.join(context.config.kafka.topics)}"
+        )
     known = context.partitions(topic)
     if partition is not None and known and partition not in known:
-        raise OrderRefused(f"topic {topic} has no partition {partition}; it has {number_of(len(known), 'partition')}")
+        raise BadParams(f"topic {topic} has no partition {partition}; it has {number_of(len(known), 'partition')}")
 
 
 async def _tell_all(context: Context, worker: str | None, tell: Tell) -> str:
@@ -116,6 +119,6 @@ def _wire_target(to: str) -> str:
     try:
         return f"@{int(datetime.fromisoformat(to).timestamp() * 1000)}"
     except ValueError:
-        raise OrderRefused(
+        raise BadParams(
             f"{to!r} is not a position: use earliest, latest, an offset, or a time such as 2026-11-21T10:00"
         ) from None

@@ -10,7 +10,7 @@ from kctl.master.orders.base import Caller, Param, Tell, Verb
 from kctl.master.orders.context import Context
 from kctl.master.orders.looking import log_level, stack
 from kctl.master.orders.processes import drain, restart, scale, start, stop
-from kctl.master.orders.reading import pause, resume, seek
+from kctl.master.orders.reading import check_read, pause, resume, scope, seek
 from kctl.master.orders.reload import reload
 from kctl_agent.wire import JsonObject
 
@@ -46,8 +46,9 @@ def verbs(context: Context) -> dict[str, Verb]:
         deadline = deadline_seconds
         return Verb(name, summary, params, touches, partial(work, context), lambda _: deadline, is_long, changes)
 
+    # An unknown name is refused here, before there is an order.
     def the_named(params: JsonObject) -> frozenset[str]:
-        return frozenset({str(params["name"])})
+        return frozenset({context.supervisor.keeper(params["name"]).name})
 
     def chosen(params: JsonObject) -> frozenset[str]:
         return frozenset(keeper.name for keeper in context.chosen(params)) | {"scale"}
@@ -55,10 +56,21 @@ def verbs(context: Context) -> dict[str, Verb]:
     def everybody(_params: JsonObject) -> frozenset[str]:
         return frozenset({*context.supervisor.names, "scale"})
 
-    def reading(_params: JsonObject) -> frozenset[str]:
+    def reading(params: JsonObject) -> frozenset[str]:
+        scope(context, params)
         return frozenset({"reading"})
 
-    def nothing(_params: JsonObject) -> frozenset[str]:
+    def sought(params: JsonObject) -> frozenset[str]:
+        check_read(context, params["topic"], params.get("partition"))
+        return frozenset({"reading"})
+
+    def logging(params: JsonObject) -> frozenset[str]:
+        if params["name"] != "master":
+            context.supervisor.keeper(params["name"])
+        return frozenset()
+
+    def any_agent(params: JsonObject) -> frozenset[str]:
+        context.members.check_known(params["name"])
         return frozenset()
 
     stop_seconds = context.config.workers.stop_timeout_seconds + _SHORT_SECONDS
@@ -75,7 +87,7 @@ def verbs(context: Context) -> dict[str, Verb]:
                 Param("to", "string", "earliest, latest, an offset, or a time such as 2026-11-21T10:00", required=True),
                 Param("dry_run", "boolean", "only say what would be skipped or handled again"),
             ),
-            reading,
+            sought,
             deadline_seconds=120.0,
         ),
         verb("start", start, "start one that was stopped or given up", (_NAME,), the_named, deadline_seconds=180.0),
@@ -127,8 +139,8 @@ def verbs(context: Context) -> dict[str, Verb]:
                 Param("name", "string", "a worker, a sinker, or master", required=True),
                 Param("level", "string", "DEBUG, INFO, WARNING or ERROR", required=True),
             ),
-            nothing,
+            logging,
         ),
-        verb("stack", stack, "where all threads stand, the JVM's too", (_NAME,), nothing, changes=False),
+        verb("stack", stack, "where all threads stand, the JVM's too", (_NAME,), any_agent, changes=False),
     )
     return {each.name: each for each in table}
