@@ -149,7 +149,7 @@ def test_an_unknown_name_is_wrong_usage_for_every_order_and_the_known_ones_are_n
     for verb, sentence in refusals.items():
         assert sentence.startswith("bad_params: there is no worker"), verb
         assert sentence.endswith(" nope; there are worker-0, worker-1"), verb
-    assert fleet.ask("orders").result["rows"] == [], "what was never begun is no order"
+    assert fleet.ask("orders", of_master=True).result["rows"] == [], "what was never begun is no order"
     for words in (
         ["start"],
         ["stop"],
@@ -459,18 +459,20 @@ def test_orders_over_http_need_the_token_and_are_the_same_orders(
         again = client.post(url, json={"order": "stop", "params": {"name": "worker-0"}}, headers=right)
         assert (again.status_code, again.json()["error"]["code"]) == (409, "order_refused")
         eventually(lambda: client.get(f"{url}/{begun.json()['id']}").json()["state"] == "done")
-        failed = client.post(url, json={"order": "stop", "params": {"name": "nobody"}}, headers=right)
+        unknown = client.post(url, json={"order": "stop", "params": {"name": "nobody"}}, headers=right)
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (400, "bad_params")
+        failed = client.post(url, json={"order": "resume", "params": {"topic": "orders"}}, headers=right)
         assert (failed.status_code, failed.json()["error"]["code"]) == (409, "order_failed")
         wrong = client.post(url, json={"order": "stop", "params": {"who": "worker-0"}}, headers=right)
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_params")
-        assert [row["verb"] for row in client.get(url).json()["rows"]] == ["stop", "drain", "resume", "pause"]
+        assert [row["verb"] for row in client.get(url).json()["rows"]] == ["resume", "drain", "resume", "pause"]
 
         def counted() -> set[str]:
             page = client.get(fleet.about["http_url"] + "/metrics").text
             return set(re.findall(r'kctl_orders_total\{.*verb="(\w+",outcome="\w+)"} 1', page))
 
         eventually(lambda: 'kind="order"' in client.get(fleet.about["http_url"] + "/metrics").text)
-        ended = {f'{verb}",outcome="done' for verb in ("pause", "resume", "drain")} | {'stop",outcome="failed'}
+        ended = {f'{verb}",outcome="done' for verb in ("pause", "resume", "drain")} | {'resume",outcome="failed'}
         eventually(lambda: counted() == ended)
 
 

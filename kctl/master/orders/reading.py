@@ -85,9 +85,8 @@ def scope(context: Context, params: JsonObject) -> tuple[str | None, str | None,
 def check_read(context: Context, topic: str, partition: int | None) -> None:
     """Raises BadParams: the fleet does not read this topic, or the brokers reported no such partition of it."""
     if topic not in context.config.kafka.topics:
-        raise BadParams(
-            f"this fleet reads no topic {printable_name(topic)}; it reads {', '.join(context.config.kafka.topics)}"
-        )
+        read = ", ".join(context.config.kafka.topics)
+        raise BadParams(f"this fleet reads no topic {printable_name(topic)}; it reads {read}")
     known = context.partitions(topic)
     if partition is not None and known and partition not in known:
         raise BadParams(f"topic {topic} has no partition {partition}; it has {number_of(len(known), 'partition')}")
