@@ -25,6 +25,7 @@ __all__ = [
     "MessageTooLarge",
     "NoMaster",
     "NoSocketFile",
+    "NoSuchOrder",
     "NobodyListening",
     "NotAuthorised",
     "NotEnoughReplicas",
@@ -69,6 +70,14 @@ class OrderRefused(KctlError):
 
     code = "order_refused"
     http_status = 409
+
+
+class NoSuchOrder(OrderRefused):
+    """There is no order of this id, or it is one of those that are no longer kept."""
+
+    code = "no_such_order"
+    exit_code = 2
+    http_status = 404
 
 
 class OrderFailed(KctlError):

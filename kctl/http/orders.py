@@ -20,11 +20,15 @@ __all__ = ["orders_router"]
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "Under way: ask for it by its id"},
+    404: {"model": Error, "description": "There is no order of this id"},
     408: {"model": Error, "description": "The body was not there in time"},
     409: {"model": Error, "description": "It could not be carried out, or contradicts another one"},
     413: {"model": Error, "description": "The body is too large"},
     415: {"model": Error, "description": "The body is not JSON, or does not say so"},
 }
+
+
+_OF_GIVING = {status: each for status, each in _RESPONSES.items() if status != 404}
 
 
 class _Given(BaseModel):
@@ -43,7 +47,7 @@ def orders_router(orders: Orders) -> APIRouter:
     """The guard in front of it lets nobody without the token change anything."""
     router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 
-    @router.post("/orders", summary="Give an order; the answer says what happened", responses=_RESPONSES)
+    @router.post("/orders", summary="Give an order; the answer says what happened", responses=_OF_GIVING)
     async def give(given: _Given, request: Request) -> JSONResponse:
         """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
         one, and nothing was changed."""
@@ -57,7 +61,7 @@ def orders_router(orders: Orders) -> APIRouter:
     @router.get(
         "/orders/{id}",
         summary="How far an order has come",
-        responses={status: _RESPONSES[status] for status in (202, 409)},
+        responses={status: _RESPONSES[status] for status in (202, 404, 409)},
     )
     async def one(id: str) -> JSONResponse:  # noqa: A002 - the API's own word
         return _answer(orders.find(id))

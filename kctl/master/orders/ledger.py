@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kctl import audit
-from kctl.errors import KctlError, OrderRefused
+from kctl.errors import KctlError, NoSuchOrder, OrderRefused
 from kctl.master.orders.base import Caller, Order, Verb, check, contradiction
 from kctl_agent.errors import AgentError, BadParams, UnknownMethod
 from kctl_agent.messages import printable_name
@@ -65,10 +65,10 @@ class Orders:
         return self._orders[order.id]
 
     def find(self, id_: str) -> Order:
-        """Raises BadParams when no order of this id is known."""
+        """Raises NoSuchOrder when no order of this id is known."""
         order = self._orders.get(id_)
         if order is None:
-            raise BadParams(f"there is no order {printable_name(id_)}; `kctl orders` lists those that are known")
+            raise NoSuchOrder(f"there is no order {printable_name(id_)}; `kctl orders` lists those that are known")
         return order
 
     def all(self) -> list[Order]:
@@ -79,7 +79,7 @@ class Orders:
         """What it has done already stays done.
 
         Raises:
-            BadParams: it is not known.
+            NoSuchOrder: it is not known.
             OrderRefused: it has ended.
         """
         order = self.find(id_)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.errors import KctlError, OrderRefused
+from kctl.errors import KctlError, NoSuchOrder, OrderRefused
 from kctl.master.orders.base import Caller, Carry, Order, Param, Tell, Verb
 from kctl.master.orders.ledger import Orders
 from kctl_agent.errors import BadParams, UnknownMethod
@@ -147,7 +147,7 @@ async def test_a_cancelled_operation_fails_and_names_who_cancelled_it() -> None:
     assert (await ended(log, running.id)).text == "cancelled by http token ci"
     with pytest.raises(OrderRefused, match="has ended already"):
         log.cancel(running.id, US)
-    with pytest.raises(BadParams, match="there is no order 99;"):
+    with pytest.raises(NoSuchOrder, match="there is no order 99;"):
         log.cancel("99", US)
 
 
@@ -214,7 +214,7 @@ async def test_the_last_five_hundred_are_known_newest_first_and_none_that_still_
     known = [order.id for order in log.all()]
 
     assert known == [*(str(number) for number in range(601, 102, -1)), running.id]
-    with pytest.raises(BadParams, match="there is no order 2;"):
+    with pytest.raises(NoSuchOrder, match="there is no order 2;"):
         log.find("2")
     await log.close()
 
