@@ -126,7 +126,7 @@ def _orders(place: Path) -> Path:
         }
         for number in range(ORDERS)
     )
-    path = place / "orders.jsonl"
+    path = place / "operations.jsonl"
     path.write_text("".join(json.dumps(order) + "\n" for order in orders), encoding="utf-8")
     return path
 

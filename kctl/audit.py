@@ -1,6 +1,7 @@
 """Who changed what, as JSON lines: one file per fleet, and one per user for clusters that no fleet was named for.
 
-The master writes its orders there (`master/orders/ledger.py`), the command line what it changes without a master.
+The master writes its operations there (`master/operations/operation_log.py`), the command line what it changes without
+a master.
 Secrets are never part of a line; ASCII only, so a terminal may show it.
 """
 
@@ -31,7 +32,7 @@ _FOLDER_MODE = 0o700
 
 def fleet_log(config: Config) -> Path:
     """Where what is done to a fleet, its group and its storage is written down."""
-    return config.fleet.log_dir / "orders.jsonl"
+    return config.fleet.log_dir / "operations.jsonl"
 
 
 def user_log(env: Mapping[str, str]) -> Path:
@@ -94,7 +95,7 @@ class Operation:
 
 
 @contextmanager
-def operation(path: Path, verb: str, params: Mapping[str, Any]) -> Iterator[Operation]:
+def operation(path: Path, name: str, params: Mapping[str, Any]) -> Iterator[Operation]:
     """Writes a line before the change and one after it, so one that was killed half way has left its first line.
 
     What cannot be written down is logged and done all the same: a full disk must not keep anybody from making room.
@@ -103,7 +104,7 @@ def operation(path: Path, verb: str, params: Mapping[str, Any]) -> Iterator[Oper
     began = time.time()
     line = {
         "id": f"{os.getpid()}-{int(began * 1000)}",
-        "verb": verb,
+        "operation": name,
         "params": dict(params),
         "by": _name(uid),
         "uid": uid,
@@ -131,7 +132,7 @@ def _append_or_log(path: Path, line: Mapping[str, Any]) -> None:
     try:
         append(path, line)
     except OSError as error:
-        log.warning("action=audit_failed path=%s verb=%s: %s", path, line["verb"], error.strerror)
+        log.warning("action=audit_failed path=%s operation=%s: %s", path, line["operation"], error.strerror)
 
 
 def _name(uid: int) -> str:

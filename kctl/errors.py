@@ -25,12 +25,12 @@ __all__ = [
     "MessageTooLarge",
     "NoMaster",
     "NoSocketFile",
-    "NoSuchOrder",
+    "NoSuchOperation",
     "NobodyListening",
     "NotAuthorised",
     "NotEnoughReplicas",
-    "OrderFailed",
-    "OrderRefused",
+    "OperationFailed",
+    "OperationRefused",
     "PartitionMissing",
     "PortTaken",
     "RunDirUnusable",
@@ -65,30 +65,30 @@ class CommandRejected(KctlError):
         self.wire_retriable = wire_retriable
 
 
-class OrderRefused(KctlError):
-    """An order that cannot be carried out, or that contradicts one that is under way; nothing was changed."""
+class OperationRefused(KctlError):
+    """An operation that cannot be carried out, or that contradicts one that is under way; nothing was changed."""
 
-    code = "order_refused"
+    code = "operation_refused"
     http_status = 409
 
 
-class NoSuchOrder(OrderRefused):
+class NoSuchOperation(OperationRefused):
     """There is no order of this id, or it is one of those that are no longer kept."""
 
-    code = "no_such_order"
+    code = "no_such_operation"
     exit_code = 2
     http_status = 404
 
 
-class OrderFailed(KctlError):
-    """An order was begun and could not be carried out; the sentence says how far it came."""
+class OperationFailed(KctlError):
+    """An operation was begun and could not be carried out; the sentence says how far it came."""
 
-    code = "order_failed"
+    code = "operation_failed"
     http_status = 409
 
 
 class AgentRefused(KctlError):
-    """A worker did not take an order: it answered with an error, or not in time."""
+    """A worker did not take an operation: it answered with an error, or not in time."""
 
     code = "agent_refused"
     retriable = True

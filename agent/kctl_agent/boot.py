@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 from kctl_agent.commands import Command, with_describe
 from kctl_agent.errors import AgentError, BadParams
-from kctl_agent.orders import Inbox, Scope
+from kctl_agent.operations import Inbox, Scope
 from kctl_agent.paths import prepare_run_dir
 from kctl_agent.server import AgentServer
 from kctl_agent.tracebacks import indented, traceback_of

@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import replace
 
 from kctl_agent.errors import StorageError
-from kctl_agent.orders import Inbox
+from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, Snapshot, StorageFigures, WorkFigures
 from kctl_agent.storage.base import Storage, StorageStats

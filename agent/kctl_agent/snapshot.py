@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kctl_agent.orders import Scope
+from kctl_agent.operations import Scope
 
 __all__ = [
     "BrokerFigures",
@@ -38,7 +38,7 @@ class PartitionFigures:
     """Unix seconds of the last stored record's Kafka timestamp."""
     taken_at: float | None
     paused: bool = False
-    """By order: it stays with this worker, and nobody reads it."""
+    """On request: it stays with this worker, and nobody reads it."""
 
     @property
     def lag(self) -> int | None:

@@ -22,9 +22,9 @@ def _durations(snapshot: FleetSnapshot) -> Iterator[HistogramSample]:
         yield (snapshot.cluster, snapshot.group, method), figures.buckets, figures.seconds
 
 
-def _orders(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for (verb, outcome), count in snapshot.orders_total.items():
-        yield (snapshot.cluster, snapshot.group, verb, outcome), count
+def _operations(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for (operation, outcome), count in snapshot.operations_total.items():
+        yield (snapshot.cluster, snapshot.group, operation, outcome), count
 
 
 def _http_refused(snapshot: FleetSnapshot) -> Iterator[Sample]:
@@ -68,13 +68,13 @@ METRICS: tuple[Metric, ...] = (
         samples=_durations,
     ),
     Single(
-        name="kctl_orders_total",
+        name="kctl_operations_total",
         kind="counter",
-        labels=(*GROUP, "verb", "outcome"),
-        unit="orders",
-        sentence="Orders since the master started, whoever gave them and by which way: `done`, `failed`, `refused` "
+        labels=(*GROUP, "operation", "outcome"),
+        unit="operations",
+        sentence="Operations since the master started, by name and outcome: `done`, `failed`, `refused` "
         "(contradicted one under way, or could not be understood).",
-        samples=_orders,
+        samples=_operations,
     ),
     Single(
         name="kctl_http_refused_total",
@@ -90,9 +90,9 @@ METRICS: tuple[Metric, ...] = (
         kind="counter",
         labels=(*GROUP, "kind"),
         unit="events",
-        sentence="What happened since the master started, by kind: `rebalance`, `restart`, `status`, `state`, `order`, "
-        "and what workers and sinkers tell: `rewound`, `skipped`, `truncated`, `topic_recreated`, `records_lost`, "
-        "`storage_rolled_back`, `storage_lost_marks`, `other_storage`, "
+        sentence="What happened since the master started, by kind: `rebalance`, `restart`, `status`, `state`, "
+        "`operation`, and what workers and sinkers report: `rewound`, `skipped`, `truncated`, `topic_recreated`, "
+        "`records_lost`, `storage_rolled_back`, `storage_lost_marks`, `other_storage`, "
         "`lost`, `query_failed`, ….",
         samples=_events,
     ),

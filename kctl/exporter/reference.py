@@ -43,7 +43,7 @@ _EXAMPLES: Mapping[str, str] = {
     "reason": "signal",
     "outcome": "ok",
     "method": "offset_checker",
-    "verb": "pause",
+    "operation": "pause",
     "code": "unauthorized",
     "kind": "rebalance",
     "part": "offsets",
@@ -69,7 +69,7 @@ def _example(metric: Metric) -> str:
     values = {**_EXAMPLES, "state": _STATES.get(metric.name, "")}
     if metric.name.startswith("kctl_sinker"):
         values |= {"worker": "sinker-0", "outcome": "handled"}
-    if metric.name == "kctl_orders_total":
+    if metric.name == "kctl_operations_total":
         values["outcome"] = "done"
     labels = ",".join(f'{name}="{values[name]}"' for name in metric.labels)
     if metric.kind == "histogram":

@@ -15,7 +15,7 @@ from kctl import __version__
 from kctl.http.access import Access
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape, error_response
 from kctl.http.guard import Guard, Limits
-from kctl.http.orders import orders_router
+from kctl.http.operations import operations_router
 from kctl.http.page import Page
 from kctl.http.reference import reference_page
 from kctl.http.routes import api_router
@@ -105,8 +105,8 @@ def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
         )
 
     app.include_router(api_router(source, streams, life))
-    if source.orders is not None:
-        app.include_router(orders_router(source.orders))
+    if source.operations is not None:
+        app.include_router(operations_router(source.operations))
     answer_errors_in_one_shape(app)
     return app
 

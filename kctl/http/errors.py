@@ -149,7 +149,7 @@ def answer_errors_in_one_shape(app: FastAPI) -> None:
         return error_response(error)
 
     @app.exception_handler(KctlError)
-    async def of_order(_request: Request, error: KctlError) -> JSONResponse:
+    async def of_operation(_request: Request, error: KctlError) -> JSONResponse:
         return _response(error.http_status, error.code, str(error), error.retriable)
 
     @app.exception_handler(AgentError)

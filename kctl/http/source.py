@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kctl.http.answers import not_ready
 from kctl.master.events import EventFeed
-from kctl.master.orders import Orders
+from kctl.master.operations import OperationLog
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.messages import Request
 from kctl_agent.wire import JsonObject
@@ -39,8 +39,8 @@ class Source:
     feed: EventFeed = field(default_factory=EventFeed)
     ask: Callable[[Request], Awaitable[JsonObject]] = _nobody
     """The reply of the fleet to a request, as `master.sock` would give it; may raise an AgentError."""
-    orders: Orders | None = None
-    """Where orders are given; None: none are served."""
+    operations: OperationLog | None = None
+    """Where operations are requested; None: none are served."""
     clock: Callable[[], float] = time.monotonic
     """That of `FleetSnapshot.taken_at`."""
     unix_clock: Callable[[], float] = time.time

@@ -24,11 +24,11 @@ _LINE: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[ \t
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One valid token. Each may read; `may_act`: it may also give orders."""
+    """One valid token. Each may read; `may_act`: it may also request operations."""
 
     secret: str = field(repr=False)
     name: str = ""
-    """As the file names it, for the audit of orders; empty: it has none."""
+    """As the file names it, for the audit of operations; empty: it has none."""
     may_act: bool = False
 
 

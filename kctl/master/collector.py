@@ -78,14 +78,14 @@ class Collector:
         feed: EventFeed,
         rpc: Callable[[], Mapping[str, RpcFigures]],
         prepare: Callable[[FleetSnapshot], None] = lambda _: None,
-        orders: Callable[[], Mapping[tuple[str, str], int]] = dict,
+        operations: Callable[[], Mapping[tuple[str, str], int]] = dict,
         http_refused: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._config = config
         self._feed = feed
         self._rpc = rpc
         self._prepare = prepare
-        self._orders = orders
+        self._operations = operations
         self._http_refused = http_refused
         self._changes = Changes(started_at=time.time())
         rules = config.status
@@ -188,7 +188,7 @@ class Collector:
             brokers=freshness,
             broker_group=figures.group,
             rpc=self._rpc(),
-            orders_total=self._orders(),
+            operations_total=self._operations(),
             http_refused_total=self._http_refused(),
             memory_limit_bytes=dict.fromkeys(
                 (status.name for status in statuses if self._memory_limit is not None), self._memory_limit or 0

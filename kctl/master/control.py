@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from kctl.errors import KctlError
-from kctl.master.orders.base import Caller
+from kctl.master.operations.base import Caller
 from kctl_agent.errors import (
     AgentError,
     BrokenFrame,

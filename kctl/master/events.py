@@ -7,10 +7,10 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kctl.master.orders.base import Order
+from kctl.master.operations.base import Operation
 from kctl_agent.wire import JsonObject
 
-__all__ = ["EventFeed", "FleetEvent", "told_orders"]
+__all__ = ["EventFeed", "FleetEvent", "operation_events"]
 
 KEPT = 500
 
@@ -22,7 +22,7 @@ class FleetEvent:
     at: float
     """Unix seconds."""
     kind: str
-    """`state`, `restart`, `rebalance`, `status`, `order`, or what an agent calls it (`rewound`, `records_lost`, …)."""
+    """`state`, `restart`, `rebalance`, `status`, `operation`, or an agent's own (`rewound`, `records_lost`, …)."""
     text: str
     worker: str | None = None
     topic: str | None = None
@@ -43,14 +43,16 @@ class FleetEvent:
         }
 
 
-def told_orders(order: Order) -> list[FleetEvent]:
-    """The end of an order is an event; its beginning is not."""
-    if order.ended_at is None:
+def operation_events(operation: Operation) -> list[FleetEvent]:
+    """The end of an operation is an event; its beginning is not."""
+    if operation.ended_at is None:
         return []
-    params = order.params
+    params = operation.params
     worker, topic, partition = params.get("name", params.get("worker")), params.get("topic"), params.get("partition")
-    text = f"{order.words}, by {order.by}: {order.state}" + (f"; {order.text}" if order.text else "")
-    return [FleetEvent(order.ended_at, "order", text, worker, topic, partition)]
+    text = f"{operation.words}, by {operation.by}: {operation.state}" + (
+        f"; {operation.text}" if operation.text else ""
+    )
+    return [FleetEvent(operation.ended_at, "operation", text, worker, topic, partition)]
 
 
 class EventFeed:

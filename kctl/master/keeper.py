@@ -1,7 +1,7 @@
 """Keeps one worker in its desired state: `restart` decides, `process` acts, this joins them.
 
 One task reads one queue, so no two things happen to a worker at once: the end of its process, an answer of its agent, a
-timer and an order all become events. What is done follows from the state that is entered.
+timer and a request all become events. What is done follows from the state that is entered.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Care:
 
 
 class Keeper:
-    """Belongs to one event loop. `run` is its life; `start`, `restart` and `stop` are orders to it."""
+    """Belongs to one event loop. `run` is its life; `start`, `restart` and `stop` are requests to it."""
 
     def __init__(
         self,
@@ -123,18 +123,18 @@ class Keeper:
         return self._health
 
     def start(self) -> None:
-        self._order(Start())
+        self._request(Start())
 
     def restart(self) -> None:
-        """By order: a living process makes way for a new one, a dead one is started now."""
+        """On request: a living process makes way for a new one, a dead one is started now."""
         alive = self._status.state in (State.STARTING, State.RUNNING)
-        self._order(Replace(Cause.REQUESTED) if alive else Start())
+        self._request(Replace(Cause.REQUESTED) if alive else Start())
 
     async def stop(self, patience_seconds: float | None = None) -> None:
         """Asks the worker to leave, kills it after `stop_timeout_seconds` (or so long); returns when nothing of it is
         left."""
         if not self._has_ended:
-            self._order(Stop(patience_seconds))
+            self._request(Stop(patience_seconds))
             await self._is_gone.wait()
 
     async def until(self, predicate: Callable[[], bool]) -> None:
@@ -291,7 +291,7 @@ class Keeper:
         return True
 
     def _forget_error(self) -> None:
-        """The last error outlives no process that does well: one that was started by order, or that is stable."""
+        """The last error outlives no process that does well: one that was started on request, or that is stable."""
         if self._health is not None and self._last_error is not None:
             seconds = time.monotonic() - self._status.since
             if self._status.failures == 0 or seconds >= self.care.policy.stable_seconds:
@@ -338,7 +338,7 @@ class Keeper:
             self._child.close()
         self._child = self._looking = self._health = None
 
-    def _order(self, event: Event) -> None:
+    def _request(self, event: Event) -> None:
         self._is_gone.clear()
         self._events.put_nowait((None, event))
 

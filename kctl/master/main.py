@@ -23,7 +23,7 @@ from kctl import __version__, fleets
 from kctl.audit import fleet_log
 from kctl.children import PRIVATE
 from kctl.config import Config, Http, load
-from kctl.errors import OrderRefused, RunDirUnusable
+from kctl.errors import OperationRefused, RunDirUnusable
 from kctl.exporter import Exposition
 from kctl.http import Access, HttpServer, Source, access_of, bind, create_app
 from kctl.kafka.access import of_fleet
@@ -31,14 +31,14 @@ from kctl.kafka.cluster import Cluster
 from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make_folders, own_run_dir
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
-from kctl.master.desk import Desk
-from kctl.master.events import EventFeed, told_orders
+from kctl.master.events import EventFeed, operation_events
 from kctl.master.launch import WORKER_COMMAND, care, launches, names, sinker_launches
 from kctl.master.members import Members
 from kctl.master.notify import notify, pet_watchdog
-from kctl.master.orders import Caller, Context, Orders, verbs
+from kctl.master.operations import Caller, Context, OperationLog, operation_types
 from kctl.master.pauses import Pauses
 from kctl.master.process_log import LogRotation, ProcessLog, is_own_output
+from kctl.master.router import Router
 from kctl.master.rpc_figures import RpcCounts, counted
 from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
@@ -67,7 +67,7 @@ def run(
     """Runs the fleet until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 when a part of the master failed or
     a worker was given up that must not be.
 
-    Logging is the caller's to set up; a second signal during the stop kills what is left at once. SIGHUP is the order
+    Logging is the caller's to set up; a second signal during the stop kills what is left at once. SIGHUP requests
     `reload`, for which `reread` loads the configuration anew, by default from `config_path` and the environment.
 
     Raises:
@@ -177,7 +177,7 @@ class _Master:
             feed,
             counts.figures,
             exposition.prepare,
-            lambda: dict(self._orders.counts),
+            lambda: dict(self._operations.counts),
             lambda: dict(self._http.refusals),
         )
         service = Service(self._members, cluster, self._supervisor.status, lambda: self._source.reasons_not_ready())
@@ -194,9 +194,9 @@ class _Master:
             self._use_http,
             self._collector.partitions,
         )
-        self._orders = Orders(verbs(self._context), fleet_log(config))
-        self._orders.listeners.append(lambda order: feed.tell(told_orders(order)))
-        self._control = ControlServer(Desk(answer, self._orders).answer)
+        self._operations = OperationLog(operation_types(self._context), fleet_log(config))
+        self._operations.listeners.append(lambda operation: feed.tell(operation_events(operation)))
+        self._control = ControlServer(Router(answer, self._operations).answer)
         self._source = Source(
             latest=self._collector.latest,
             render_metrics=exposition.render,
@@ -204,7 +204,7 @@ class _Master:
             sparkline=self._collector.sparkline,
             feed=feed,
             ask=answer,
-            orders=self._orders,
+            operations=self._operations,
             patience_seconds=max(10.0, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
         )
         self._http = HttpServer(create_app(self._source, access), http_socket, access)
@@ -237,7 +237,7 @@ class _Master:
             notify("READY=1", f"STATUS={status}")
             failed = await self._until_stopped(tasks, signals.stop)
             notify("STOPPING=1")
-            await self._orders.close()
+            await self._operations.close()
             is_orderly = await self._stop_workers(tasks[0], signals.now)
             self._http.stop()
             await asyncio.wait([tasks[2]], timeout=2)
@@ -274,13 +274,13 @@ class _Master:
                 return
 
     async def _reload(self, asked: asyncio.Event) -> None:
-        """SIGHUP is an order like any other, by whoever this process belongs to."""
+        """SIGHUP is an operation like any other, by whoever this process belongs to."""
         while True:
             await asked.wait()
             asked.clear()
-            with contextlib.suppress(OrderRefused):  # told in the log: another one is under way
+            with contextlib.suppress(OperationRefused):  # told in the log: another one is under way
                 notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
-                await self._orders.give("reload", {}, Caller(os.getuid(), os.getpid(), "signal"), _RELOAD_SECONDS)
+                await self._operations.submit("reload", {}, Caller(os.getuid(), os.getpid(), "signal"), _RELOAD_SECONDS)
             notify("READY=1")
 
     async def _stop_workers(self, supervising: asyncio.Task[None], now: asyncio.Event) -> bool:

@@ -109,8 +109,8 @@ class Members:
         pings = results.parsed(results.ping, outcome).answers
         return heartbeat(pings[0].result) if pings else None
 
-    async def order(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-        """What one agent answers to an order.
+    async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
+        """What one agent answers to an operation.
 
         Raises:
             AgentRefused: it answered with an error, or not in time; the message says which.

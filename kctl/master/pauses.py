@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from kctl.errors import OrderRefused
+from kctl.errors import OperationRefused
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Pause", "Pauses"]
@@ -42,7 +42,7 @@ class Pause:
         return (self.worker, self.topic, self.partition)
 
     def scope(self) -> JsonObject:
-        """As a worker is told it (`kctl_agent.orders.Scope`)."""
+        """As a worker is told it (`kctl_agent.operations.Scope`)."""
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
 
 
@@ -84,7 +84,7 @@ class Pauses:
         """A pause that is there already stays the older one's.
 
         Raises:
-            OrderRefused: it cannot be kept; nothing was changed.
+            OperationRefused: it cannot be kept; nothing was changed.
         """
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
@@ -95,7 +95,7 @@ class Pauses:
         """Ends the pauses of this worker, of this topic and its partitions, of this partition; with all None, all.
 
         Raises:
-            OrderRefused: a wider pause would remain, so nothing would be read; or none is there; or it cannot be kept.
+            OperationRefused: a wider pause would remain, so nothing would be read; there is none; or it cannot be kept.
         """
         ended = [
             pause
@@ -108,12 +108,12 @@ class Pauses:
         for wider in left:
             is_all = wider.key == (None, None, None)
             if is_all or (partition is not None and (wider.topic, wider.partition) == (topic, None)):
-                raise OrderRefused(f"{wider.what} is paused, by {wider.by}: resume that")
+                raise OperationRefused(f"{wider.what} is paused, by {wider.by}: resume that")
         if not ended:
             if (worker, topic, partition) == (None, None, None):
-                raise OrderRefused("nothing is paused")
+                raise OperationRefused("nothing is paused")
             what = Pause(worker, topic, partition, "", 0.0).what
-            raise OrderRefused(f"{what} is not paused; `kctl status` shows what is")
+            raise OperationRefused(f"{what} is not paused; `kctl status` shows what is")
         self._replace(left)
         return ended
 
@@ -127,5 +127,5 @@ class Pauses:
             else:
                 self._path.unlink(missing_ok=True)
         except OSError as error:
-            raise OrderRefused(f"the pauses cannot be kept in {self._path}: {error.strerror}") from None
+            raise OperationRefused(f"the pauses cannot be kept in {self._path}: {error.strerror}") from None
         self._pauses = wanted

@@ -108,8 +108,8 @@ class FleetSnapshot:
     """The group as its coordinator sees it; None when it could not tell this time."""
     rpc: Mapping[str, RpcFigures] = field(default_factory=dict)
     """By command."""
-    orders_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Verb and outcome (`done`, `failed`, `refused`) to how many orders there were since the master started."""
+    operations_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Operation and outcome (`done`, `failed`, `refused`) to how often it was requested since the master started."""
     http_refused_total: Mapping[str, int] = field(default_factory=dict)
     """Error code to how many HTTP requests and connections were refused with it since the master started."""
     events_total: Mapping[str, int] = field(default_factory=dict)

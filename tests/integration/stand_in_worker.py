@@ -1,12 +1,12 @@
 """A test child that keeps the worker's side of the start protocol: settings on stdin, an agent, SIGTERM, end of stdin.
 
-It has one partition of the first topic and claims committed offset 40 of 100; it takes orders. It has a grandchild in
-a process group of its own, as a Spark driver has. `KCTL_TEST_WORKER` in Spark's conf makes it misbehave; with a file
+It has one partition of the first topic and claims committed offset 40 of 100; it takes operations. It has a grandchild
+in a process group of its own, as a Spark driver has. `KCTL_TEST_WORKER` in Spark's conf makes it misbehave; with a file
 that `KCTL_TEST_ILL` names only while that file is there, so that a later incarnation is well:
 
 `boot_failure` ends with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stops answering, in C, with the
 interpreter held · `blocks` lets its main thread wait for ever while its agent answers · `grows` takes 200 MB more after
-a second · `stalls` finishes no batch · `slow` needs a second for the batch that an order has to wait for
+a second · `stalls` finishes no batch · `slow` needs a second for the batch that an operation has to wait for
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent import lifeline
-from kctl_agent.commands import COMMANDS, order_commands, ping_of, with_describe
-from kctl_agent.orders import Inbox, Order, Outcome, Scope, is_paused
+from kctl_agent.commands import COMMANDS, operation_commands, ping_of, with_describe
+from kctl_agent.operations import Inbox, Operation, Outcome, Scope, is_paused
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.stop import Stop
 from kctl_agent.snapshot import PartitionFigures, Snapshot, StorageFigures, WorkFigures
@@ -40,7 +40,7 @@ class StandIn:
         self.started_at = time.monotonic()
         self.position = 50
         self.batches = 0
-        self.waiting: list[tuple[float, Order]] = []
+        self.waiting: list[tuple[float, Operation]] = []
 
     @property
     def partition(self) -> int:
@@ -55,20 +55,20 @@ class StandIn:
         if not self.is_paused and self.behaviour != "stalls":
             self.batches += 1
         due = now + (1.0 if self.behaviour == "slow" else 0.0)
-        self.waiting += [(due, order) for order in self.inbox.take()]
-        for at, order in list(self.waiting):
+        self.waiting += [(due, operation) for operation in self.inbox.take()]
+        for at, operation in list(self.waiting):
             if at <= now:
-                self.waiting.remove((at, order))
-                outcome = self.outcome(order)
+                self.waiting.remove((at, operation))
+                outcome = self.outcome(operation)
                 publish(self.snapshot())  # first: who was told that it is done finds it so
-                self.inbox.tell(order.id, outcome)
+                self.inbox.tell(operation.id, outcome)
 
-    def outcome(self, order: Order) -> Outcome:
-        if order.rpc == "pause":
+    def outcome(self, operation: Operation) -> Outcome:
+        if operation.rpc == "pause":
             return Outcome("done", "so it is")
-        target = int(order.params["to"])
+        target = int(operation.params["to"])
         result = {"topic": self.topic, "partition": self.partition, "from": self.position, "to": target}
-        if not order.params.get("dry_run"):
+        if not operation.params.get("dry_run"):
             self.position = target
         return Outcome("done", f"{self.topic}-{self.partition}: goes on at {target}", result)
 
@@ -126,7 +126,9 @@ def main() -> int:
     )
     scopes = [Scope.parse(each) for each in settings.get("paused", ())]
     worker = StandIn(settings["name"], settings["kafka"]["topics"][0], behaviour, scopes)
-    commands = with_describe({**COMMANDS, "ping": ping_of(worker.inbox), **order_commands(worker.inbox, can_seek=True)})
+    commands = with_describe(
+        {**COMMANDS, "ping": ping_of(worker.inbox), **operation_commands(worker.inbox, can_seek=True)}
+    )
     server = AgentServer(Path(settings["run_dir"]), settings["name"], commands)
     server.publish(worker.snapshot())
     server.start()

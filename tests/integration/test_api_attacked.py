@@ -75,29 +75,32 @@ def test_whoever_is_refused_costs_nobody_else_an_answer_and_nothing_tells_the_to
             told.append(f"{response.headers}{response.text}")
             return response.status_code, response.json()["error"]["code"]
 
-        order = {"order": "pause", "params": {"topic": "orders"}}
+        operation = {"operation": "pause", "params": {"topic": "orders"}}
         right, wrong = ({"authorization": f"Bearer {token}"} for token in (TOKEN, f"{TOKEN[:-1]}x"))
         evil = {"origin": "http://evil.example"}
-        assert refusal("POST", "/api/v1/orders", json=order) == (401, "unauthorized")
-        assert refusal("POST", "/api/v1/orders", json=order, headers=evil) == (403, "not_allowed")
-        assert refusal("POST", "/api/v1/orders", json=order, headers=right | evil) == (403, "not_allowed")
+        assert refusal("POST", "/api/v1/operations", json=operation) == (401, "unauthorized")
+        assert refusal("POST", "/api/v1/operations", json=operation, headers=evil) == (403, "not_allowed")
+        assert refusal("POST", "/api/v1/operations", json=operation, headers=right | evil) == (403, "not_allowed")
         assert refusal("GET", "/api/v1/lag", headers=evil) == (403, "not_allowed")
         assert refusal("GET", "/api/v1/lag", headers={"host": "evil.example"}) == (403, "not_allowed")
-        assert refusal("POST", "/api/v1/orders", content=b"{" * 100_000, headers=right) == (413, "body_too_large")
+        assert refusal("POST", "/api/v1/operations", content=b"{" * 100_000, headers=right) == (413, "body_too_large")
         assert refusal("GET", "/api/v1/lag", headers={"x": "y" * 15_000, "z": "y" * 5_000})[0] == 431
-        refused = [refusal("POST", "/api/v1/orders", json=order, headers=wrong) for _ in range(WRONG_TOKENS)]
+        refused = [refusal("POST", "/api/v1/operations", json=operation, headers=wrong) for _ in range(WRONG_TOKENS)]
         assert refused[0] == (401, "unauthorized")
         assert refused[-1] == (429, "too_many_failures")
-        assert refusal("POST", "/api/v1/orders", json={"order": "nothing"}, headers=right) == (400, "unknown_method")
+        assert refusal("POST", "/api/v1/operations", json={"operation": "nothing"}, headers=right) == (
+            400,
+            "unknown_method",
+        )
         before = others.turns
         eventually(lambda: others.turns >= before + 3)
 
     assert others.wrong == []
     assert [row["pid"] for row in guarded.status().values()] == pids
     assert guarded.ask("ping").complete
-    rows = httpx.get(f"{url}/api/v1/orders", timeout=CALL_SECONDS).json()["rows"]
+    rows = httpx.get(f"{url}/api/v1/operations", timeout=CALL_SECONDS).json()["rows"]
     assert rows == [], "nothing that was refused was done"
-    paths = ("/", "/docs", "/openapi.json", "/metrics", "/api/v1/status", "/api/v1/orders")
+    paths = ("/", "/docs", "/openapi.json", "/metrics", "/api/v1/status", "/api/v1/operations")
     told += [httpx.get(f"{url}{path}", timeout=CALL_SECONDS).text for path in paths]
     show = [sys.executable, "-m", "kctl", "config", "show", "-c", str(guarded.config), "-o"]
     forms = ("table", "json", "yaml")
@@ -124,28 +127,28 @@ def raw(path: Path, body: str) -> JsonObject:
                 return frame
 
 
-def test_numbers_that_are_none_are_refused_everywhere_and_the_orders_can_be_listed(guarded: Any) -> None:
+def test_numbers_that_are_none_are_refused_everywhere_and_the_operations_can_be_listed(guarded: Any) -> None:
     url = guarded.about["http_url"]
-    order = '{"role": 0, "rpc": "pause", "method": "onPause", "deadline_ms": %s, "params": {"all": true%s}}'
-    to_agent = '{"role": 1, "rpc": "pause", "method": "getPause", "params": {"order": "1", "scopes": [%s]}}'
+    operation = '{"role": 0, "rpc": "pause", "method": "onPause", "deadline_ms": %s, "params": {"all": true%s}}'
+    to_agent = '{"role": 1, "rpc": "pause", "method": "getPause", "params": {"operation": "1", "scopes": [%s]}}'
     right = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
     for number in NUMBERS:
         deadline = f', "deadline_seconds": {number}'
-        content = f'{{"order": "pause", "params": {{"all": true{deadline}}}}}'
+        content = f'{{"operation": "pause", "params": {{"all": true{deadline}}}}}'
         scope = f'{{"topic": null, "partition": null, "by": "x", "since": {number}}}'
 
-        answer = httpx.post(f"{url}/api/v1/orders", content=content, headers=right, timeout=CALL_SECONDS)
+        answer = httpx.post(f"{url}/api/v1/operations", content=content, headers=right, timeout=CALL_SECONDS)
         replies = [
-            raw(guarded.run_dir / "master.sock", order % (2000, deadline)),
-            raw(guarded.run_dir / "master.sock", order % (number, "")),
+            raw(guarded.run_dir / "master.sock", operation % (2000, deadline)),
+            raw(guarded.run_dir / "master.sock", operation % (number, "")),
             raw(guarded.run_dir / "worker-0.sock", to_agent % scope),
         ]
 
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_params")
         assert [reply["ok"] for reply in replies] == [False] * 3
         assert {reply["error"]["code"] for reply in replies} <= {"bad_params", "bad_payload", "bad_request"}, replies
-        assert httpx.get(f"{url}/api/v1/orders", timeout=CALL_SECONDS).json() == {"rows": []}
-        assert guarded.ask("orders", of_master=True).result == {"rows": []}
+        assert httpx.get(f"{url}/api/v1/operations", timeout=CALL_SECONDS).json() == {"rows": []}
+        assert guarded.ask("operations", of_master=True).result == {"rows": []}
     assert "Traceback" not in guarded.log.read_text()
 
 
@@ -222,7 +225,7 @@ def half_requests(url: str) -> Iterator[None]:
     with ExitStack() as stack:
         for _ in range(HALF_REQUESTS):
             connection = stack.enter_context(socket.create_connection((host, int(port)), CALL_SECONDS))
-            connection.sendall(b"POST /api/v1/orders HTTP/1.1\r\nHost: localhost\r\nX: ")
+            connection.sendall(b"POST /api/v1/operations HTTP/1.1\r\nHost: localhost\r\nX: ")
         yield
 
 

@@ -105,7 +105,7 @@ def test_a_topic_is_created_as_it_was_ordered_and_kafkas_own_tool_sees_it(broker
     assert row["topic_id"].replace("-", "") != ""
     assert re.search(r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: .*retention\.ms=60000", told)
     assert by_default["partitions"] >= 1
-    assert [(line["verb"], line["state"]) for line in audit_lines()] == [
+    assert [(line["operation"], line["state"]) for line in audit_lines()] == [
         ("kafka create-topic", "running"),
         ("kafka create-topic", "done"),
     ] * 2
@@ -261,10 +261,10 @@ def test_a_reset_is_shown_asked_for_and_written_down(broker: KafkaBroker, kctl: 
     assert both.code == 2
     first, last = audit_lines()
     assert first["params"]["offsets"] == [["orders", 0, 0, row.current_offset]]
-    assert (last["verb"], last["state"], last["text"]) == ("kafka reset-offsets", "done", "1 offset set")
+    assert (last["operation"], last["state"], last["text"]) == ("kafka reset-offsets", "done", "1 offset set")
 
 
-def test_a_change_of_the_fleets_own_cluster_stands_with_its_orders(
+def test_a_change_of_the_fleets_own_cluster_stands_with_its_operations(
     broker: KafkaBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     committed(broker, "billing", {0: 0})
@@ -276,6 +276,6 @@ def test_a_change_of_the_fleets_own_cluster_stands_with_its_orders(
     code = run(["kafka", "delete-group", "-g", "billing", "--execute", "-c", str(config)], os.environ)
 
     assert code == 0, capfd.readouterr().err
-    lines = (tmp_path / "logs" / "orders.jsonl").read_text().splitlines()
+    lines = (tmp_path / "logs" / "operations.jsonl").read_text().splitlines()
     assert [json.loads(line)["state"] for line in lines] == ["running", "done"]
     assert audit_lines() == []

@@ -18,13 +18,13 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_a_change_leaves_a_line_before_and_one_after_it(tmp_path: Path) -> None:
-    path = tmp_path / "logs" / "orders.jsonl"
+    path = tmp_path / "logs" / "operations.jsonl"
 
     with operation(path, "storage clear", {"topic": "orders"}) as running:
         [before] = lines(path)
         running.text = "3 messages removed"
 
-    assert (before["verb"], before["state"], before["params"]) == ("storage clear", "running", {"topic": "orders"})
+    assert (before["operation"], before["state"], before["params"]) == ("storage clear", "running", {"topic": "orders"})
     assert (before["uid"], before["via"], before["ended_at"]) == (os.getuid(), "cli", None)
     [_, after] = lines(path)
     assert (after["id"], after["state"], after["text"]) == (before["id"], "done", "3 messages removed")
@@ -47,7 +47,7 @@ def test_what_cannot_be_written_down_is_logged_and_done_all_the_same(
     (tmp_path / "logs").write_text("a file where the folder should be")
     changed = False
 
-    with operation(tmp_path / "logs" / "orders.jsonl", "storage clear", {}):
+    with operation(tmp_path / "logs" / "operations.jsonl", "storage clear", {}):
         changed = True
 
     assert changed
@@ -88,10 +88,10 @@ def test_root_neither_follows_a_link_that_the_owner_of_the_folder_has_put_there_
     target = tmp_path / "passwd"
     if is_there:
         target.write_text("root")
-    (strangers_folder / "orders.jsonl").symlink_to(target)
+    (strangers_folder / "operations.jsonl").symlink_to(target)
 
     with pytest.raises(OSError):
-        append(strangers_folder / "orders.jsonl", {"verb": "storage clear"})
+        append(strangers_folder / "operations.jsonl", {"operation": "storage clear"})
 
     assert target.exists() == is_there
     if is_there:
@@ -106,25 +106,25 @@ def test_root_does_not_write_to_a_second_name_of_another_file(
     target = tmp_path / "shadow"
     target.write_text("root")
     os.chown(target, owner, owner)
-    (strangers_folder / "orders.jsonl").hardlink_to(target)
+    (strangers_folder / "operations.jsonl").hardlink_to(target)
 
     with pytest.raises(PermissionError, match="it is a link"):
-        append(strangers_folder / "orders.jsonl", {"verb": "storage clear"})
+        append(strangers_folder / "operations.jsonl", {"operation": "storage clear"})
 
     assert (target.read_text(), target.stat().st_uid) == ("root", owner)
 
 
 @as_root
 def test_root_is_not_held_up_by_a_pipe_that_nobody_reads(strangers_folder: Path) -> None:
-    os.mkfifo(strangers_folder / "orders.jsonl")
+    os.mkfifo(strangers_folder / "operations.jsonl")
 
     with pytest.raises(OSError):
-        append(strangers_folder / "orders.jsonl", {"verb": "storage clear"})
+        append(strangers_folder / "operations.jsonl", {"operation": "storage clear"})
 
 
 @as_root
 def test_a_file_that_root_makes_belongs_to_the_owner_of_the_folder_and_is_appended_to(strangers_folder: Path) -> None:
-    path = strangers_folder / "orders.jsonl"
+    path = strangers_folder / "operations.jsonl"
 
     append(path, {"n": 1})
     append(path, {"n": 2})

@@ -74,7 +74,7 @@ def test_a_worker_and_all_that_it_starts_inherit_the_safe_path_and_no_setting_or
         "KCTL_STORAGE_URL": "redis://:hunter2@host/0",
         "KCTL_SPARK_CONF": "spark.hadoop.fs.s3a.secret.key=hunter2",
         "KCTL_CACHE_DIR": "/var/cache/kctl",
-        "ORDERS_API": "https://example.org",
+        "OPERATIONS_API": "https://example.org",
         "PATH": os.environ["PATH"],
     }
 
@@ -82,7 +82,7 @@ def test_a_worker_and_all_that_it_starts_inherit_the_safe_path_and_no_setting_or
 
     assert inherited == {
         "KCTL_CACHE_DIR": "/var/cache/kctl",
-        "ORDERS_API": "https://example.org",
+        "OPERATIONS_API": "https://example.org",
         "PATH": os.environ["PATH"],
         "PYTHONSAFEPATH": "1",
     }

@@ -2,7 +2,7 @@
 
 It listens to the progress of the application's queries (`StreamingQueryListener`) and answers the questions that a
 worker answers, for every Kafka source of every query. It commits nothing, unless a shadow group is named for which no
-consumer lives. It takes no orders but `stack_dump`.
+consumer lives. It takes no operations but `stack_dump`.
 
 The listener runs on Spark's threads and only copies: a listener that is slow makes Spark drop events (sparkMeasure #7).
 Everything else happens on a thread of its own. Needs PySpark 3.4 or newer, and kafka-python for end offsets.

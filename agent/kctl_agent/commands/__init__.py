@@ -12,11 +12,11 @@ from kctl_agent.commands.member_leader import MEMBER_LEADER
 from kctl_agent.commands.metadata_brokers import METADATA_BROKERS
 from kctl_agent.commands.metadata_topics import METADATA_TOPICS
 from kctl_agent.commands.offset_checker import OFFSET_CHECKER
-from kctl_agent.commands.orders import order_commands
+from kctl_agent.commands.operations import operation_commands
 from kctl_agent.commands.ping import PING, ping_of
 from kctl_agent.commands.workers import WORKERS
 
-__all__ = ["COMMANDS", "Command", "Param", "order_commands", "ping_of", "with_describe"]
+__all__ = ["COMMANDS", "Command", "Param", "operation_commands", "ping_of", "with_describe"]
 
 COMMANDS: Final[dict[str, Command]] = with_describe(
     {

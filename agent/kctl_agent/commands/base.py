@@ -39,7 +39,8 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One entry of the table. `changes` marks an order; without `needs_snapshot` it answers before the first one."""
+    """One entry of the table. `changes`: it is no question but an operation. Without `needs_snapshot` it answers
+    before the first one."""
 
     name: str
     answer: Answer

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kctl_agent import __version__
 from kctl_agent.commands.base import Command
-from kctl_agent.orders import Inbox
+from kctl_agent.operations import Inbox
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 
@@ -55,7 +55,7 @@ PING = Command(
 
 
 def ping_of(inbox: Inbox) -> Command:
-    """A ping that also says how long ago the thread which owns the work came for its orders. Not from the snapshot,
+    """A ping that also says how long ago the thread which owns the work took its operations. Not from the snapshot,
     which another thread publishes: that one may wait for a storage while the main thread does its turns."""
 
     def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:

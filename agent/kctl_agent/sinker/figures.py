@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from kctl_agent.errors import StorageError
-from kctl_agent.orders import Inbox
+from kctl_agent.operations import Inbox
 from kctl_agent.own_figures import OwnFigures, stored
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, SinkerFigures, Snapshot, StorageFigures

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 from kctl_agent import lifeline
 from kctl_agent.boot import EX_CONFIG, BootError, begin, log_trace
-from kctl_agent.commands import COMMANDS, Command, order_commands
-from kctl_agent.orders import Inbox
+from kctl_agent.commands import COMMANDS, Command, operation_commands
+from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.figures import Figures
 from kctl_agent.sinker.guard import Guard
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _commands(inbox: Inbox) -> dict[str, Command]:
-    return {name: COMMANDS[name] for name in SERVED} | order_commands(inbox, can_seek=False)
+    return {name: COMMANDS[name] for name in SERVED} | operation_commands(inbox, can_seek=False)
 
 
 def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.boot import fitting
-from kctl_agent.orders import Scope
+from kctl_agent.operations import Scope
 
 __all__ = ["SinkerSettings", "parse"]
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kctl_agent.errors import StorageError
-from kctl_agent.orders import Inbox, Outcome
+from kctl_agent.operations import Inbox, Outcome
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.figures import Call, Figures
 from kctl_agent.sinker.guard import Guard
@@ -68,8 +68,8 @@ class Sinker:
         self._tidy_up()
         looks = 0
         while not self._stop.is_asked:
-            for order in self._inbox.take():  # there is but `pause`, and nothing is in hand here
-                self._inbox.tell(order.id, Outcome("done", "so it is"))
+            for operation in self._inbox.take():  # there is but `pause`, and nothing is in hand here
+                self._inbox.tell(operation.id, Outcome("done", "paused partitions are known"))
             if self._inbox.paused:
                 self._figures.enter("paused")
                 self._stop.wait(IDLE_SECONDS[-1])

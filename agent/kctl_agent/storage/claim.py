@@ -82,7 +82,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages an order is about; what is None does not restrict. Offsets are both inclusive.
+    """Which messages an operation is about; what is None does not restrict. Offsets are both inclusive.
 
     Blocks are taken whole: one that overlaps the offsets is selected.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
-from kctl_agent.orders import Inbox, is_paused
+from kctl_agent.operations import Inbox, is_paused
 from kctl_agent.own_figures import OwnFigures, counted
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, MemberFigures, PartitionFigures, Snapshot, StorageFigures

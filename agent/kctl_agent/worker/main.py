@@ -17,9 +17,9 @@ from kafka.errors import KafkaError
 
 from kctl_agent import lifeline
 from kctl_agent.boot import EX_CONFIG, BootError, begin, log_trace
-from kctl_agent.commands import COMMANDS, Command, order_commands, ping_of
+from kctl_agent.commands import COMMANDS, Command, operation_commands, ping_of
 from kctl_agent.kafka_errors import describe
-from kctl_agent.orders import Inbox
+from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _commands(inbox: Inbox) -> dict[str, Command]:
-    return {**COMMANDS, "ping": ping_of(inbox), **order_commands(inbox, can_seek=True)}
+    return {**COMMANDS, "ping": ping_of(inbox), **operation_commands(inbox, can_seek=True)}
 
 
 def _sweep(scratch_dir: Path) -> None:

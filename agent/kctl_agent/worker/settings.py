@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.boot import fitting
-from kctl_agent.orders import Scope
+from kctl_agent.operations import Scope
 from kctl_agent.worker.security import Security
 
 __all__ = ["KafkaSettings", "PipelineSettings", "WorkerSettings", "dump", "parse"]

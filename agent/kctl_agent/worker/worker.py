@@ -18,7 +18,7 @@ from kafka.errors import KafkaError
 
 from kctl_agent.errors import AgentError
 from kctl_agent.kafka_errors import describe
-from kctl_agent.orders import Inbox, Order, Outcome, is_paused
+from kctl_agent.operations import Inbox, Operation, Outcome, is_paused
 from kctl_agent.storage.base import Mark, Storage, StorageError
 from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.commit_errors import refusal
@@ -60,7 +60,7 @@ class Worker:
     def __init__(self, settings: WorkerSettings, figures: Figures, storage: Storage, inbox: Inbox) -> None:
         self._settings = settings
         self._inbox = inbox
-        self._orders: list[Order] = []
+        self._operations: list[Operation] = []
         """Taken and not yet carried out, the oldest first."""
         self._figures = figures
         self._storage = storage
@@ -155,40 +155,40 @@ class Worker:
         if membership.is_rebalancing:
             self._figures.enter("rebalancing")
         self._commit(membership)
-        if not self._is_held_by_orders(membership):
+        if not self._is_held_by_operations(membership):
             self._look_after_query(membership)
 
-    def _is_held_by_orders(self, membership: Membership) -> bool:
+    def _is_held_by_operations(self, membership: Membership) -> bool:
         """Carry out what was ordered; True while the query must be left alone for it."""
-        self._orders += self._inbox.take()
-        while self._orders:
-            order = self._orders[0]
+        self._operations += self._inbox.take()
+        while self._operations:
+            operation = self._operations[0]
             try:
-                outcome = self._carried_out(order, membership)
+                outcome = self._carried_out(operation, membership)
             except KafkaError as error:
-                outcome = Outcome("failed", self._describe(error, f"{order.rpc} failed"))
+                outcome = Outcome("failed", self._describe(error, f"{operation.rpc} failed"))
             except (AgentError, Lost) as error:
                 outcome = Outcome("failed", str(error))
             if outcome.state == "running":
-                return order.rpc == "seek"
-            self._inbox.tell(order.id, outcome)
-            log.info("order %s, %s: %s", order.id, outcome.state, outcome.text)
-            del self._orders[0]
+                return operation.rpc == "seek"
+            self._inbox.tell(operation.id, outcome)
+            log.info("operation %s, %s: %s", operation.id, outcome.state, outcome.text)
+            del self._operations[0]
         return False
 
-    def _carried_out(self, order: Order, membership: Membership) -> Outcome:
+    def _carried_out(self, operation: Operation, membership: Membership) -> Outcome:
         """Called every turn until it is no longer `running`."""
-        if order.rpc == "pause":
+        if operation.rpc == "pause":
             read = [tp for tp in self._pipeline.sources or () if is_paused(self._inbox.paused, tp.topic, tp.partition)]
             return Outcome("running", "the running batch is finished first") if read else Outcome("done", "so it is")
-        tp = TopicPartition(order.params["topic"], order.params["partition"])
+        tp = TopicPartition(operation.params["topic"], operation.params["partition"])
         if tp not in membership.partitions:
             return Outcome("failed", f"{tp.topic}-{tp.partition} is not with {self._settings.name} now")
         assert self._brokers is not None
         brokers = self._brokers
         found = brokers.found([tp])[0][tp]
-        seeking = plan(order.params["to"], found, self._position(tp, found), lambda at: brokers.offset_at(tp, at))
-        if order.params.get("dry_run"):
+        seeking = plan(operation.params["to"], found, self._position(tp, found), lambda at: brokers.offset_at(tp, at))
+        if operation.params.get("dry_run"):
             return Outcome("done", seeking.sentence, seeking.to_json())
         if membership.is_rebalancing or not self._pipeline.hold():
             return Outcome("running", "the running batch is finished first")
@@ -228,7 +228,7 @@ class Worker:
         self._reached = {**self._reached, tp: seeking.target}
         if seeking.skipped or seeking.again:
             kind = "skipped" if seeking.skipped else "rewound"
-            self._figures.happened(kind, f"by order: {seeking.sentence}", tp, (seeking.position or 0, seeking.target))
+            self._figures.happened(kind, f"on request: {seeking.sentence}", tp, (seeking.position or 0, seeking.target))
 
     def _look_after_query(self, membership: Membership) -> None:
         """Make the query read what is assigned, as long as the storage has room."""
@@ -256,7 +256,7 @@ class Worker:
 
     def _stop_outdated(self, plan: Collection[frozenset[TopicPartition]]) -> None:
         """Let queries end that read other partitions than they should or a topic that was made again, are held by an
-        order that came to nothing, or have to wait for room."""
+        operation that came to nothing, or have to wait for room."""
         running = self._pipeline.sources
         if running is None:
             return

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kctl.cli.table import clean
-from kctl.errors import CommandRejected, IncompleteAnswer, NoSuchOrder, SocketNotPermitted, UsageError
+from kctl.errors import CommandRejected, IncompleteAnswer, NoSuchOperation, SocketNotPermitted, UsageError
 from kctl.fleets import Fleet
 from kctl.rpc.client import call
 from kctl_agent.errors import BadParams
@@ -37,7 +37,7 @@ def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_
     reply = call(path, request, timeout_seconds)
     if reply.error is None:
         return reply
-    if reply.error.code in (BadParams.code, NoSuchOrder.code):
+    if reply.error.code in (BadParams.code, NoSuchOperation.code):
         raise UsageError(f"{rpc}: {reply.error.message}")
     if reply.error.code == "not_permitted":
         raise SocketNotPermitted(f"the master of {fleet.name} does not permit you to ask: {reply.error.message}")

@@ -18,6 +18,6 @@ def _reload(context: typer.Context, config: ConfigOption = None, output: OutputO
     """Read the configuration again.
 
     Applies what can be applied, and names what needs a restart of the processes or of the fleet. A file that cannot be
-    used changes nothing. SIGHUP to the master is the same order.
+    used changes nothing. SIGHUP to the master is the same operation.
     """
     carry_out(fleet_of(context, config), "reload", {}, output, deadline=None)

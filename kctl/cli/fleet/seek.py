@@ -9,10 +9,10 @@ import typer
 
 from kctl.cli.confirm import confirmed
 from kctl.cli.fleet.scope import PartitionOption
-from kctl.cli.fleet.submit import DeadlineOption, carry_out, fleet_of, give
+from kctl.cli.fleet.submit import DeadlineOption, carry_out, fleet_of, submit
 from kctl.cli.options import ConfigOption, Output, OutputOption
 from kctl.cli.table import clean
-from kctl.errors import OrderFailed, UsageError
+from kctl.errors import OperationFailed, UsageError
 from kctl.kafka.target import position
 
 __all__ = ["register"]
@@ -53,9 +53,9 @@ def _seek(
         carry_out(fleet, "seek", {**params, "dry_run": True}, output, deadline=deadline)
         return
     if not yes:
-        plan = give(fleet, "seek", {**params, "dry_run": True}, deadline)
+        plan = submit(fleet, "seek", {**params, "dry_run": True}, deadline)
         if plan["state"] != "done":
-            raise OrderFailed(f"order {plan['id']}, seek: {clean(plan['text'])}")
+            raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
         sys.stderr.write(clean(plan["text"]).replace("; ", "\n") + "\n")
         if not sys.stdin.isatty():
             raise UsageError("stdin is not a terminal, so nothing can be confirmed: use --yes, or --dry-run")

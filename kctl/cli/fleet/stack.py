@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kctl.cli.fleet.submit import fleet_of, follow, give, show
+from kctl.cli.fleet.submit import fleet_of, follow, show, submit
 from kctl.cli.options import ConfigOption, Output, OutputOption
 
 __all__ = ["register"]
@@ -23,10 +23,10 @@ def _stack(
 ) -> None:
     """Show the stacks of all threads of a process and of its JVM."""
     fleet = fleet_of(context, config)
-    order = follow(fleet, give(fleet, "stack", {"name": name}))
-    show(order, output)
+    operation = follow(fleet, submit(fleet, "stack", {"name": name}))
+    show(operation, output)
     if output is Output.TABLE:
-        for thread in order["result"].get("threads", ()):
+        for thread in operation["result"].get("threads", ()):
             typer.echo(f"\n{thread['thread']}\n{thread['stack'].rstrip()}")
-        for jvm in order["result"].get("jvms", ()):
+        for jvm in operation["result"].get("jvms", ()):
             typer.echo(f"\nJVM, pid {jvm['pid']}\n{jvm.get('stack') or jvm.get('error')}")

@@ -56,12 +56,12 @@ def report(options: argparse.Namespace, text: str) -> None:
 
 
 def audited(
-    options: argparse.Namespace, env: Mapping[str, str], verb: str, **params: Any
+    options: argparse.Namespace, env: Mapping[str, str], name: str, **params: Any
 ) -> AbstractContextManager[Operation]:
     """A line in the audit log before and after the change; see `kctl.audit`."""
     from kctl.audit import operation
 
-    return operation(audit_log(options, env), f"kafka {verb}", params)
+    return operation(audit_log(options, env), f"kafka {name}", params)
 
 
 def settings_of(texts: list[str] | None, option: str) -> dict[str, str]:

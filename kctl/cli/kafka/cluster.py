@@ -46,7 +46,7 @@ def fleet_kafka(options: argparse.Namespace, env: Mapping[str, str]) -> Kafka:
 
 
 def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
-    """Where a change of the chosen cluster is written down: with the fleet's orders when it is the fleet's cluster."""
+    """Where a change of the chosen cluster is recorded: with the fleet's operations when it is the fleet's cluster."""
     from kctl.audit import fleet_log, user_log
 
     if options.bootstrap is not None or options.context or env.get(_CONTEXT_VARIABLE):

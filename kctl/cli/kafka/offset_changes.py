@@ -21,11 +21,11 @@ _CHANGES = (("topic", False), ("partition", True), ("old", True), ("new", True),
 
 
 def audited_changes(
-    options: argparse.Namespace, env: Mapping[str, str], verb: str, connection: Connection, changes: list[Change]
+    options: argparse.Namespace, env: Mapping[str, str], name: str, connection: Connection, changes: list[Change]
 ) -> AbstractContextManager[Operation]:
     """The line holds the old offsets: with them a mistake can be undone."""
     offsets = [[change.topic, change.partition, change.old, change.new] for change in changes]
-    return audited(options, env, verb, cluster=connection.access.named, group=options.group, offsets=offsets)
+    return audited(options, env, name, cluster=connection.access.named, group=options.group, offsets=offsets)
 
 
 def summary(changes: list[Change]) -> str:

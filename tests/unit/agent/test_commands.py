@@ -13,7 +13,7 @@ from kctl_agent import __version__
 from kctl_agent.commands import COMMANDS, Command, Param, ping_of, with_describe
 from kctl_agent.commands.base import check_params
 from kctl_agent.errors import BadParams, NotReady
-from kctl_agent.orders import Inbox
+from kctl_agent.operations import Inbox
 from kctl_agent.snapshot import MemberFigures, Snapshot, StorageFigures
 from kctl_agent.wire import JsonObject, encode
 
@@ -194,7 +194,7 @@ def test_ping_tells_who_answers_and_what_a_supervisor_judges_it_by(snapshot: Sna
     }
 
 
-def test_ping_tells_how_long_ago_the_main_thread_came_for_its_orders_once_it_has_come(snapshot: Snapshot) -> None:
+def test_ping_tells_how_long_ago_the_main_thread_came_for_its_operations_once_it_has_come(snapshot: Snapshot) -> None:
     inbox = Inbox()
     ping = ping_of(inbox)
     assert ping.answer(snapshot, {}, time.monotonic())["main_thread_age_seconds"] is None

@@ -10,7 +10,7 @@ import pytest
 from kctl_agent.commands.base import Command, Param, check_params
 from kctl_agent.errors import AgentError, BadParams, BadPayload, BadRequest
 from kctl_agent.messages import Request, is_plain_number
-from kctl_agent.orders import Scope
+from kctl_agent.operations import Scope
 from kctl_agent.wire import Decoder, parse_object
 from kctl_agent.worker.positions import Found
 from kctl_agent.worker.seek import plan

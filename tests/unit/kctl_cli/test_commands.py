@@ -131,7 +131,7 @@ def test_version_is_that_of_the_package(kctl: Kctl) -> None:
 )
 def test_restart_takes_several_names_or_all(kctl: Kctl, master: Master, words: tuple[str, ...], given: object) -> None:
     agent = master(
-        {"restart": Answers({"id": "1", "verb": "restart", "state": "done", "text": "restarted", "result": {}})}
+        {"restart": Answers({"id": "1", "operation": "restart", "state": "done", "text": "restarted", "result": {}})}
     )
 
     assert kctl("restart", *words, "--wait").out == "restarted\n"

@@ -62,7 +62,7 @@ def test_what_root_leaves_beside_the_file_belongs_to_the_fleets_user(kctl: Kctl,
     assert cleared.code == 0, cleared.err
     assert owners == {STRANGER}
     assert (os.geteuid(), os.getegid()) == (0, 0)
-    assert '"uid": 0' in next(home.rglob("orders.jsonl")).read_text(), "the audit log names who it was"
+    assert '"uid": 0' in next(home.rglob("operations.jsonl")).read_text(), "the audit log names who it was"
 
 
 def test_a_link_to_a_file_that_is_not_the_users_is_not_opened(kctl: Kctl, home: Path, short_dir: Path) -> None:

@@ -246,7 +246,7 @@ def test_clearing_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStora
     assert (stats.pending, stats.processing, stats.delayed, stats.dead) == (0, 3, 0, 1)
 
 
-def test_what_is_changed_is_written_down_where_the_masters_orders_are(
+def test_what_is_changed_is_written_down_where_the_masters_operations_are(
     kctl: Kctl, storage: FileStorage, config: Path
 ) -> None:
     kctl("storage", "clear", "--pending")
@@ -254,8 +254,8 @@ def test_what_is_changed_is_written_down_where_the_masters_orders_are(
     kctl("storage", "requeue", "--dead")
     kctl("storage", "status")
 
-    lines = [json.loads(line) for line in (config.parent / "logs" / "orders.jsonl").read_text().splitlines()]
-    assert [(line["verb"], line["state"], line["text"]) for line in lines] == [
+    lines = [json.loads(line) for line in (config.parent / "logs" / "operations.jsonl").read_text().splitlines()]
+    assert [(line["operation"], line["state"], line["text"]) for line in lines] == [
         ("storage clear", "running", ""),
         ("storage clear", "done", "1 message removed"),
         ("storage requeue", "running", ""),
@@ -265,7 +265,7 @@ def test_what_is_changed_is_written_down_where_the_masters_orders_are(
 
 
 @pytest.mark.parametrize("command", ["requeue", "clear", "export"])
-def test_an_order_without_its_object_is_refused(kctl: Kctl, storage: FileStorage, command: str) -> None:
+def test_an_operation_without_its_object_is_refused(kctl: Kctl, storage: FileStorage, command: str) -> None:
     ran = kctl("storage", command)
 
     assert ran.code == 2

@@ -199,17 +199,20 @@ def full_snapshot() -> FleetSnapshot:
         group_assessment=assessment,
         broker_group=GroupFigures("stable", 2),
         rpc={"ping": RpcFigures({"ok": 2, "incomplete": 0, "failed": 1}, (1, 1, *[0] * 9, 1), 3.5)},
-        orders_total={("pause", "done"): 2, ("pause", "refused"): 1},
+        operations_total={("pause", "done"): 2, ("pause", "refused"): 1},
         http_refused_total={"unauthorized": 3},
         events_total={"rebalance": 2},
         memory_limit_bytes={"worker-0": 1_000_000_000},
     )
 
 
-def test_orders_are_counted_by_verb_and_outcome_and_queries_that_failed_by_worker() -> None:
+def test_operations_are_counted_by_kind_and_outcome_and_queries_that_failed_by_worker() -> None:
     samples = scraped(full_snapshot())
 
-    assert values(samples, "kctl_orders_total", "verb", "outcome") == {("pause", "done"): 2, ("pause", "refused"): 1}
+    assert values(samples, "kctl_operations_total", "operation", "outcome") == {
+        ("pause", "done"): 2,
+        ("pause", "refused"): 1,
+    }
     assert values(samples, "kctl_worker_query_failures_total", "worker") == {("worker-0",): 2}
 
 

@@ -186,7 +186,7 @@ async def test_the_master_ends_while_handshakes_are_under_way(pair: tuple[Path, 
         "GET /healthz HTTP/1.1\r\nTransfer-Encoding: chunked\r\n",
         "GET /api/v1/lag HTTP/1.1\r\nContent-Length: 10\r\n",
         f"POST /nothing HTTP/1.1\r\n{GOOD}Content-Length: 10\r\n",
-        f"PUT /api/v1/orders HTTP/1.1\r\n{GOOD}Content-Length: 10\r\n",
+        f"PUT /api/v1/operations HTTP/1.1\r\n{GOOD}Content-Length: 10\r\n",
         "OPTIONS /metrics HTTP/1.1\r\nContent-Length: 10\r\n",
     ],
 )

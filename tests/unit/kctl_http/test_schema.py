@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from kctl.http import Access, create_app
-from kctl.master.orders import Caller, Orders, Verb
-from kctl.master.orders.base import Tell
+from kctl.master.operations import Caller, OperationLog, OperationType
+from kctl.master.operations.base import Tell
 from kctl.reduce import encoded
 from kctl_agent.messages import Request
 from kctl_agent.wire import JsonObject
@@ -38,8 +38,8 @@ async def carried(params: JsonObject, _caller: Caller, _tell: Tell) -> tuple[str
     return "done", params
 
 
-ORDERS = Orders({"act": Verb("act", "acts", (), lambda _: frozenset(), carried, lambda _: 5.0)}, None)
-APP = create_app(source_of(healthy(), ask=fleet, orders=ORDERS), Access(tokens=TOKENS))
+LOG = OperationLog({"act": OperationType("act", "acts", (), lambda _: frozenset(), carried, lambda _: 5.0)}, None)
+APP = create_app(source_of(healthy(), ask=fleet, operations=LOG), Access(tokens=TOKENS))
 HEADERS = {"authorization": f"Bearer {TOKEN}", "host": "localhost"}
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP.guarded, headers=HEADERS)
 # An event stream does not end, so it cannot be called like this; test_api.py listens to it.
@@ -54,7 +54,7 @@ def every_answer_is_as_described(operation: Any, cases: int) -> None:
     )  # fmt: skip
     @given(case=operation.as_strategy())
     def judged(case: Any) -> None:
-        # Which orders there are, and what each takes, is for `getDescribe` to tell.
+        # Which operations there are, and what each takes, is for `getDescribe` to tell.
         excluded = [positive_data_acceptance] if operation.method == "post" else []
         case.call_and_validate(headers=HEADERS, excluded_checks=excluded)
 

@@ -166,7 +166,7 @@ HEADERS = st.lists(
 )
 TARGETS = st.one_of(
     st.sampled_from(
-        [b"/", b"/metrics", b"/api/v1/lag", b"/api/v1/orders", b"/api/v1/orders/%ff", b"*", b"//[x", b"/%00"]
+        [b"/", b"/metrics", b"/api/v1/lag", b"/api/v1/operations", b"/api/v1/operations/%ff", b"*", b"//[x", b"/%00"]
     ),
     st.binary(max_size=30).map(lambda value: b"/" + bytes((32 < each < 127 and each) or 97 for each in value)),
     st.text(max_size=20).map(lambda text: b"/api/v1/lag?topic=" + httpx.QueryParams({"a": text}).__str__().encode()),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kctl.master.control import ControlServer, Limits
-from kctl.master.orders import base
+from kctl.master.operations import base
 from kctl_agent.errors import BadParams, PathError
 from kctl_agent.messages import Reply, Request, Role, reply_ok
 from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, JsonObject, encode

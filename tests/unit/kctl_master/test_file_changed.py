@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kctl.config import load
-from kctl.master.orders.context import Context, file_changed
+from kctl.master.operations.context import Context, file_changed
 
 pytestmark = pytest.mark.anyio
 

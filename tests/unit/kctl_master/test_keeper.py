@@ -177,7 +177,7 @@ async def test_the_last_error_goes_when_the_new_process_is_stable_and_the_count_
     assert kept.supervisor.status()[0].restarts["signal"] == 1
 
 
-async def test_the_last_error_goes_at_once_when_a_process_was_started_by_order(tmp_path: Path) -> None:
+async def test_the_last_error_goes_at_once_when_a_process_was_started_by_request(tmp_path: Path) -> None:
     corrected = tmp_path / "corrected"
     code = f"import os, sys; os.path.exists({str(corrected)!r}) or sys.exit('no such handler') ; sys.stdin.read()"
     kept = Kept(code, tmp_path / "log", replace(QUICK, max_failures=1))

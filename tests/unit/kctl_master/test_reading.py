@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from kctl.config import load
-from kctl.errors import OrderRefused
-from kctl.master.orders.base import Caller
-from kctl.master.orders.context import Context
-from kctl.master.orders.reading import pause, seek
+from kctl.errors import OperationRefused
+from kctl.master.operations.base import Caller
+from kctl.master.operations.context import Context
+from kctl.master.operations.reading import pause, seek
 from kctl.master.pauses import Pauses
 from kctl_agent.errors import BadParams
 
@@ -59,7 +59,7 @@ def test_pause_says_which_words_exclude_each_other(context: Context) -> None:
 def test_without_a_pause_there_is_nothing_to_resume(tmp_path: Path) -> None:
     pauses = Pauses(tmp_path / "pauses.json")
 
-    with pytest.raises(OrderRefused, match=r"^nothing is paused$"):
+    with pytest.raises(OperationRefused, match=r"^nothing is paused$"):
         pauses.remove(None, None, None)
-    with pytest.raises(OrderRefused, match=r"^demo-3 is not paused"):
+    with pytest.raises(OperationRefused, match=r"^demo-3 is not paused"):
         pauses.remove(None, "demo", 3)

@@ -13,7 +13,7 @@ from kctl.reduce.rows import AgentState, PartitionRow
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl.rpc.results import BadResult, partitions, ping, worker
 from kctl_agent.commands import COMMANDS as AGENTS
-from kctl_agent.orders import Scope
+from kctl_agent.operations import Scope
 from kctl_agent.snapshot import Event, SinkerFigures, Snapshot, WorkFigures
 from kctl_agent.wire import JsonObject
 from tests.unit.kctl_master.test_reduction import said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kafka import TopicPartition
 
-from kctl_agent.orders import Inbox
+from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.storage.base import Advance, Mark
 from kctl_agent.storage.memory import MemoryStorage

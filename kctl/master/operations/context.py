@@ -1,4 +1,4 @@
-"""What orders are carried out with, and what several of them need: names, agents that take an order and finish it."""
+"""What operations are carried out with, and what several of them need: names, and agents that carry out their part."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from kctl.config import Config, Http
 from kctl.config.effects import Effect, changes
-from kctl.errors import AgentRefused, ConfigError, KctlError, OrderRefused
+from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused
 from kctl.master.keeper import Keeper
 from kctl.master.members import Members
-from kctl.master.orders.base import Tell
+from kctl.master.operations.base import Tell
 from kctl.master.pauses import Pauses
 from kctl.master.restart import State
 from kctl.master.supervisor import Supervisor
@@ -77,17 +77,17 @@ class Context:
         names = self.supervisor.names if name is None else dict.fromkeys(str(name).split(","))
         return [self.supervisor.keeper(each) for each in names]
 
-    async def ordered(self, name: str, rpc: str, params: JsonObject, tell: Tell) -> JsonObject:
-        """Has one agent carry out an order; returns when it is done.
+    async def run_on(self, name: str, rpc: str, params: JsonObject, tell: Tell) -> JsonObject:
+        """Has one agent carry out an operation; returns when it is done.
 
         Raises:
             AgentRefused: it did not take it, or failed in it; the message says why.
         """
         # Unique over restarts of the master too: an agent takes an order of a known id for the same one.
-        order = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
-        await self.members.order(name, rpc, {"order": order, **params}, _ANSWER_SECONDS)
+        operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
+        await self.members.operate(name, rpc, {"operation": operation, **params}, _ANSWER_SECONDS)
         while True:
-            outcome = await self.members.order(name, "order", {"order": order}, _ANSWER_SECONDS)
+            outcome = await self.members.operate(name, "operation", {"operation": operation}, _ANSWER_SECONDS)
             if outcome.get("state") == "done":
                 return outcome
             text = str(outcome.get("text", ""))
@@ -108,7 +108,7 @@ class Context:
                 return f"{name} is {keeper.state}"
             incarnation = keeper.incarnation
             try:
-                await self.ordered(name, "pause", {"scopes": self.scopes(name)}, tell)
+                await self.run_on(name, "pause", {"scopes": self.scopes(name)}, tell)
             except AgentRefused:
                 if keeper.incarnation == incarnation and keeper.state is State.RUNNING:
                     raise
@@ -146,7 +146,7 @@ async def settled(context: Context, keeper: Keeper, after: int, tell: Tell) -> N
     """Returns when a process later than incarnation `after` has come up, by its supervisor's word and its own.
 
     Raises:
-        OrderRefused: it was given up, or stopped.
+        OperationRefused: it was given up, or stopped.
     """
     while True:
         await keeper.until(
@@ -158,7 +158,7 @@ async def settled(context: Context, keeper: Keeper, after: int, tell: Tell) -> N
         if keeper.state in (State.FATAL, State.STOPPED):
             why = keeper.status().last_error
             changed = await file_changed(context)
-            raise OrderRefused(f"{keeper.name} is {keeper.state}" + (f": {why}" if why else "") + changed)
+            raise OperationRefused(f"{keeper.name} is {keeper.state}" + (f": {why}" if why else "") + changed)
         beat = await context.members.ping(keeper.name, 1.0)
         if beat is not None and beat.state in _UP:
             return

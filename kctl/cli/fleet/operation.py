@@ -1,4 +1,4 @@
-"""`kctl order`"""
+"""`kctl operation`"""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _TIMEOUT_SECONDS = 10.0
 
 
 def register(app: typer.Typer) -> None:
-    app.command("order")(_order)
+    app.command("operation")(_operation)
 
 
-def _order(
+def _operation(
     context: typer.Context,
-    id_: Annotated[str, typer.Argument(metavar="ID", help="As it was printed when the order was given.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="As it was printed when the operation was submitted.")],
     config: ConfigOption = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="End it; what it has done already stays done.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and show how it goes.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show how far an order has come.
+    """Show how far an operation has come.
 
     Exit code 1 when it has failed.
     """
     fleet = fleet_of(context, config)
     if cancel:
         ask(fleet, "cancel", reducer_method("cancel"), {"id": id_}, _TIMEOUT_SECONDS)
-        typer.echo(f"order {id_} is being cancelled")
+        typer.echo(f"operation {id_} is being cancelled")
         return
-    order = asked(fleet, id_)
-    show(follow(fleet, order) if wait else order, output)
+    operation = asked(fleet, id_)
+    show(follow(fleet, operation) if wait else operation, output)

@@ -1,4 +1,4 @@
-"""The words of orders: who gives one, what it may say, what it touches, how far it has come. No I/O in here."""
+"""What an operation is: who requests it, its parameters, what it touches, how far it has come. No I/O in here."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kctl_agent.errors import BadParams
 from kctl_agent.messages import is_plain_number, printable_name
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Caller", "Carry", "Order", "OrderState", "Param", "Tell", "Verb", "check", "contradiction"]
+__all__ = ["Caller", "Carry", "Operation", "OperationState", "OperationType", "Param", "Tell", "check", "contradiction"]
 
-OrderState: TypeAlias = Literal["running", "done", "failed"]
+OperationState: TypeAlias = Literal["running", "done", "failed"]
 Tell: TypeAlias = Callable[[str], None]
-"""Says in one sentence how far an order has come."""
+"""Reports in one sentence how far an operation has come."""
 Carry: TypeAlias = Callable[[JsonObject, "Caller", Tell], Awaitable[tuple[str, JsonObject]]]
 """(checked params, who, tell) -> what has happened, in one sentence and as an object. Raises what went wrong."""
 
@@ -24,7 +24,7 @@ _KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "num
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who gave an order: on the socket a user, by the kernel's word (SO_PEERCRED); over HTTP a token."""
+    """Who requested an operation: on the socket a user, by the kernel's word (SO_PEERCRED); over HTTP a token."""
 
     uid: int | None
     pid: int | None = None
@@ -44,7 +44,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter of an order."""
+    """One parameter of an operation."""
 
     name: str
     kind: Literal["string", "integer", "number", "boolean"]
@@ -53,8 +53,8 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
-    """One entry of the table of orders. A long one is answered with its id while it is under way."""
+class OperationType:
+    """One entry of the table of operations. A long one is answered with its id while it is under way."""
 
     name: str
     summary: str
@@ -68,11 +68,11 @@ class Verb:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """One order and how far it has come; replaced as a whole whenever that changes."""
+class Operation:
+    """One operation and how far it has come; replaced as a whole whenever that changes."""
 
     id: str
-    verb: str
+    name: str
     params: JsonObject
     by: str
     uid: int | None
@@ -81,7 +81,7 @@ class Order:
     """Unix seconds, as is `ended_at`."""
     deadline_seconds: float
     touches: frozenset[str]
-    state: OrderState = "running"
+    state: OperationState = "running"
     text: str = ""
     result: JsonObject = field(default_factory=dict)
     ended_at: float | None = None
@@ -90,12 +90,12 @@ class Order:
     def words(self) -> str:
         """`restart worker-0`, `restart all rolling`, `pause topic orders`"""
         given = [_in_words(name, value) for name, value in self.params.items()]
-        return " ".join([self.verb.replace("_", "-"), *filter(None, given)])
+        return " ".join([self.name.replace("_", "-"), *filter(None, given)])
 
     def to_json(self) -> JsonObject:
         return {
             "id": self.id,
-            "verb": self.verb,
+            "operation": self.name,
             "params": self.params,
             "by": self.by,
             "uid": self.uid,
@@ -117,31 +117,31 @@ def _in_words(name: str, value: object) -> str:
     return str(value) if name in ("name", "level") else f"{name} {value}"
 
 
-def check(verb: Verb, params: JsonObject) -> None:
-    """Refuse what the verb does not take.
+def check(kind: OperationType, params: JsonObject) -> None:
+    """Refuse parameters that this operation does not take.
 
     Raises:
         BadParams: a parameter is unknown, missing, or of another type; the message names it.
     """
-    known = {param.name: param for param in (*verb.params, _DEADLINE)}
+    known = {param.name: param for param in (*kind.params, _DEADLINE)}
     for name, value in params.items():
         param = known.get(name)
         if param is None:
-            raise BadParams(f'{verb.name} has no parameter "{printable_name(name)}"; it takes {", ".join(known)}')
+            raise BadParams(f'{kind.name} has no parameter "{printable_name(name)}"; it takes {", ".join(known)}')
         if type(value) not in _KINDS[param.kind]:
-            raise BadParams(f'{verb.name}: parameter "{name}" must be of type {param.kind}')
+            raise BadParams(f'{kind.name}: parameter "{name}" must be of type {param.kind}')
         if not is_plain_number(value):
-            raise BadParams(f'{verb.name}: parameter "{name}" must be a finite number of 64 bits')
-    for param in verb.params:
+            raise BadParams(f'{kind.name}: parameter "{name}" must be a finite number of 64 bits')
+    for param in kind.params:
         if param.required and param.name not in params:
-            raise BadParams(f'{verb.name}: parameter "{param.name}" is missing')
+            raise BadParams(f'{kind.name}: parameter "{param.name}" is missing')
     if params.get("deadline_seconds", 1) <= 0:
-        raise BadParams(f"{verb.name}: deadline_seconds must be above 0")
+        raise BadParams(f"{kind.name}: deadline_seconds must be above 0")
 
 
 _DEADLINE = Param("deadline_seconds", "number", "give up after so long")
 
 
-def contradiction(running: Iterable[Order], touches: frozenset[str]) -> Order | None:
-    """The order under way that touches what this one touches; None when it may begin."""
-    return next((order for order in running if touches & order.touches), None)
+def contradiction(running: Iterable[Operation], touches: frozenset[str]) -> Operation | None:
+    """The operation under way that touches what this one touches; None when it may begin."""
+    return next((operation for operation in running if touches & operation.touches), None)

@@ -6,11 +6,11 @@ import time
 from dataclasses import replace
 
 from kctl.config import Config, check_together
-from kctl.errors import OrderRefused
+from kctl.errors import OperationRefused
 from kctl.master.keeper import Keeper, Launch
 from kctl.master.launch import launches, sinker_launches
-from kctl.master.orders.base import Caller, Tell
-from kctl.master.orders.context import Context, file_changed, settled, together
+from kctl.master.operations.base import Caller, Tell
+from kctl.master.operations.context import Context, file_changed, settled, together
 from kctl.master.restart import State
 from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
@@ -34,7 +34,7 @@ async def start(context: Context, params: JsonObject, _caller: Caller, tell: Tel
 
 
 async def stop(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
-    """Stops a process, kills it after `stop_timeout_seconds`; it stays stopped until it is started by order."""
+    """Stops a process, kills it after `stop_timeout_seconds`; it stays stopped until it is started by operation."""
     keeper = context.supervisor.keeper(params["name"])
     tell(f"{keeper.name} is asked to leave")
     started = time.monotonic()
@@ -60,7 +60,7 @@ async def restart(context: Context, params: JsonObject, _caller: Caller, tell: T
     if params.get("rolling", False):
         for keeper in keepers:
             if keeper.state in (State.STOPPED, State.FATAL) and params.get("all"):
-                continue  # who was stopped by order is not started by a restart of all
+                continue  # who was stopped by operation is not started by a restart of all
             await one(keeper)
     else:
         alive = [each for each in keepers if not params.get("all") or each.state not in (State.STOPPED, State.FATAL)]
@@ -71,7 +71,7 @@ async def restart(context: Context, params: JsonObject, _caller: Caller, tell: T
 
 async def drain(context: Context, params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
     """Lets a process finish what it has begun, commit and leave; nothing is killed or abandoned. When that takes longer
-    than the order may, it goes on as before."""
+    than the operation may, it goes on as before."""
     keeper = context.supervisor.keeper(params["name"])
     context.draining[keeper.name] = {
         "topic": None,
@@ -96,7 +96,7 @@ async def scale(context: Context, params: JsonObject, _caller: Caller, tell: Tel
     """Runs so many workers, so many sinkers: starts what is missing, drains the highest numbers that are too many."""
     wanted = {kind: params[kind] for kind in _KINDS if kind in params}
     if not wanted:
-        raise OrderRefused("say workers or sinkers, and how many")
+        raise OperationRefused("say workers or sinkers, and how many")
     return await scaled(context, wanted, tell)
 
 
@@ -105,13 +105,13 @@ async def scaled(context: Context, wanted: dict[str, int], tell: Tell) -> tuple[
     config = context.config
     for kind, count in wanted.items():
         if not 0 <= count <= 1000:
-            raise OrderRefused(f"{kind} must be from 0 to 1000")
+            raise OperationRefused(f"{kind} must be from 0 to 1000")
         config = replace(config, **{kind: replace(getattr(config, kind), count=count)})
     check_together(config)
     try:
         target = {launch.name: launch for launch in _launches(context, config)}
     except PathError as error:
-        raise OrderRefused(str(error)) from None
+        raise OperationRefused(str(error)) from None
     names = set(context.supervisor.names)
     added, removed = sorted(target.keys() - names), sorted(names - target.keys())
     context.config = config

@@ -1,4 +1,4 @@
-"""Orders: what an agent lets itself be told. Each is accepted at once; `order` says what became of it."""
+"""The operations that an agent takes. Each is accepted at once; `operation` says what became of it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from kctl_agent.commands.log_level import LOG_LEVEL
 from kctl_agent.commands.stack_dump import STACK_DUMP
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import printable_name
-from kctl_agent.orders import Inbox, Order, Scope
+from kctl_agent.operations import Inbox, Operation, Scope
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 
-__all__ = ["order_commands"]
+__all__ = ["operation_commands"]
 
-_ID: Final = Param("order", "string", "the id under which its outcome is asked for", required=True)
+_ID: Final = Param("operation", "string", "the id under which its outcome is asked for", required=True)
 
 
-def order_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
-    """The orders of a worker (`can_seek`) or sinker, bound to what its owning thread takes them from."""
+def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
+    """The operations of a worker (`can_seek`) or sinker, bound to what its owning thread takes them from."""
     commands = [
         Command(
             "pause",
@@ -31,9 +31,9 @@ def order_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
             needs_snapshot=False,
         ),
         Command(
-            "order",
+            "operation",
             _outcome(inbox),
-            "what became of an order",
+            "what became of an operation",
             (_ID,),
             needs_snapshot=False,
         ),
@@ -63,7 +63,7 @@ def order_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
 def _accepting(inbox: Inbox, rpc: str, first: Callable[[JsonObject], None] = lambda _: None) -> Answer:
     def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
         first(params)
-        inbox.accept(Order(params["order"], rpc, params))
+        inbox.accept(Operation(params["operation"], rpc, params))
         return {"accepted": True}
 
     return answer
@@ -71,9 +71,11 @@ def _accepting(inbox: Inbox, rpc: str, first: Callable[[JsonObject], None] = lam
 
 def _outcome(inbox: Inbox) -> Answer:
     def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
-        outcome = inbox.outcome(params["order"])
+        outcome = inbox.outcome(params["operation"])
         if outcome is None:
-            raise CommandFailed(f"no order {printable_name(params['order'])} is known here: it was started again since")
+            raise CommandFailed(
+                f"no operation {printable_name(params['operation'])} is known here: it was started again since"
+            )
         return outcome.to_json()
 
     return answer

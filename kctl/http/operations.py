@@ -1,4 +1,4 @@
-"""`/api/v1/orders`: the same orders as on `master.sock`, by whoever holds the token."""
+"""`/api/v1/operations`: the same operations as on `master.sock`, by whoever holds the token."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from kctl.errors import OrderFailed
+from kctl.errors import OperationFailed
 from kctl.http.errors import Error
 from kctl.http.guard import CALLER_KEY
 from kctl.http.strict import JsonRoute
-from kctl.master.orders import Caller, Order, Orders
+from kctl.master.operations import Caller, Operation, OperationLog
 
-__all__ = ["orders_router"]
+__all__ = ["operations_router"]
 
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -32,48 +32,52 @@ _OF_GIVING = {status: each for status, each in _RESPONSES.items() if status != 4
 
 
 class _Given(BaseModel):
-    """An order and what it says, as `getDescribe` on `master.sock` and docs/commands.md list them."""
+    """An operation and its parameters, as `getDescribe` on `master.sock` and docs/commands.md list them."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    order: str = Field(max_length=40, description="pause, resume, seek, restart, drain, scale, …")
+    operation: str = Field(max_length=40, description="pause, resume, seek, restart, drain, scale, …")
     params: dict[str, Any] = Field(default_factory=dict)
     wait_seconds: Annotated[
         float, Field(ge=0, le=60, allow_inf_nan=False, description="Answer after so long at the latest.")
     ] = 10.0
 
 
-def orders_router(orders: Orders) -> APIRouter:
+def operations_router(operations: OperationLog) -> APIRouter:
     """The guard in front of it lets nobody without the token change anything."""
     router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 
-    @router.post("/orders", summary="Give an order; the answer says what happened", responses=_OF_GIVING)
+    @router.post("/operations", summary="Give an operation; the answer says what happened", responses=_OF_GIVING)
     async def give(given: _Given, request: Request) -> JSONResponse:
         """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
         one, and nothing was changed."""
         caller = Caller(uid=None, via="http", token=request.scope.get(CALLER_KEY, ""))
-        return _answer(await orders.give(given.order, given.params, caller, given.wait_seconds))
+        return _answer(await operations.submit(given.operation, given.params, caller, given.wait_seconds))
 
-    @router.get("/orders", summary="The last orders, the youngest first")
+    @router.get("/operations", summary="The last operations, the newest first")
     async def listed() -> dict[str, Any]:
-        return {"rows": [order.to_json() for order in orders.all()]}
+        return {"rows": [operation.to_json() for operation in operations.all()]}
 
     @router.get(
-        "/orders/{id}",
-        summary="How far an order has come",
+        "/operations/{id}",
+        summary="How far an operation has come",
         responses={status: _RESPONSES[status] for status in (202, 404, 409)},
     )
     async def one(id: str) -> JSONResponse:  # noqa: A002 - the API's own word
-        return _answer(orders.find(id))
+        return _answer(operations.find(id))
 
     return router
 
 
-def _answer(order: Order) -> JSONResponse:
-    status, body = HTTPStatus.OK, order.to_json()
-    if order.state == "running":
+def _answer(operation: Operation) -> JSONResponse:
+    status, body = HTTPStatus.OK, operation.to_json()
+    if operation.state == "running":
         status = HTTPStatus.ACCEPTED
-    elif order.state == "failed":
-        status = HTTPStatus(OrderFailed.http_status)
-        body["error"] = {"code": OrderFailed.code, "message": order.text, "retriable": OrderFailed.retriable}
+    elif operation.state == "failed":
+        status = HTTPStatus(OperationFailed.http_status)
+        body["error"] = {
+            "code": OperationFailed.code,
+            "message": operation.text,
+            "retriable": OperationFailed.retriable,
+        }
     return JSONResponse(body, status_code=status)

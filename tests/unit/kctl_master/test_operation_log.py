@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kctl.errors import KctlError, NoSuchOrder, OrderRefused
-from kctl.master.orders.base import Caller, Carry, Order, Param, Tell, Verb
-from kctl.master.orders.ledger import Orders
+from kctl.errors import KctlError, NoSuchOperation, OperationRefused
+from kctl.master.operations.base import Caller, Carry, Operation, OperationType, Param, Tell
+from kctl.master.operations.operation_log import OperationLog
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.wire import JsonObject
 
@@ -24,9 +24,9 @@ TOKEN = Caller(None, via="http", token="ci")
 NAME = Param("name", "string", "a process")
 
 
-def verb(name: str, carry: Carry, *, is_long: bool = False, deadline_seconds: float = 30.0) -> Verb:
+def kind(name: str, carry: Carry, *, is_long: bool = False, deadline_seconds: float = 30.0) -> OperationType:
     """It touches the process that it is given, if any."""
-    return Verb(
+    return OperationType(
         name,
         "for a test",
         (NAME,),
@@ -55,18 +55,20 @@ async def defective(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str
     raise ZeroDivisionError("secret detail")
 
 
-def orders(*verbs: Verb, audit: Path | None = None) -> Orders:
-    return Orders({each.name: each for each in verbs}, audit)
+def operations(*types: OperationType, audit: Path | None = None) -> OperationLog:
+    return OperationLog({each.name: each for each in types}, audit)
 
 
 def audited(path: Path) -> list[JsonObject]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-async def ended(log: Orders, id_: str) -> Order:
+async def ended(log: OperationLog, id_: str) -> Operation:
     """The operation once its end is recorded."""
     over = asyncio.Event()
-    log.listeners.append(lambda order: over.set() if order.id == id_ and order.ended_at is not None else None)
+    log.listeners.append(
+        lambda operation: over.set() if operation.id == id_ and operation.ended_at is not None else None
+    )
     if log.find(id_).state == "running":
         async with asyncio.timeout(30):
             await over.wait()
@@ -76,9 +78,9 @@ async def ended(log: Orders, id_: str) -> Order:
 async def test_an_operation_is_answered_with_its_end_and_leaves_one_audit_line_without_its_result(
     tmp_path: Path,
 ) -> None:
-    log = orders(verb("stop", at_once), audit=tmp_path / "logs" / "orders.jsonl")
+    log = operations(kind("stop", at_once), audit=tmp_path / "logs" / "operations.jsonl")
 
-    done = await log.give("stop", {"name": "worker-0", "deadline_seconds": 7}, US, 30.0)
+    done = await log.submit("stop", {"name": "worker-0", "deadline_seconds": 7}, US, 30.0)
 
     assert (done.state, done.text, done.result) == (
         "done",
@@ -86,18 +88,18 @@ async def test_an_operation_is_answered_with_its_end_and_leaves_one_audit_line_w
         {"params": {"name": "worker-0"}},
     )
     assert done.deadline_seconds == 7.0
-    (line,) = audited(tmp_path / "logs" / "orders.jsonl")
+    (line,) = audited(tmp_path / "logs" / "operations.jsonl")
     assert line == {key: value for key, value in done.to_json().items() if key != "result"}
-    assert (line["verb"], line["by"], line["uid"], line["via"]) == ("stop", US.name, US.uid, "socket")
+    assert (line["operation"], line["by"], line["uid"], line["via"]) == ("stop", US.name, US.uid, "socket")
     assert log.counts == {("stop", "done"): 1}
 
 
 async def test_an_operation_over_http_is_recorded_with_the_name_of_its_token() -> None:
-    log = orders(verb("stop", at_once))
+    log = operations(kind("stop", at_once))
 
-    order = await log.give("stop", {}, TOKEN, 30.0)
+    operation = await log.submit("stop", {}, TOKEN, 30.0)
 
-    assert (order.by, order.uid, order.via) == ("http token ci", None, "http")
+    assert (operation.by, operation.uid, operation.via) == ("http token ci", None, "http")
 
 
 async def test_a_long_operation_is_answered_while_it_runs_and_reports_its_progress() -> None:
@@ -108,113 +110,113 @@ async def test_a_long_operation_is_answered_while_it_runs_and_reports_its_progre
         await go.wait()
         return "both stopped", {}
 
-    log = orders(verb("drain", drain, is_long=True))
+    log = operations(kind("drain", drain, is_long=True))
     seen: list[tuple[str, str]] = []
-    log.listeners.append(lambda order: seen.append((order.id, order.state)))
+    log.listeners.append(lambda operation: seen.append((operation.id, operation.state)))
 
-    order = await log.give("drain", {}, US, 60.0)
-    assert (order.state, order.text, order.ended_at) == ("running", "1 of 2 stopped", None)
+    operation = await log.submit("drain", {}, US, 60.0)
+    assert (operation.state, operation.text, operation.ended_at) == ("running", "1 of 2 stopped", None)
     go.set()
 
-    over = await ended(log, order.id)
+    over = await ended(log, operation.id)
     assert (over.state, over.text) == ("done", "both stopped")
     assert seen == [("1", "running"), ("1", "done")]
 
 
 async def test_a_long_operation_that_ends_soon_is_answered_with_its_end() -> None:
-    log = orders(verb("drain", impossible, is_long=True))
+    log = operations(kind("drain", impossible, is_long=True))
 
-    order = await log.give("drain", {}, US, 60.0)
+    operation = await log.submit("drain", {}, US, 60.0)
 
-    assert (order.state, order.text) == ("failed", "no broker answers")
+    assert (operation.state, operation.text) == ("failed", "no broker answers")
 
 
 async def test_an_operation_that_passes_its_deadline_fails_and_tells_how_far_it_came(tmp_path: Path) -> None:
-    log = orders(verb("drain", never, deadline_seconds=0.05), audit=tmp_path / "orders.jsonl")
+    log = operations(kind("drain", never, deadline_seconds=0.05), audit=tmp_path / "operations.jsonl")
 
-    order = await log.give("drain", {}, US, 30.0)
+    operation = await log.submit("drain", {}, US, 30.0)
 
-    assert (order.state, order.text) == ("failed", "not finished within 0.05 s; 2 of 3")
-    assert [line["state"] for line in audited(tmp_path / "orders.jsonl")] == ["failed"]
+    assert (operation.state, operation.text) == ("failed", "not finished within 0.05 s; 2 of 3")
+    assert [line["state"] for line in audited(tmp_path / "operations.jsonl")] == ["failed"]
 
 
 async def test_a_cancelled_operation_fails_and_names_who_cancelled_it() -> None:
-    log = orders(verb("drain", never, is_long=True), verb("stop", at_once))
-    running = await log.give("drain", {}, US, 0.0)
+    log = operations(kind("drain", never, is_long=True), kind("stop", at_once))
+    running = await log.submit("drain", {}, US, 0.0)
 
     assert log.cancel(running.id, TOKEN).state == "running"
 
     assert (await ended(log, running.id)).text == "cancelled by http token ci"
-    with pytest.raises(OrderRefused, match="has ended already"):
+    with pytest.raises(OperationRefused, match="has ended already"):
         log.cancel(running.id, US)
-    with pytest.raises(NoSuchOrder, match="there is no order 99;"):
+    with pytest.raises(NoSuchOperation, match="there is no operation 99;"):
         log.cancel("99", US)
 
 
 async def test_what_touches_the_same_is_refused_until_the_first_has_ended() -> None:
-    log = orders(verb("drain", never, is_long=True), verb("stop", at_once))
-    first = await log.give("drain", {"name": "worker-0"}, US, 0.0)
+    log = operations(kind("drain", never, is_long=True), kind("stop", at_once))
+    first = await log.submit("drain", {"name": "worker-0"}, US, 0.0)
 
-    with pytest.raises(OrderRefused, match=rf"order {first.id} \(drain worker-0, by {US.name}\) is under way"):
-        await log.give("stop", {"name": "worker-0"}, TOKEN, 30.0)
-    assert (await log.give("stop", {"name": "worker-1"}, US, 30.0)).state == "done", "another process"
-    assert (await log.give("stop", {}, US, 30.0)).state == "done", "it touches nothing"
+    with pytest.raises(OperationRefused, match=rf"operation {first.id} \(drain worker-0, by {US.name}\) is under way"):
+        await log.submit("stop", {"name": "worker-0"}, TOKEN, 30.0)
+    assert (await log.submit("stop", {"name": "worker-1"}, US, 30.0)).state == "done", "another process"
+    assert (await log.submit("stop", {}, US, 30.0)).state == "done", "it touches nothing"
     log.cancel(first.id, US)
     await ended(log, first.id)
 
-    assert (await log.give("stop", {"name": "worker-0"}, US, 30.0)).state == "done"
+    assert (await log.submit("stop", {"name": "worker-0"}, US, 30.0)).state == "done"
     assert log.counts["stop", "refused"] == 1
     assert len(log.all()) == 4, "what was refused is no operation"
 
 
 async def test_what_cannot_be_understood_begins_nothing(tmp_path: Path) -> None:
-    log = orders(verb("stop", at_once), audit=tmp_path / "orders.jsonl")
+    log = operations(kind("stop", at_once), audit=tmp_path / "operations.jsonl")
 
-    with pytest.raises(UnknownMethod, match="there is no order explode; there are stop"):
-        await log.give("explode", {}, US, 30.0)
+    with pytest.raises(UnknownMethod, match="there is no operation explode; there are stop"):
+        await log.submit("explode", {}, US, 30.0)
     for params in ({"nobody": 1}, {"name": 1}, {"deadline_seconds": 0}, {"deadline_seconds": float("nan")}):
         with pytest.raises(BadParams):
-            await log.give("stop", params, US, 30.0)
+            await log.submit("stop", params, US, 30.0)
 
     assert log.all() == []
     assert log.counts == {("stop", "refused"): 4}
-    assert not (tmp_path / "orders.jsonl").exists()
+    assert not (tmp_path / "operations.jsonl").exists()
 
 
 async def test_a_defect_fails_its_operation_alone_and_shows_nothing_of_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    log = orders(verb("seek", defective), verb("stop", at_once))
+    log = operations(kind("seek", defective), kind("stop", at_once))
 
-    failed = await log.give("seek", {}, US, 30.0)
+    failed = await log.submit("seek", {}, US, 30.0)
 
     assert (failed.state, failed.text) == ("failed", "a defect in kctl; the master's log says where")
     assert "ZeroDivisionError" in caplog.text
-    assert (await log.give("stop", {}, US, 30.0)).state == "done"
+    assert (await log.submit("stop", {}, US, 30.0)).state == "done"
 
 
 async def test_closing_ends_what_runs_and_takes_nothing_more(tmp_path: Path) -> None:
-    log = orders(verb("drain", never, is_long=True), verb("stop", at_once), audit=tmp_path / "orders.jsonl")
-    running = await log.give("drain", {}, US, 0.0)
+    log = operations(kind("drain", never, is_long=True), kind("stop", at_once), audit=tmp_path / "operations.jsonl")
+    running = await log.submit("drain", {}, US, 0.0)
 
     await log.close()
 
     assert (log.find(running.id).state, log.find(running.id).text) == ("failed", "the master stops")
-    assert len(audited(tmp_path / "orders.jsonl")) == 1
-    with pytest.raises(OrderRefused, match="the master is stopping"):
-        await log.give("stop", {}, US, 30.0)
+    assert len(audited(tmp_path / "operations.jsonl")) == 1
+    with pytest.raises(OperationRefused, match="the master is stopping"):
+        await log.submit("stop", {}, US, 30.0)
 
 
 async def test_the_last_five_hundred_are_known_newest_first_and_none_that_still_runs_is_forgotten() -> None:
-    log = orders(verb("drain", never, is_long=True), verb("stop", at_once))
-    running = await log.give("drain", {"name": "worker-0"}, US, 0.0)
+    log = operations(kind("drain", never, is_long=True), kind("stop", at_once))
+    running = await log.submit("drain", {"name": "worker-0"}, US, 0.0)
     for _ in range(600):
-        await log.give("stop", {}, US, 30.0)
+        await log.submit("stop", {}, US, 30.0)
 
-    known = [order.id for order in log.all()]
+    known = [operation.id for operation in log.all()]
 
     assert known == [*(str(number) for number in range(601, 102, -1)), running.id]
-    with pytest.raises(NoSuchOrder, match="there is no order 2;"):
+    with pytest.raises(NoSuchOperation, match="there is no operation 2;"):
         log.find("2")
     await log.close()
 
@@ -223,10 +225,10 @@ async def test_the_last_five_hundred_are_known_newest_first_and_none_that_still_
 async def test_what_cannot_be_written_down_is_logged_and_done_all_the_same(
     blocked: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    blocked(tmp_path / "orders.jsonl")
-    log = orders(verb("stop", at_once), audit=tmp_path / "orders.jsonl")
+    blocked(tmp_path / "operations.jsonl")
+    log = operations(kind("stop", at_once), audit=tmp_path / "operations.jsonl")
 
-    assert (await log.give("stop", {}, US, 30.0)).state == "done"
+    assert (await log.submit("stop", {}, US, 30.0)).state == "done"
 
     assert [record.levelno for record in caplog.records if "action=audit_failed id=1" in record.getMessage()] == [
         logging.ERROR

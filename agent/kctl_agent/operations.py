@@ -1,7 +1,7 @@
-"""Orders to a living worker or sinker: taken on the agent's thread, carried out by the thread that owns the work.
+"""Operations on a running worker or sinker: taken on the agent's thread, carried out by the thread that owns the work.
 
-The agent answers an order at once with "accepted"; what became of it is asked for by its id (command `order`). So the
-socket thread never touches a consumer, a Spark session or a storage, and an order that takes long holds nobody up.
+The agent answers an operation at once with "accepted"; its outcome is asked for by its id (command `operation`). So the
+socket thread never touches a consumer, a Spark session or a storage, and an operation that takes long delays nobody.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kctl_agent.errors import BadParams
 from kctl_agent.messages import is_plain_number
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Inbox", "Order", "OrderState", "Outcome", "Scope", "is_paused"]
+__all__ = ["Inbox", "Operation", "OperationState", "Outcome", "Scope", "is_paused"]
 
 _KEPT_OUTCOMES: Final = 100
 
-OrderState: TypeAlias = Literal["running", "done", "failed"]
+OperationState: TypeAlias = Literal["running", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is not to be read, since when and by whose order: a topic, one partition of it, or (topic None) all."""
+    """What is not to be read, since when and on whose request: a topic, one partition of it, or (topic None) all."""
 
     topic: str | None
     partition: int | None
@@ -63,7 +63,7 @@ def is_paused(scopes: Iterable[Scope], topic: str, partition: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Operation:
     """What was ordered, with the id under which its outcome is asked for."""
 
     id: str
@@ -73,9 +73,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How far an order has come; `text` is one sentence for the operator."""
+    """How far an operation has come; `text` is one sentence for the operator."""
 
-    state: OrderState = "running"
+    state: OperationState = "running"
     text: str = ""
     result: JsonObject = field(default_factory=dict)
 
@@ -89,11 +89,11 @@ class Inbox:
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[Order] = deque()
+        self._waiting: deque[Operation] = deque()
         self._outcomes: dict[str, Outcome] = {}
         self._paused = tuple(paused)
         self.taken_at: float | None = None
-        """`time.monotonic()` at which the owning thread last came for orders; None before its first turn. One that
+        """`time.monotonic()` at which the owning thread last came for operations; None before its first turn. One that
         hangs comes no more, while the agent goes on answering."""
 
     @property
@@ -105,17 +105,17 @@ class Inbox:
         """Exactly these scopes from now on."""
         self._paused = tuple(scopes)
 
-    def accept(self, order: Order) -> None:
+    def accept(self, operation: Operation) -> None:
         """Once: an order of an id that is known already is the same one, asked again over a new connection."""
         with self._lock:
-            if order.id in self._outcomes:
+            if operation.id in self._outcomes:
                 return
-            self._outcomes[order.id] = Outcome()
+            self._outcomes[operation.id] = Outcome()
             while len(self._outcomes) > _KEPT_OUTCOMES:
                 del self._outcomes[next(iter(self._outcomes))]
-            self._waiting.append(order)
+            self._waiting.append(operation)
 
-    def take(self) -> list[Order]:
+    def take(self) -> list[Operation]:
         """What was accepted since the last time, oldest first."""
         self.taken_at = time.monotonic()
         if not self._waiting:
@@ -126,11 +126,11 @@ class Inbox:
             return taken
 
     def tell(self, id_: str, outcome: Outcome) -> None:
-        """What became of an order."""
+        """What became of an operation."""
         with self._lock:
             self._outcomes[id_] = outcome
 
     def outcome(self, id_: str) -> Outcome | None:
-        """None of an order that this process has never been given, or long ago."""
+        """None of an operation that this process has never been given, or long ago."""
         with self._lock:
             return self._outcomes.get(id_)

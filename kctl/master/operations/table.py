@@ -1,4 +1,4 @@
-"""The table of orders: a name from the wire is looked up here and selects nothing else."""
+"""The table of operations: a name from the wire is looked up here and selects nothing else."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from kctl.master.orders.base import Caller, Param, Tell, Verb
-from kctl.master.orders.context import Context
-from kctl.master.orders.looking import log_level, stack
-from kctl.master.orders.processes import drain, restart, scale, start, stop
-from kctl.master.orders.reading import check_read, pause, resume, scope, seek
-from kctl.master.orders.reload import reload
+from kctl.master.operations.base import Caller, OperationType, Param, Tell
+from kctl.master.operations.context import Context
+from kctl.master.operations.inspect import log_level, stack
+from kctl.master.operations.processes import drain, restart, scale, start, stop
+from kctl.master.operations.reading import check_read, pause, resume, scope, seek
+from kctl.master.operations.reload import reload
 from kctl_agent.wire import JsonObject
 
-__all__ = ["verbs"]
+__all__ = ["operation_types"]
 
 _Work: TypeAlias = Callable[[Context, JsonObject, Caller, Tell], Awaitable[tuple[str, JsonObject]]]
 
@@ -29,10 +29,10 @@ _SHORT_SECONDS = 30.0
 _LONG_SECONDS = 600.0
 
 
-def verbs(context: Context) -> dict[str, Verb]:
+def operation_types(context: Context) -> dict[str, OperationType]:
     """Every order by its name, to be carried out with `context`."""
 
-    def verb(
+    def kind(
         name: str,
         work: _Work,
         summary: str,
@@ -42,9 +42,11 @@ def verbs(context: Context) -> dict[str, Verb]:
         deadline_seconds: float = _SHORT_SECONDS,
         is_long: bool = False,
         changes: bool = True,
-    ) -> Verb:
+    ) -> OperationType:
         deadline = deadline_seconds
-        return Verb(name, summary, params, touches, partial(work, context), lambda _: deadline, is_long, changes)
+        return OperationType(
+            name, summary, params, touches, partial(work, context), lambda _: deadline, is_long, changes
+        )
 
     # An unknown name is refused here, before there is an order.
     def the_named(params: JsonObject) -> frozenset[str]:
@@ -75,9 +77,9 @@ def verbs(context: Context) -> dict[str, Verb]:
 
     stop_seconds = context.config.workers.stop_timeout_seconds + _SHORT_SECONDS
     table = (
-        verb("pause", pause, "read nothing of it until it is resumed; partitions stay where they are", _SCOPE, reading),
-        verb("resume", resume, "read again what was paused", _SCOPE, reading),
-        verb(
+        kind("pause", pause, "read nothing of it until it is resumed; partitions stay where they are", _SCOPE, reading),
+        kind("resume", resume, "read again what was paused", _SCOPE, reading),
+        kind(
             "seek",
             seek,
             "go on reading a topic elsewhere: the group's offset and the storage's mark move together",
@@ -90,9 +92,9 @@ def verbs(context: Context) -> dict[str, Verb]:
             sought,
             deadline_seconds=120.0,
         ),
-        verb("start", start, "start one that was stopped or given up", (_NAME,), the_named, deadline_seconds=180.0),
-        verb("stop", stop, "stop one; it stays stopped", (_NAME,), the_named, deadline_seconds=stop_seconds),
-        verb(
+        kind("start", start, "start one that was stopped or given up", (_NAME,), the_named, deadline_seconds=180.0),
+        kind("stop", stop, "stop one; it stays stopped", (_NAME,), the_named, deadline_seconds=stop_seconds),
+        kind(
             "restart",
             restart,
             "start one anew, several, or all, at once or one after another",
@@ -105,7 +107,7 @@ def verbs(context: Context) -> dict[str, Verb]:
             deadline_seconds=_LONG_SECONDS,
             is_long=True,
         ),
-        verb(
+        kind(
             "drain",
             drain,
             "let one finish what it has begun, commit and leave; nothing is killed",
@@ -114,7 +116,7 @@ def verbs(context: Context) -> dict[str, Verb]:
             deadline_seconds=_LONG_SECONDS,
             is_long=True,
         ),
-        verb(
+        kind(
             "scale",
             scale,
             "run so many workers or sinkers",
@@ -123,7 +125,7 @@ def verbs(context: Context) -> dict[str, Verb]:
             deadline_seconds=_LONG_SECONDS,
             is_long=True,
         ),
-        verb(
+        kind(
             "reload",
             reload,
             "read the configuration again, apply what can be applied, name what cannot",
@@ -131,7 +133,7 @@ def verbs(context: Context) -> dict[str, Verb]:
             everybody,
             deadline_seconds=_LONG_SECONDS,
         ),
-        verb(
+        kind(
             "log_level",
             log_level,
             "write so much into the log, until the process ends",
@@ -141,6 +143,6 @@ def verbs(context: Context) -> dict[str, Verb]:
             ),
             logging,
         ),
-        verb("stack", stack, "where all threads stand, the JVM's too", (_NAME,), any_agent, changes=False),
+        kind("stack", stack, "where all threads stand, the JVM's too", (_NAME,), any_agent, changes=False),
     )
     return {each.name: each for each in table}

@@ -1,4 +1,4 @@
-"""Orders over HTTP: what a body must be, over a real socket with the real ledger."""
+"""OperationLog over HTTP: what a body must be, over a real socket with the real ledger."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from kctl.http import Access
-from kctl.master.orders import Caller, Orders, Verb
-from kctl.master.orders.base import Param, Tell
+from kctl.master.operations import Caller, OperationLog, OperationType
+from kctl.master.operations.base import Param, Tell
 from kctl_agent.wire import JsonObject
 from tests.picture import TOKEN, TOKENS, picture, serving, source_of
 
@@ -27,24 +27,26 @@ async def carried(params: JsonObject, _caller: Caller, _tell: Tell) -> tuple[str
     return "done", params
 
 
-def ledger() -> Orders:
+def ledger() -> OperationLog:
     params = (Param("n", "number", "a number"), Param("i", "integer", "a whole number"))
-    return Orders({"act": Verb("act", "acts", params, lambda _: frozenset(), carried, lambda _: 5.0)}, None)
+    return OperationLog(
+        {"act": OperationType("act", "acts", params, lambda _: frozenset(), carried, lambda _: 5.0)}, None
+    )
 
 
 @pytest.fixture
 async def post() -> AsyncIterator[Post]:
-    orders = ledger()
+    operations = ledger()
     async with (
-        serving(source_of(picture(), orders=orders), Access(tokens=TOKENS)) as server,
+        serving(source_of(picture(), operations=operations), Access(tokens=TOKENS)) as server,
         httpx.AsyncClient(timeout=10, base_url=server.url, headers={"authorization": f"Bearer {TOKEN}"}) as client,
     ):
 
         async def posting(body: str, media_type: str | None = "application/json") -> httpx.Response:
             headers = {} if media_type is None else {"content-type": media_type}
-            response = await client.post("/api/v1/orders", content=body.encode(), headers=headers)
-            listed = await client.get("/api/v1/orders")
-            assert listed.status_code == 200, "the list of orders is broken"
+            response = await client.post("/api/v1/operations", content=body.encode(), headers=headers)
+            listed = await client.get("/api/v1/operations")
+            assert listed.status_code == 200, "the list of operations is broken"
             assert len(listed.json()["rows"]) == (response.status_code == 200)
             return response
 
@@ -55,12 +57,12 @@ async def post() -> AsyncIterator[Post]:
 @pytest.mark.parametrize(
     "body",
     [
-        '{"order": "act", "params": {"deadline_seconds": %s}}',
-        '{"order": "act", "params": {"n": %s}}',
-        '{"order": "act", "params": {"i": %s}}',
-        '{"order": "act", "wait_seconds": %s}',
-        '{"order": "act", "params": {"unknown": [%s]}}',
-        '{"order": "act", "unknown": %s}',
+        '{"operation": "act", "params": {"deadline_seconds": %s}}',
+        '{"operation": "act", "params": {"n": %s}}',
+        '{"operation": "act", "params": {"i": %s}}',
+        '{"operation": "act", "wait_seconds": %s}',
+        '{"operation": "act", "params": {"unknown": [%s]}}',
+        '{"operation": "act", "unknown": %s}',
     ],
 )
 async def test_a_number_that_is_none_is_refused_and_begins_nothing(post: Post, body: str, number: str) -> None:
@@ -69,7 +71,9 @@ async def test_a_number_that_is_none_is_refused_and_begins_nothing(post: Post, b
     assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params")
 
 
-@pytest.mark.parametrize("body", ["", "{", "[]", "1", "null", "NaN", '{"order": "act"} {}', "\ufeff{}", "{" * 50_000])
+@pytest.mark.parametrize(
+    "body", ["", "{", "[]", "1", "null", "NaN", '{"operation": "act"} {}', "\ufeff{}", "{" * 50_000]
+)
 async def test_a_body_that_is_no_json_object_is_a_bad_parameter(post: Post, body: str) -> None:
     response = await post(body)
 
@@ -83,7 +87,7 @@ async def test_a_body_that_is_no_json_object_is_a_bad_parameter(post: Post, body
 async def test_a_body_that_does_not_say_that_it_is_json_is_refused_in_our_shape(
     post: Post, media_type: str | None
 ) -> None:
-    response = await post('{"order": "act"}', media_type)
+    response = await post('{"operation": "act"}', media_type)
 
     assert response.status_code == 415
     assert response.json() == {
@@ -97,7 +101,7 @@ async def test_a_body_that_does_not_say_that_it_is_json_is_refused_in_our_shape(
 
 @pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8"])
 async def test_json_that_says_so_is_carried_out(post: Post, media_type: str) -> None:
-    response = await post(json.dumps({"order": "act", "params": {"n": 0.5, "deadline_seconds": 3}}), media_type)
+    response = await post(json.dumps({"operation": "act", "params": {"n": 0.5, "deadline_seconds": 3}}), media_type)
 
     assert (response.status_code, response.json()["state"], response.json()["result"]) == (200, "done", {"n": 0.5})
 
@@ -118,9 +122,9 @@ async def test_a_parameter_that_is_no_number_is_refused(query: str, number: str)
 
 
 async def test_the_description_names_what_the_body_may_be_answered_with() -> None:
-    async with serving(source_of(picture(), orders=ledger())) as server, httpx.AsyncClient(timeout=10) as client:
+    async with serving(source_of(picture(), operations=ledger())) as server, httpx.AsyncClient(timeout=10) as client:
         described: Any = (await client.get(f"{server.url}/openapi.json")).json()
 
-    post = described["paths"]["/api/v1/orders"]["post"]
+    post = described["paths"]["/api/v1/operations"]["post"]
     assert post["responses"].keys() >= {"200", "202", "400", "401", "403", "409", "413", "415"}
     assert list(post["requestBody"]["content"]) == ["application/json"]

@@ -1,4 +1,4 @@
-"""Orders to a real master with stand-in workers: what happens, what is answered, what is kept and written down."""
+"""Operations on a real master with stand-in workers: what happens, what is answered, what is kept and recorded."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ Eventually = Callable[..., Any]
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 
-def order(fleet: Master, verb: str, **params: Any) -> dict[str, Any]:
-    reply = fleet.ask(verb, **params)
+def operation(fleet: Master, kind: str, **params: Any) -> dict[str, Any]:
+    reply = fleet.ask(kind, **params)
     assert reply.ok, reply.error
     return reply.result
 
 
-def refusal(fleet: Master, verb: str, **params: Any) -> str:
-    reply: Reply = fleet.ask(verb, **params)
+def refusal(fleet: Master, kind: str, **params: Any) -> str:
+    reply: Reply = fleet.ask(kind, **params)
     assert reply.error is not None, reply.result
     return f"{reply.error.code}: {reply.error.message}"
 
 
 def ended(fleet: Master, begun: dict[str, Any], eventually: Eventually) -> dict[str, Any]:
     def asked() -> dict[str, Any] | None:
-        told = fleet.ask("order", of_master=True, id=begun["id"]).result
+        told = fleet.ask("operation", of_master=True, id=begun["id"]).result
         return told if told["state"] != "running" else None
 
     return dict(eventually(asked))
@@ -58,7 +58,7 @@ def test_a_pause_is_carried_out_kept_and_told_by_whom_until_it_is_resumed(
 ) -> None:
     fleet = master()
 
-    paused = order(fleet, "pause", topic="orders", partition=1)
+    paused = operation(fleet, "pause", topic="orders", partition=1)
 
     assert (paused["state"], paused["by"], paused["uid"]) == ("done", ME, os.getuid())
     assert paused["text"] == "orders-1 is paused; carried out by worker-0, worker-1"
@@ -73,7 +73,7 @@ def test_a_pause_is_carried_out_kept_and_told_by_whom_until_it_is_resumed(
     assert fleet.stop() == 0
     again = master()
     assert worker(again, "worker-1")["state"] == "paused", "and the master"
-    assert order(again, "resume", topic="orders")["text"] == "resumed: orders-1; carried out by worker-0, worker-1"
+    assert operation(again, "resume", topic="orders")["text"] == "resumed: orders-1; carried out by worker-0, worker-1"
     assert worker(again, "worker-1")["state"] == "running"
     assert not (again.config.parent / "data" / "pauses.json").exists()
 
@@ -83,9 +83,9 @@ def test_what_cannot_be_paused_or_resumed_is_refused_with_the_reason(master: Cal
 
     assert "reads no topic nonsense; it reads orders" in refusal(fleet, "pause", topic="nonsense")
     assert "say which" in refusal(fleet, "pause")
-    assert "is not paused" in order(fleet, "resume", topic="orders")["text"]
-    order(fleet, "pause", topic="orders")
-    assert order(fleet, "resume", topic="orders", partition=1)["text"] == f"orders is paused, by {ME}: resume that"
+    assert "is not paused" in operation(fleet, "resume", topic="orders")["text"]
+    operation(fleet, "pause", topic="orders")
+    assert operation(fleet, "resume", topic="orders", partition=1)["text"] == f"orders is paused, by {ME}: resume that"
 
 
 def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(
@@ -94,16 +94,16 @@ def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(
     fleet = master()
     other = fleet.status()["worker-1"]["pid"]
 
-    assert order(fleet, "stop", name="worker-0")["state"] == "done"
+    assert operation(fleet, "stop", name="worker-0")["state"] == "done"
     assert (fleet.status()["worker-0"]["desired"], fleet.status()["worker-0"]["state"]) == ("stopped", "stopped")
-    started = order(fleet, "start", name="worker-0")
+    started = operation(fleet, "start", name="worker-0")
     assert started["text"] == f"worker-0 runs as pid {fleet.status()['worker-0']['pid']}"
 
-    begun = order(fleet, "restart", name="worker-0")
+    begun = operation(fleet, "restart", name="worker-0")
     assert ended(fleet, begun, eventually)["text"] == "restarted: worker-0"
     assert fleet.status()["worker-0"]["restarts_by_cause"] == {"requested": 1}
 
-    drained = ended(fleet, order(fleet, "drain", name="worker-0"), eventually)
+    drained = ended(fleet, operation(fleet, "drain", name="worker-0"), eventually)
     assert drained["text"] == "worker-0 is drained and stopped"
     assert fleet.status()["worker-0"]["state"] == "stopped"
     assert fleet.status()["worker-0"]["paused"] == []
@@ -114,10 +114,10 @@ def test_a_rolling_restart_takes_one_after_the_other_and_leaves_the_stopped_alon
     master: Callable[..., Master], eventually: Eventually
 ) -> None:
     fleet = master(workers={"count": 3})
-    order(fleet, "stop", name="worker-1")
+    operation(fleet, "stop", name="worker-1")
     before = {name: row["pid"] for name, row in fleet.status().items()}
 
-    done = ended(fleet, order(fleet, "restart", all=True, rolling=True), eventually)
+    done = ended(fleet, operation(fleet, "restart", all=True, rolling=True), eventually)
 
     assert done["text"] == "restarted: worker-0, worker-2"
     after = fleet.status()
@@ -143,13 +143,13 @@ def test_an_unknown_name_is_wrong_usage_for_every_order_and_the_known_ones_are_n
 ) -> None:
     fleet = master()
 
-    refusals = {verb: refusal(fleet, verb, name="nope", **params) for verb, params in NAMED}
-    refusals |= {verb: refusal(fleet, verb, worker="nope") for verb in ("pause", "resume")}
+    refusals = {kind: refusal(fleet, kind, name="nope", **params) for kind, params in NAMED}
+    refusals |= {kind: refusal(fleet, kind, worker="nope") for kind in ("pause", "resume")}
 
-    for verb, sentence in refusals.items():
-        assert sentence.startswith("bad_params: there is no worker"), verb
-        assert sentence.endswith(" nope; there are worker-0, worker-1"), verb
-    assert fleet.ask("orders", of_master=True).result["rows"] == [], "what was never begun is no order"
+    for kind, sentence in refusals.items():
+        assert sentence.startswith("bad_params: there is no worker"), kind
+        assert sentence.endswith(" nope; there are worker-0, worker-1"), kind
+    assert fleet.ask("orders", of_master=True).result["rows"] == [], "what was never begun is no operation"
     for words in (
         ["start"],
         ["stop"],
@@ -170,15 +170,15 @@ def test_an_unknown_name_is_wrong_usage_for_every_order_and_the_known_ones_are_n
         assert "nope; there are worker-0, worker-1" in told.stderr, words
 
 
-def test_several_that_are_named_are_restarted_in_one_order_and_an_unknown_name_refuses_all(
+def test_several_that_are_named_are_restarted_in_one_operation_and_an_unknown_name_refuses_all(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:
     fleet = master(workers={"count": 3})
-    order(fleet, "stop", name="worker-1")
+    operation(fleet, "stop", name="worker-1")
     before = {name: row["pid"] for name, row in fleet.status().items()}
 
     refused = fleet.ask("restart", name="worker-0,worker-9").error
-    done = ended(fleet, order(fleet, "restart", name="worker-0,worker-1,worker-0", rolling=True), eventually)
+    done = ended(fleet, operation(fleet, "restart", name="worker-0,worker-1,worker-0", rolling=True), eventually)
 
     assert refused is not None
     assert "there is no worker or sinker worker-9; there are worker-0, worker-1, worker-2" in refused.message
@@ -188,17 +188,17 @@ def test_several_that_are_named_are_restarted_in_one_order_and_an_unknown_name_r
     assert after["worker-2"]["pid"] == before["worker-2"]
 
 
-def test_contradicting_orders_are_refused_and_one_under_way_can_be_cancelled(
+def test_contradicting_operations_are_refused_and_one_under_way_can_be_cancelled(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:
     fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "slow"}})
-    begun = order(fleet, "drain", name="worker-0")
+    begun = operation(fleet, "drain", name="worker-0")
 
     assert refusal(fleet, "stop", name="worker-0") == (
-        f"order_refused: order {begun['id']} (drain worker-0, by {ME}) is under way: wait for it, or "
-        f"`kctl order {begun['id']} --cancel`"
+        f"operation_refused: operation {begun['id']} (drain worker-0, by {ME}) is under way: wait for it, or "
+        f"`kctl operation {begun['id']} --cancel`"
     )
-    assert refusal(fleet, "scale", workers=1).startswith("order_refused: order")
+    assert refusal(fleet, "scale", workers=1).startswith("operation_refused: operation")
     fleet.ask("cancel", id=begun["id"])
     cancelled = ended(fleet, begun, eventually)
 
@@ -206,13 +206,13 @@ def test_contradicting_orders_are_refused_and_one_under_way_can_be_cancelled(
     assert eventually(lambda: worker(fleet, "worker-0")["paused"] == []), "it goes on as before"
     assert fleet.status()["worker-0"]["state"] == "running"
     assert "has ended already" in refusal(fleet, "cancel", id=begun["id"])
-    assert "there is no order 99" in refusal(fleet, "cancel", id="99")
+    assert "there is no operation 99" in refusal(fleet, "cancel", id="99")
 
 
-def test_an_order_that_takes_longer_than_it_may_says_how_far_it_came(master: Callable[..., Master]) -> None:
+def test_an_operation_that_takes_longer_than_it_may_says_how_far_it_came(master: Callable[..., Master]) -> None:
     fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "slow"}})
 
-    late = order(fleet, "pause", all=True, deadline_seconds=0.7)
+    late = operation(fleet, "pause", all=True, deadline_seconds=0.7)
 
     assert (late["state"], late["deadline_seconds"]) == ("failed", 0.7)
     assert late["text"].startswith("not finished within 0.7 s; worker-")
@@ -224,16 +224,16 @@ def test_scaling_starts_and_stops_processes_while_the_others_run(
     fleet = master(workers={"count": 1})
     first = fleet.status()["worker-0"]["pid"]
 
-    up = ended(fleet, order(fleet, "scale", workers=3), eventually)
+    up = ended(fleet, operation(fleet, "scale", workers=3), eventually)
     assert up["result"] == {"started": ["worker-1", "worker-2"], "stopped": []}
     assert fleet.states() == ["running"] * 3
     assert fleet.ask("ping").answered == ("worker-0", "worker-1", "worker-2")
 
-    down = ended(fleet, order(fleet, "scale", workers=1), eventually)
+    down = ended(fleet, operation(fleet, "scale", workers=1), eventually)
     assert down["result"] == {"started": [], "stopped": ["worker-1", "worker-2"]}
     assert list(fleet.status()) == ["worker-0"]
     assert fleet.status()["worker-0"]["pid"] == first
-    sinkers = ended(fleet, order(fleet, "scale", sinkers=1), eventually)
+    sinkers = ended(fleet, operation(fleet, "scale", sinkers=1), eventually)
     assert "sinkers.handler is empty" in sinkers["text"]
 
 
@@ -241,25 +241,27 @@ def test_a_seek_is_carried_out_by_the_owners_and_a_dry_run_changes_nothing(maste
     fleet = master()
 
     for _ in range(2):
-        planned = order(fleet, "seek", topic="orders", partition=1, to="7", dry_run=True)
+        planned = operation(fleet, "seek", topic="orders", partition=1, to="7", dry_run=True)
         assert planned["text"] == "it would be: orders-1: goes on at 7"
         assert [(row["from"], row["to"]) for row in planned["result"]["rows"]] == [(50, 7)]
-    done = order(fleet, "seek", topic="orders", to="7")
+    done = operation(fleet, "seek", topic="orders", to="7")
     assert [(row["partition"], row["from"], row["to"]) for row in done["result"]["rows"]] == [(0, 50, 7), (1, 50, 7)]
-    again = order(fleet, "seek", topic="orders", partition=1, to="9")
+    again = operation(fleet, "seek", topic="orders", partition=1, to="9")
     assert again["result"]["rows"][0]["from"] == 7
-    assert "orders-3 is with no worker now" in order(fleet, "seek", topic="orders", partition=3, to="7")["text"]
-    assert "is not a position: use earliest" in order(fleet, "seek", topic="orders", to="soon")["text"]
+    assert "orders-3 is with no worker now" in operation(fleet, "seek", topic="orders", partition=3, to="7")["text"]
+    assert "is not a position: use earliest" in operation(fleet, "seek", topic="orders", to="soon")["text"]
 
 
 def test_log_level_and_stack_tell_what_was_and_where_it_stands(master: Callable[..., Master]) -> None:
     fleet = master()
 
-    assert order(fleet, "log_level", name="worker-0", level="debug")["text"] == (
+    assert operation(fleet, "log_level", name="worker-0", level="debug")["text"] == (
         "worker-0 logs DEBUG from now on; it was WARNING"
     )
-    assert order(fleet, "log_level", name="master", level="DEBUG")["result"]["before"] == "INFO"
-    threads = {each["thread"]: each["stack"] for each in order(fleet, "stack", name="worker-0")["result"]["threads"]}
+    assert operation(fleet, "log_level", name="master", level="DEBUG")["result"]["before"] == "INFO"
+    threads = {
+        each["thread"]: each["stack"] for each in operation(fleet, "stack", name="worker-0")["result"]["threads"]
+    }
     assert "stand_in_worker.py" in threads["MainThread"]
     assert {"kctl-agent worker-0", "kctl-lifeline"} <= threads.keys()
 
@@ -280,7 +282,7 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
         log={"level": "WARNING"},
     )
 
-    done = ended(fleet, order(fleet, "reload"), eventually)
+    done = ended(fleet, operation(fleet, "reload"), eventually)
 
     told = {effect: {change["setting"] for change in changes} for effect, changes in done["result"].items()}
     assert told == {
@@ -290,7 +292,7 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
     }
     assert fleet.states() == ["running", "running"]
     assert "nothing has changed" not in done["text"]
-    again = ended(fleet, order(fleet, "reload"), eventually)
+    again = ended(fleet, operation(fleet, "reload"), eventually)
     assert {each["setting"] for changes in again["result"].values() for each in changes} == {"kafka.group"}
 
 
@@ -317,13 +319,13 @@ def test_sighup_rotates_tokens_and_certificate_without_a_restart(
         return str(row["text"])
 
     def reloads() -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = fleet.ask("orders", of_master=True).result["rows"]
+        rows: list[dict[str, Any]] = fleet.ask("operations", of_master=True).result["rows"]
         return rows[::-1]
 
     def codes(trusted: ssl.SSLContext) -> list[int]:
         with httpx.Client(verify=trusted, base_url=fleet.about["http_url"]) as client:
             return [
-                client.post("/api/v1/orders", json={"order": "nothing"}, headers=each).status_code
+                client.post("/api/v1/operations", json={"operation": "nothing"}, headers=each).status_code
                 for each in (OLD, NEW, READ)
             ]
 
@@ -371,30 +373,30 @@ def test_sighup_reloads_and_a_broken_file_changes_nothing(
     fleet.process.send_signal(signal.SIGHUP)
 
     def reloaded() -> dict[str, Any] | None:
-        rows = fleet.ask("orders", of_master=True).result["rows"]
+        rows = fleet.ask("operations", of_master=True).result["rows"]
         return rows[0] if rows and rows[0]["state"] != "running" else None
 
     told = eventually(reloaded)
-    assert (told["verb"], told["via"], told["state"]) == ("reload", "signal", "failed")
+    assert (told["operation"], told["via"], told["state"]) == ("reload", "signal", "failed")
     assert "kctl.toml: line " in told["text"]
     assert fleet.states() == ["running"]
 
 
-def test_every_order_leaves_an_audit_line(master: Callable[..., Master]) -> None:
+def test_every_operation_leaves_an_audit_line(master: Callable[..., Master]) -> None:
     fleet = master()
-    order(fleet, "pause", all=True)
-    order(fleet, "resume", all=True)
+    operation(fleet, "pause", all=True)
+    operation(fleet, "resume", all=True)
 
-    lines = [json.loads(line) for line in (fleet.config.parent / "logs" / "orders.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (fleet.config.parent / "logs" / "operations.jsonl").read_text().splitlines()]
 
-    assert [(line["verb"], line["by"], line["uid"], line["via"], line["state"]) for line in lines] == [
+    assert [(line["operation"], line["by"], line["uid"], line["via"], line["state"]) for line in lines] == [
         ("pause", ME, os.getuid(), "socket", "done"),
         ("resume", ME, os.getuid(), "socket", "done"),
     ]
     assert all(line["ended_at"] >= line["started_at"] for line in lines)
     log = fleet.log.read_text()
-    assert f"action=order id=1 by={ME} uid={os.getuid()} via=socket" in log
-    assert 'outcome=done order="pause all": everything is paused; carried out by worker-0, worker-1' in log
+    assert f"action=operation id=1 by={ME} uid={os.getuid()} via=socket" in log
+    assert 'outcome=done operation="pause all": everything is paused; carried out by worker-0, worker-1' in log
 
 
 def test_two_fleets_on_one_machine_do_not_see_each_other(
@@ -411,8 +413,8 @@ def test_two_fleets_on_one_machine_do_not_see_each_other(
         pids = {row["pid"] for row in one.status().values()}
         assert pids.isdisjoint(row["pid"] for row in other.status().values())
 
-        order(other, "pause", all=True)
-        order(other, "stop", name="worker-0")
+        operation(other, "pause", all=True)
+        operation(other, "stop", name="worker-0")
 
         assert {worker(one, name)["state"] for name in ("worker-0", "worker-1")} == {"running"}
         assert {row["pid"] for row in one.status().values()} == pids
@@ -422,7 +424,7 @@ def test_two_fleets_on_one_machine_do_not_see_each_other(
         other.stop(signal.SIGKILL)
 
 
-def test_orders_over_http_need_the_token_and_are_the_same_orders(
+def test_operations_over_http_need_the_token_and_are_the_same_orders(
     master: Callable[..., Master], short_dir: Path, eventually: Eventually
 ) -> None:
     (short_dir / "token").touch(0o600)
@@ -433,46 +435,46 @@ def test_orders_over_http_need_the_token_and_are_the_same_orders(
         http={"port": 0, "token_file": str(short_dir / "token"), "read_token_file": str(short_dir / "read")},
         spark={"conf": {"KCTL_TEST_WORKER": "slow"}},
     )
-    url = fleet.about["http_url"] + "/api/v1/orders"
+    url = fleet.about["http_url"] + "/api/v1/operations"
     right = {"Authorization": "Bearer a-token-of-some-length"}
 
     with httpx.Client() as client:
-        bare = client.post(url, json={"order": "pause", "params": {"all": True}})
+        bare = client.post(url, json={"operation": "pause", "params": {"all": True}})
         assert (bare.status_code, bare.json()["error"]["code"]) == (401, "unauthorized")
         read = {"Authorization": "Bearer a-token-that-may-read"}
-        bare = client.post(url, json={"order": "pause", "params": {"all": True}}, headers=read)
+        bare = client.post(url, json={"operation": "pause", "params": {"all": True}}, headers=read)
         assert (bare.status_code, bare.json()["error"]["code"]) == (403, "not_allowed")
         assert client.get(url, headers=read).json() == {"rows": []}, "nothing was begun"
         assert client.get(url).status_code == 401, "where there is a read token, reading needs one"
         client.headers.update(read)
 
-        done = client.post(url, json={"order": "pause", "params": {"all": True}}, headers=right)
+        done = client.post(url, json={"operation": "pause", "params": {"all": True}}, headers=right)
         assert (done.status_code, done.json()["state"], done.json()["by"]) == (200, "done", "http token")
         assert worker(fleet, "worker-0")["state"] == "paused"
         named = {"Authorization": "Bearer another-token-of-some-length"}
-        done = client.post(url, json={"order": "resume", "params": {"all": True}}, headers=named)
+        done = client.post(url, json={"operation": "resume", "params": {"all": True}}, headers=named)
         assert (done.json()["state"], done.json()["by"]) == ("done", "http token ci")
-        audit = (fleet.config.parent / "logs" / "orders.jsonl").read_text().splitlines()
+        audit = (fleet.config.parent / "logs" / "operations.jsonl").read_text().splitlines()
         assert [json.loads(line)["by"] for line in audit] == ["http token", "http token ci"]
-        begun = client.post(url, json={"order": "drain", "params": {"name": "worker-0"}}, headers=right)
+        begun = client.post(url, json={"operation": "drain", "params": {"name": "worker-0"}}, headers=right)
         assert begun.status_code == 202
-        again = client.post(url, json={"order": "stop", "params": {"name": "worker-0"}}, headers=right)
-        assert (again.status_code, again.json()["error"]["code"]) == (409, "order_refused")
+        again = client.post(url, json={"operation": "stop", "params": {"name": "worker-0"}}, headers=right)
+        assert (again.status_code, again.json()["error"]["code"]) == (409, "operation_refused")
         eventually(lambda: client.get(f"{url}/{begun.json()['id']}").json()["state"] == "done")
-        unknown = client.post(url, json={"order": "stop", "params": {"name": "nobody"}}, headers=right)
+        unknown = client.post(url, json={"operation": "stop", "params": {"name": "nobody"}}, headers=right)
         assert (unknown.status_code, unknown.json()["error"]["code"]) == (400, "bad_params")
-        failed = client.post(url, json={"order": "resume", "params": {"topic": "orders"}}, headers=right)
-        assert (failed.status_code, failed.json()["error"]["code"]) == (409, "order_failed")
-        wrong = client.post(url, json={"order": "stop", "params": {"who": "worker-0"}}, headers=right)
+        failed = client.post(url, json={"operation": "resume", "params": {"topic": "orders"}}, headers=right)
+        assert (failed.status_code, failed.json()["error"]["code"]) == (409, "operation_failed")
+        wrong = client.post(url, json={"operation": "stop", "params": {"who": "worker-0"}}, headers=right)
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_params")
-        assert [row["verb"] for row in client.get(url).json()["rows"]] == ["resume", "drain", "resume", "pause"]
+        assert [row["operation"] for row in client.get(url).json()["rows"]] == ["resume", "drain", "resume", "pause"]
 
         def counted() -> set[str]:
             page = client.get(fleet.about["http_url"] + "/metrics").text
-            return set(re.findall(r'kctl_orders_total\{.*verb="(\w+",outcome="\w+)"} 1', page))
+            return set(re.findall(r'kctl_operations_total\{.*kind="(\w+",outcome="\w+)"} 1', page))
 
-        eventually(lambda: 'kind="order"' in client.get(fleet.about["http_url"] + "/metrics").text)
-        ended = {f'{verb}",outcome="done' for verb in ("pause", "resume", "drain")} | {'resume",outcome="failed'}
+        eventually(lambda: 'kind="operation"' in client.get(fleet.about["http_url"] + "/metrics").text)
+        ended = {f'{kind}",outcome="done' for kind in ("pause", "resume", "drain")} | {'resume",outcome="failed'}
         eventually(lambda: counted() == ended)
 
 
@@ -480,10 +482,10 @@ def test_callers_at_once_each_get_their_own_answer(master: Callable[..., Master]
     fleet = master()
     outcomes: list[Reply] = []
 
-    def give(verb: str) -> None:
-        outcomes.append(fleet.ask(verb, all=True))
+    def submit(kind: str) -> None:
+        outcomes.append(fleet.ask(kind, all=True))
 
-    threads = [threading.Thread(target=give, args=("pause" if n % 2 else "resume",)) for n in range(10)]
+    threads = [threading.Thread(target=submit, args=("pause" if n % 2 else "resume",)) for n in range(10)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -491,4 +493,4 @@ def test_callers_at_once_each_get_their_own_answer(master: Callable[..., Master]
 
     assert len(outcomes) == 10
     for reply in outcomes:
-        assert reply.ok or (reply.error is not None and reply.error.code == "order_refused")
+        assert reply.ok or (reply.error is not None and reply.error.code == "operation_refused")

@@ -1,6 +1,6 @@
-"""Random orders from several callers at once: every one is answered, and the fleet ends up as the orders say.
+"""Random operations from several callers at once: every one is answered, and the fleet ends up as the operations say.
 
-The processes are real and do nothing; their agents are scripted and take every order.
+The processes are real and do nothing; their agents are scripted and take every operation.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from kctl.config import load
-from kctl.errors import OrderRefused
+from kctl.errors import OperationRefused
 from kctl.master.health import Rules
 from kctl.master.keeper import Care, Keeper, Launch
 from kctl.master.members import Members
-from kctl.master.orders import Caller, Context, Order, Orders, verbs
+from kctl.master.operations import Caller, Context, Operation, OperationLog, operation_types
 from kctl.master.pauses import Pauses
 from kctl.master.restart import Policy
 from kctl.master.supervisor import Supervisor
@@ -57,7 +57,7 @@ handler = "x:y"
 
 
 class Fleet:
-    """What a master's orders are carried out on."""
+    """What a master's operations are carried out on."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "kctl.toml").write_text(TOML)
@@ -65,7 +65,7 @@ class Fleet:
         self.told: dict[str, list[JsonObject]] = {name: [] for name in NAMES}
         """The scopes that each agent was told last."""
         self.ends: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        """Of each order, by its id."""
+        """Of each operation, by its id."""
         run_dir = self.config.fleet.run_dir
         self.config.fleet.data_dir.mkdir()
         self.pool = AgentPool()
@@ -81,8 +81,10 @@ class Fleet:
             self.config, self.supervisor, self.members, self.pauses, [], ["cat"], lambda: load(folder / "kctl.toml", {})
         )
         self.context = context
-        self.orders = Orders(verbs(context), folder / "orders.jsonl")
-        self.orders.listeners.append(lambda order: self.ends[order.id].set() if order.ended_at else None)
+        self.operations = OperationLog(operation_types(context), folder / "operations.jsonl")
+        self.operations.listeners.append(
+            lambda operation: self.ends[operation.id].set() if operation.ended_at else None
+        )
 
     def at_start(self, name: str) -> JsonObject:
         self.told[name] = self.context.scopes(name)
@@ -96,7 +98,7 @@ class Fleet:
         return {
             "ping": Answers(lambda _: {"name": name, "pid": self.supervisor.keeper(name).pid, "version": "0"}),
             "pause": Answers(paused),
-            "order": Answers({"state": "done", "text": "so it is", "result": {}}),
+            "operation": Answers({"state": "done", "text": "so it is", "result": {}}),
             "log_level": Answers({"before": "INFO", "level": "DEBUG"}),
             "stack_dump": Answers({"threads": []}),
             "offset_checker": Answers({"rows": []}),
@@ -121,7 +123,7 @@ async def running(folder: Path) -> AsyncIterator[Fleet]:
                     await is_running(keeper)
             yield fleet
         finally:
-            await fleet.orders.close()
+            await fleet.operations.close()
             await fleet.supervisor.stop()
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -133,12 +135,12 @@ async def is_running(keeper: Keeper) -> None:
     await keeper.until(lambda: keeper.state == "running")
 
 
-def some_order(chance: random.Random) -> tuple[str, JsonObject]:
+def some_operation(chance: random.Random) -> tuple[str, JsonObject]:
     name, topic = chance.choice(NAMES), chance.choice(TOPICS)
     scope: JsonObject = chance.choice(
         [{"worker": name}, {"topic": topic}, {"topic": topic, "partition": 1}, {"all": True}]
     )
-    orders: list[tuple[str, JsonObject]] = [
+    operations: list[tuple[str, JsonObject]] = [
         ("pause", scope),
         ("resume", scope),
         ("resume", {"all": True}),
@@ -154,28 +156,28 @@ def some_order(chance: random.Random) -> tuple[str, JsonObject]:
         ("nonsense", {}),
         ("stop", {"nobody": 1}),
     ]
-    return chance.choice(orders)
+    return chance.choice(operations)
 
 
-async def one_caller(fleet: Fleet, chance: random.Random, rounds: int, ended: list[Order]) -> int:
-    """How many of its orders were refused."""
+async def one_caller(fleet: Fleet, chance: random.Random, rounds: int, ended: list[Operation]) -> int:
+    """How many of its operations were refused."""
     refused = 0
     for _ in range(rounds):
-        verb, params = some_order(chance)
+        kind, params = some_operation(chance)
         try:
             async with asyncio.timeout(60):
-                order = await fleet.orders.give(verb, params, Caller(os.getuid()), 30.0)
-                await fleet.ends[order.id].wait()
-                order = fleet.orders.find(order.id)
-        except (OrderRefused, UnknownMethod, BadParams):
+                operation = await fleet.operations.submit(kind, params, Caller(os.getuid()), 30.0)
+                await fleet.ends[operation.id].wait()
+                operation = fleet.operations.find(operation.id)
+        except (OperationRefused, UnknownMethod, BadParams):
             refused += 1
         else:
-            ended.append(order)
+            ended.append(operation)
     return refused
 
 
 async def random_orders(folder: Path, seed: int, rounds: int) -> None:
-    ended: list[Order] = []
+    ended: list[Operation] = []
     async with running(folder) as fleet:
         chances = [random.Random(f"{seed}-{number}") for number in range(CALLERS)]
         shares = [len(range(number, rounds, CALLERS)) for number in range(CALLERS)]
@@ -183,22 +185,24 @@ async def random_orders(folder: Path, seed: int, rounds: int) -> None:
             *(one_caller(fleet, chance, share, ended) for chance, share in zip(chances, shares, strict=True))
         )
 
-        assert len(ended) + sum(refused) == rounds, "every order was answered"
-        for order in ended:
-            assert order.state == "done" or order.text, order
-            assert "a defect" not in order.text, order
-        in_order = sorted(ended, key=lambda order: order.ended_at or 0)
+        assert len(ended) + sum(refused) == rounds, "every operation was answered"
+        for operation in ended:
+            assert operation.state == "done" or operation.text, operation
+            assert "a defect" not in operation.text, operation
+        in_order = sorted(ended, key=lambda operation: operation.ended_at or 0)
         for name in NAMES:
             wanted = last_wish(name, in_order)
-            await eventually_so(fleet, name, wanted, [order for order in in_order if name in order.touches][-5:])
-        lines = (folder / "orders.jsonl").read_text().splitlines()
+            await eventually_so(
+                fleet, name, wanted, [operation for operation in in_order if name in operation.touches][-5:]
+            )
+        lines = (folder / "operations.jsonl").read_text().splitlines()
         assert len(lines) == len(ended), "each left its audit line"
         assert [pause.key for pause in Pauses(folder / "data" / "pauses.json").all()] == [
             pause.key for pause in fleet.pauses.all()
         ]
 
 
-async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Order]) -> None:
+async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Operation]) -> None:
     """The process is in that state and, if it runs, was told what is paused."""
 
     def is_so() -> bool:
@@ -209,30 +213,30 @@ async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Order])
         if is_so():
             return
         await asyncio.sleep(0.01)
-    told = [(order.words, order.state, order.text) for order in last]
+    told = [(operation.words, operation.state, operation.text) for operation in last]
     raise AssertionError(f"{name} should be {wanted}: {fleet.supervisor.keeper(name).status()}; {told}")
 
 
-def last_wish(name: str, ended: list[Order]) -> str:
-    """What the orders that were carried out want of a process; they never overlapped."""
+def last_wish(name: str, ended: list[Operation]) -> str:
+    """What the operations that were carried out want of a process; they never overlapped."""
     state = "running"
-    for order in ended:
-        if order.state != "done":
+    for operation in ended:
+        if operation.state != "done":
             continue
-        if order.verb in ("stop", "drain") and order.params["name"] == name:
+        if operation.name in ("stop", "drain") and operation.params["name"] == name:
             state = "stopped"
-        elif (order.verb in ("start", "restart") and order.params.get("name") == name) or (
-            order.verb == "restart" and name in order.result.get("restarted", ())
+        elif (operation.name in ("start", "restart") and operation.params.get("name") == name) or (
+            operation.name == "restart" and name in operation.result.get("restarted", ())
         ):
             state = "running"
     return state
 
 
-async def test_a_thousand_random_orders_are_all_answered_and_end_as_they_say(short_dir: Path) -> None:
+async def test_a_thousand_random_operations_are_all_answered_and_end_as_they_say(short_dir: Path) -> None:
     await random_orders(short_dir, seed=1, rounds=1000)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [2, 3, 4])
-async def test_ten_thousand_random_orders(short_dir: Path, seed: int) -> None:
+async def test_ten_thousand_random_operations(short_dir: Path, seed: int) -> None:
     await random_orders(short_dir, seed, rounds=10_000)

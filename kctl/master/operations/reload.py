@@ -10,9 +10,9 @@ from kctl.config import Config
 from kctl.config.effects import Change, Effect, changes
 from kctl.errors import AgentRefused
 from kctl.master.launch import care, launches, sinker_launches
-from kctl.master.orders.base import Caller, Tell
-from kctl.master.orders.context import Context
-from kctl.master.orders.processes import scaled
+from kctl.master.operations.base import Caller, Tell
+from kctl.master.operations.context import Context
+from kctl.master.operations.processes import scaled
 from kctl.master.restart import State
 from kctl_agent.wire import JsonObject
 
@@ -67,7 +67,7 @@ async def _set_log_level(context: Context) -> None:
     for name in context.supervisor.names:
         if context.supervisor.keeper(name).state is State.RUNNING:
             try:
-                await context.members.order(name, "log_level", {"level": level}, _ANSWER_SECONDS)
+                await context.members.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
             except AgentRefused as error:  # it has the new level with its next start
                 logging.getLogger(__name__).warning("action=log_level worker=%s: %s", name, error)
 

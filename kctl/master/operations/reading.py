@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from kctl.errors import OrderRefused
-from kctl.master.orders.base import Caller, Tell
-from kctl.master.orders.context import Context
+from kctl.errors import OperationRefused
+from kctl.master.operations.base import Caller, Tell
+from kctl.master.operations.context import Context
 from kctl_agent.errors import BadParams
 from kctl_agent.messages import number_of, printable_name
 from kctl_agent.wire import JsonObject
@@ -44,13 +44,13 @@ async def seek(context: Context, params: JsonObject, _caller: Caller, tell: Tell
     missing = [each for each in wanted if owners.get(each) is None]
     if not wanted or missing:
         where = ", ".join(f"{topic}-{each}" for each in missing) or f"topic {topic}"
-        raise OrderRefused(
+        raise OperationRefused(
             f"{where} is with no worker now: wait for a rebalance to end, or see `kctl rpc offset_checker`"
         )
 
     async def one(partition: int) -> JsonObject:
-        order = {"topic": topic, "partition": partition, "to": _wire_target(params["to"]), "dry_run": dry_run}
-        return await context.ordered(str(owners[partition]), "seek", order, tell)
+        operation = {"topic": topic, "partition": partition, "to": _wire_target(params["to"]), "dry_run": dry_run}
+        return await context.run_on(str(owners[partition]), "seek", operation, tell)
 
     outcomes = await asyncio.gather(*(one(each) for each in wanted), return_exceptions=True)
     failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -59,7 +59,7 @@ async def seek(context: Context, params: JsonObject, _caller: Caller, tell: Tell
         raise failed[0]
     text = "; ".join(str(outcome["text"]) for outcome in done)
     if failed:
-        raise OrderRefused(f"only in part: {text}; but {'; '.join(str(each) for each in failed)}")
+        raise OperationRefused(f"only in part: {text}; but {'; '.join(str(each) for each in failed)}")
     rows = [outcome["result"] for outcome in done]
     return ("it would be: " if dry_run else "") + text, {"dry_run": dry_run, "rows": rows}
 

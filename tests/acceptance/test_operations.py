@@ -1,4 +1,4 @@
-"""Orders to real workers under load: nothing is lost, stored twice or read against an order, and the group agrees."""
+"""Operations on real workers under load: nothing is lost, stored twice or read while paused, and the group agrees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stored(fleet: Fleet, partition: int) -> list[int]:
     return [r.offset for block in fleet.storage.blocks() if block.partition == partition for r in block.messages()]
 
 
-def order(fleet: Fleet, *words: str) -> dict[str, Any]:
+def operation(fleet: Fleet, *words: str) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(fleet.kctl(*words, "-o", "json").stdout)
     assert told["state"] == "done", told
     return told
@@ -34,7 +34,7 @@ def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: Callable[..., F
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
 
     # Paused: one partition is not read any more, the other is; also by the next process of that name.
-    order(fleet, "pause", "--topic", fleet.topic, "--partition", "1")
+    operation(fleet, "pause", "--topic", fleet.topic, "--partition", "1")
     fleet.send(100)
     eventually(lambda: fleet.offsets()[0]["current_offset"] == 150, SETTLE_SECONDS, "the other partition is read")
     assert fleet.offsets()[1]["current_offset"] == 100
@@ -45,23 +45,23 @@ def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: Callable[..., F
     eventually(lambda: fleet.offsets()[0]["current_offset"] == 200, SETTLE_SECONDS, "the other partition is read")
     assert (len(stored(fleet, 0)), len(stored(fleet, 1))) == (200, 100)
     assert "is paused by" in fleet.kctl("status", exit_code=None).stdout
-    order(fleet, "resume", "--all")
+    operation(fleet, "resume", "--all")
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "what was paused is read")
     assert stored(fleet, 1) == list(range(200))
 
     # Seek: the group and the mark move together, back and forward.
-    planned = order(fleet, "seek", "--topic", fleet.topic, "--to", "150", "--dry-run")
+    planned = operation(fleet, "seek", "--topic", fleet.topic, "--to", "150", "--dry-run")
     assert "50 offsets are handled again" in planned["text"]
     assert len(stored(fleet, 0)) == 200
-    order(fleet, "seek", "--topic", fleet.topic, "--partition", "0", "--to", "150", "--yes")
+    operation(fleet, "seek", "--topic", fleet.topic, "--partition", "0", "--to", "150", "--yes")
     eventually(lambda: len(stored(fleet, 0)) == 250 and fleet.is_caught_up(), SETTLE_SECONDS, "read again")
     assert stored(fleet, 0) == [*range(200), *range(150, 200)]
-    order(fleet, "pause", "--all")
+    operation(fleet, "pause", "--all")
     fleet.send(100)
-    order(fleet, "seek", "--topic", fleet.topic, "--to", "latest", "--yes")
+    operation(fleet, "seek", "--topic", fleet.topic, "--to", "latest", "--yes")
     rows = kafka_tools.describe_group(fleet.broker.bootstrap_servers, fleet.group)
     assert {(row.current_offset, row.lag) for row in rows} == {(250, 0)}, "Kafka's own tool sees the new offsets"
-    order(fleet, "resume", "--all")
+    operation(fleet, "resume", "--all")
     fleet.send(20)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "it goes on from there")
     assert stored(fleet, 1) == [*range(200), *range(250, 260)]
@@ -69,13 +69,13 @@ def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: Callable[..., F
     assert kinds == [("rewound", 0), ("skipped", 0), ("skipped", 1)]
 
     # Where it stands, its JVM too.
-    stacks = order(fleet, "stack", "worker-0")["result"]
+    stacks = operation(fleet, "stack", "worker-0")["result"]
     assert {"MainThread", "kctl-agent worker-0"} <= {each["thread"] for each in stacks["threads"]}
     assert all("stream execution thread" in jvm["stack"] for jvm in stacks["jvms"] if "stack" in jvm)
     assert len(stacks["jvms"]) == 1
 
     # Drained: all of it is committed, and it has left the group.
-    order(fleet, "drain", "worker-0", "--wait")
+    operation(fleet, "drain", "worker-0", "--wait")
     state = kafka_tools.describe_state(fleet.broker.bootstrap_servers, fleet.group)
     assert (state.state, state.members) == ("Empty", 0)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "the brokers' own figures, now that nobody else tells any")

@@ -1,0 +1,197 @@
+"""Who requested which operation, how far it has come, and that no two operations contradict each other."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kctl import audit
+from kctl.errors import KctlError, NoSuchOperation, OperationRefused
+from kctl.master.operations.base import Caller, Operation, OperationType, check, contradiction
+from kctl_agent.errors import AgentError, BadParams, UnknownMethod
+from kctl_agent.messages import printable_name
+from kctl_agent.wire import JsonObject
+
+__all__ = ["OperationLog"]
+
+log = logging.getLogger(__name__)
+
+_KEPT = 500
+_SHORT_SECONDS = 0.2
+"""A long operation that ends within this time, well or badly, is answered with its end."""
+
+
+class OperationLog:
+    """Belongs to one event loop. Each operation is one task with a deadline; its end is an audit line."""
+
+    def __init__(self, types: Mapping[str, OperationType], audit_path: Path | None) -> None:
+        """Audit lines go to the log, and as JSON lines to `audit_path`."""
+        self.types = types
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """(name, outcome) to how often; outcomes are `done`, `failed`, `refused`."""
+        self.listeners: list[Callable[[Operation], None]] = []
+        """Called with each operation that began or ended."""
+        self._audit_path = audit_path
+        self._operations: dict[str, Operation] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ids = itertools.count(1)
+        self._is_closed = False
+
+    async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
+        """Begins an operation and returns it when it has ended, at the latest after `wait_seconds`; a long one at once.
+
+        Raises:
+            UnknownMethod, BadParams: it cannot be understood.
+            OperationRefused: it contradicts one under way, or cannot be carried out; nothing was changed.
+        """
+        kind = self.types.get(name)
+        if kind is None:
+            raise UnknownMethod(
+                f"there is no operation {printable_name(name)}; there are {', '.join(sorted(self.types))}"
+            )
+        try:
+            operation = self._begun(kind, params, caller)
+        except (OperationRefused, BadParams) as error:
+            self.counts[name, "refused"] += 1
+            log.warning("action=operation_refused operation=%s by=%s via=%s: %s", name, caller.name, caller.via, error)
+            raise
+        task = self._tasks[operation.id]
+        await asyncio.wait([task], timeout=min(wait_seconds, _SHORT_SECONDS) if kind.is_long else wait_seconds)
+        return self._operations[operation.id]
+
+    def find(self, id_: str) -> Operation:
+        """Raises NoSuchOperation when no order of this id is known."""
+        operation = self._operations.get(id_)
+        if operation is None:
+            raise NoSuchOperation(
+                f"there is no operation {printable_name(id_)}; `kctl operations` lists those that are known"
+            )
+        return operation
+
+    def all(self) -> list[Operation]:
+        """The youngest first; the last 500."""
+        return list(reversed(self._operations.values()))
+
+    def cancel(self, id_: str, caller: Caller) -> Operation:
+        """What it has done already stays done.
+
+        Raises:
+            NoSuchOperation: it is not known.
+            OperationRefused: it has ended.
+        """
+        operation = self.find(id_)
+        if operation.state != "running":
+            raise OperationRefused(f"operation {id_} has ended already")
+        self._tasks[id_].cancel(f"cancelled by {caller.name}")
+        return operation
+
+    async def close(self) -> None:
+        """Ends what is under way; nothing is begun any more."""
+        self._is_closed = True
+        for task in self._tasks.values():
+            task.cancel("the master stops")
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _begun(self, kind: OperationType, params: JsonObject, caller: Caller) -> Operation:
+        if self._is_closed:
+            raise OperationRefused("the master is stopping, it takes no operations any more")
+        check(kind, params)
+        touches = kind.touches(params)
+        running = [self._operations[id_] for id_ in self._tasks]
+        other = contradiction(running, touches)
+        if other is not None:
+            raise OperationRefused(
+                f"operation {other.id} ({other.words}, by {other.by}) is under way: wait for it, or "
+                f"`kctl operation {other.id} --cancel`"
+            )
+        operation = Operation(
+            id=str(next(self._ids)),
+            name=kind.name,
+            params={key: value for key, value in params.items() if key != "deadline_seconds"},
+            by=caller.name,
+            uid=caller.uid,
+            via=caller.via,
+            started_at=time.time(),
+            deadline_seconds=float(params.get("deadline_seconds", kind.deadline_seconds(params))),
+            touches=touches,
+        )
+        self._operations[operation.id] = operation
+        self._forget_old()
+        self._tasks[operation.id] = asyncio.create_task(
+            self._carry(kind, operation, caller), name=f"operation {operation.id}"
+        )
+        for listener in self.listeners:
+            listener(operation)
+        return operation
+
+    async def _carry(self, kind: OperationType, operation: Operation, caller: Caller) -> None:
+        def tell(text: str) -> None:
+            self._operations[operation.id] = replace(self._operations[operation.id], text=text)
+
+        try:
+            async with asyncio.timeout(operation.deadline_seconds):
+                text, result = await kind.carry(operation.params, caller, tell)
+            self._end(operation.id, "done", text, result)
+        except TimeoutError:
+            so_far = self._operations[operation.id].text
+            self._end(
+                operation.id,
+                "failed",
+                f"not finished within {operation.deadline_seconds:g} s; {so_far or 'no progress'}",
+            )
+        except asyncio.CancelledError as cancelled:
+            self._end(operation.id, "failed", str(cancelled) or "cancelled")
+        except (KctlError, AgentError) as error:
+            self._end(operation.id, "failed", str(error))
+        except Exception:
+            log.exception("action=operation_failed id=%s operation=%s", operation.id, operation.name)
+            self._end(operation.id, "failed", "a defect in kctl; the master's log says where")
+        finally:
+            del self._tasks[operation.id]
+
+    def _end(self, id_: str, state: str, text: str, result: JsonObject | None = None) -> None:
+        operation = self._operations[id_] = replace(
+            self._operations[id_],
+            state="done" if state == "done" else "failed",
+            text=text,
+            result=result or {},
+            ended_at=time.time(),
+        )
+        self.counts[operation.name, operation.state] += 1
+        log.info(
+            "action=operation id=%s by=%s uid=%s via=%s seconds=%.1f outcome=%s operation=%s: %s",
+            id_,
+            operation.by,
+            operation.uid,
+            operation.via,
+            (operation.ended_at or 0) - operation.started_at,
+            operation.state,
+            json.dumps(operation.words),
+            operation.text,
+        )
+        self._write_down(operation)
+        for listener in self.listeners:
+            listener(operation)
+
+    def _write_down(self, operation: Operation) -> None:
+        """One line of a few hundred bytes; a disk that is full must not keep an operation from being carried out."""
+        if self._audit_path is None:
+            return
+        try:
+            audit.append(
+                self._audit_path, {key: value for key, value in operation.to_json().items() if key != "result"}
+            )
+        except OSError as error:
+            log.error("action=audit_failed id=%s: %s", operation.id, error.strerror)
+
+    def _forget_old(self) -> None:
+        ended = [id_ for id_ in self._operations if id_ not in self._tasks]
+        for id_ in ended[: max(len(self._operations) - _KEPT, 0)]:
+            del self._operations[id_]

@@ -1,0 +1,91 @@
+"""Where `master.sock` is answered: operations go to the operation log, questions to the service. No socket in here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from kctl.master.operations import Caller, OperationLog, OperationType
+from kctl_agent.errors import BadParams
+from kctl_agent.messages import Request, reducer_method, reply_ok, wire_method
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Router"]
+
+_NAME = "master"
+_DEFAULT_DEADLINE_SECONDS = 2.0
+_LONGEST_WAIT_SECONDS = 60.0
+_OWN_SECONDS = 0.1
+"""Of the caller's deadline the part that is kept for sending the answer."""
+_QUESTIONS = {
+    wire_method("operation"): ("operation", "How far an operation has come."),
+    wire_method("operations"): ("operations", "The last operations, the newest first."),
+    reducer_method("cancel"): ("cancel", "End an operation that is under way; what it has done stays done."),
+}
+
+
+class Router:
+    """Belongs to one event loop."""
+
+    def __init__(self, service: Callable[[Request], Awaitable[JsonObject]], operations: OperationLog) -> None:
+        """`service` answers whatever is no operation."""
+        self._service = service
+        self._operations = operations
+        self._types = {reducer_method(name): kind for name, kind in operations.types.items()}
+
+    async def answer(self, request: Request, caller: Caller) -> JsonObject:
+        """The reply to one request, before its deadline; an operation that takes longer is answered as it stands then.
+
+        Raises:
+            UnknownMethod, BadParams, OperationRefused.
+        """
+        if request.method in self._types and self._types[request.method].name == request.rpc:
+            deadline = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
+            wait = max(min(deadline, _LONGEST_WAIT_SECONDS) - _OWN_SECONDS, 0.0)
+            operation = await self._operations.submit(request.rpc, request.params, caller, wait)
+            return reply_ok(request.id, operation.to_json(), _NAME, 0.0)
+        if request.method in _QUESTIONS and _QUESTIONS[request.method][0] == request.rpc:
+            return reply_ok(request.id, self._about(request, caller), _NAME, 0.0)
+        reply = await self._service(request)
+        if request.method == wire_method("describe") and not request.params:
+            reply["result"]["methods"] = sorted(
+                [*reply["result"]["methods"], *self._described()], key=lambda method: str(method["method"])
+            )
+        return reply
+
+    def _about(self, request: Request, caller: Caller) -> JsonObject:
+        if request.rpc == "operations":
+            if request.params:
+                raise BadParams("operations takes no parameters")
+            return {"rows": [operation.to_json() for operation in self._operations.all()]}
+        id_ = request.params.get("id")
+        if not isinstance(id_, str) or len(request.params) != 1:
+            raise BadParams(f"{request.rpc} takes one parameter, id, a text")
+        operation = self._operations.cancel(id_, caller) if request.rpc == "cancel" else self._operations.find(id_)
+        return operation.to_json()
+
+    def _described(self) -> list[JsonObject]:
+        one = [{"name": "id", "type": "string", "required": True, "summary": "The operation's id."}]
+        questions = [
+            _row(method, rpc, summary, [] if rpc == "operations" else one, rpc == "cancel")
+            for method, (rpc, summary) in _QUESTIONS.items()
+        ]
+        return [*questions, *(_described(method, kind) for method, kind in self._types.items())]
+
+
+def _described(method: str, kind: OperationType) -> JsonObject:
+    params = [
+        {"name": param.name, "type": param.kind, "required": param.required, "summary": param.summary}
+        for param in kind.params
+    ]
+    return _row(method, kind.name, kind.summary, params, kind.changes)
+
+
+def _row(method: str, rpc: str, summary: str, params: list[JsonObject], changes: bool) -> JsonObject:
+    return {
+        "method": method,
+        "rpc": rpc,
+        "summary": summary,
+        "params": params,
+        "deadline_ms": int(_DEFAULT_DEADLINE_SECONDS * 1000),
+        "changes": changes,
+    }
