@@ -20,6 +20,7 @@ LONG = {
     "cli_start": ("--runs", "200"),
     "collector": ("--rounds", "15"),
     "fan_out": ("--rounds", "500"),
+    "first_batch": ("--rounds", "5"),
     "kafka_lag": ("--runs", "30"),
     "kafka_tool": ("--runs", "40"),
     "master_at_rest": ("--seconds", "300"),

@@ -47,7 +47,7 @@ _KINDS = {
     "java": "a worker's JVM",
     "kctl_agent.worker": "a worker's Python",
     "kctl_agent.sinker": "a sinker",
-    "pyspark.daemon": "an executor's Python",
+    "kctl_agent.worker.daemon": "an executor's Python",
 }
 """A word of the command line to what it is."""
 KINDS = ("broker", "master", "redis", *_KINDS.values())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
 
 from benchmarks._collected import TOPIC_NAMES, collector_over
+from benchmarks.first_batch import STEPS, steps_of
 from kctl.master.reduction import COMMANDS
 
 
@@ -17,3 +19,19 @@ def test_the_collector_of_the_benchmarks_collects_a_whole_snapshot(tmp_path: Pat
     assert {(row.topic, row.partition) for row in snapshot.partitions} == {(n, p) for n in TOPIC_NAMES for p in (0, 1)}
     results = {name: getattr(snapshot, name) for name in COMMANDS.keys() - {"describe", "kafka_lag"}}
     assert {name: result.failed for name, result in results.items() if result.failed} == {}
+
+
+def test_each_step_of_a_worker_is_found_in_its_log_for_the_first_time(tmp_path: Path) -> None:
+    log = tmp_path / "worker-0.log"
+    log.write_text(
+        "Setting default log level to WARN\n"
+        "2026-11-22 19:18:53,438 INFO kctl_agent.worker.figures starting -> joining\n"
+        "2026-11-22 19:18:53,653 INFO kctl_agent.worker.figures joining -> assigned\n"
+        "2026-11-22 19:18:54,107 INFO kctl_agent.worker reads {'demo-0': 0}\n"
+        "2026-11-22 19:19:54,107 INFO kctl_agent.worker reads {'demo-0': 9}\n"
+    )
+    began = datetime(2026, 11, 22, 19, 18, 50).astimezone().timestamp()
+
+    found = {step: round(seconds, 3) for step, seconds in steps_of(log, began).items()}
+
+    assert found == dict(zip(STEPS, (3.438, 3.653, 4.107), strict=True))

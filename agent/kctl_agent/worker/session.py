@@ -19,10 +19,18 @@ from kctl_agent.worker.spark_conf import configuration, is_local, properties_fil
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOG_OPTION", "lost_jvm", "session"]
+__all__ = ["LOG_OPTION", "java_options", "lost_jvm", "session"]
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 """The Java option that says what a JVM of ours logs, and where to."""
+
+LATE_C2 = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""Ten times Java's defaults. What is called often while a JVM starts (class loading, lambdas, parsers) is hardly called
+afterwards, and to optimize it was a third of all processor time until the first batch. What runs for each record is
+called a million times within the first batches (benchmarks/README.md)."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -38,14 +46,17 @@ def session(settings: WorkerSettings) -> SparkSession:
     from pyspark.sql import SparkSession
 
     conf = configuration(settings)
-    # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
-    options = f'{LOG_OPTION} "-Djava.io.tmpdir={settings.scratch_dir}"'
-    given = conf.get(JAVA_OPTIONS, "")
-    conf[JAVA_OPTIONS] = f"{options} {java_option(given)} {given}"
+    conf[JAVA_OPTIONS] = java_options(settings.scratch_dir, conf.get(JAVA_OPTIONS, ""))
     with properties_file(conf, settings.scratch_dir) as path, _submitting(path):
         spark = SparkSession.builder.getOrCreate()
     authenticate(spark.sparkContext._gateway)  # noqa: SLF001 - PySpark has no setting for it
     return spark
+
+
+def java_options(scratch_dir: Path, given: str) -> str:
+    """Those of the driver's JVM; the user's come last, and so they win."""
+    # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
+    return f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" {LATE_C2} {java_option(given)} {given}'
 
 
 @contextmanager

@@ -50,7 +50,8 @@ def configuration(settings: WorkerSettings) -> dict[str, str]:
         "spark.sql.streaming.pollingDelay": f"{POLLING_MS}ms",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
-        # `python -m pyspark.daemon` would else be looked for in the executor's working directory first.
+        "spark.python.daemon.module": "kctl_agent.worker.daemon",
+        # `python -m` would else be looked for in the executor's working directory first.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **MALLOC_CONF,
         **_authentication(pipeline),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +62,19 @@ def test_secrets_are_in_no_text_of_the_settings(tmp_path: Path) -> None:
     told = settings(tmp_path, auth_secret="hunter2", conf={"spark.authenticate.secret": "hunter3"})
 
     assert "hunter" not in repr(told)
+
+
+def test_the_daemon_of_spark_s_pythons_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack() -> None:
+    code = (
+        "import os, sys, kctl_agent.worker.daemon\n"
+        "print(*(open(f'/proc/self/task/{task}/comm').read().strip() for task in os.listdir('/proc/self/task')))\n"
+        "print('kctl_agent.worker.put' in sys.modules, 'pyarrow' in sys.modules)\n"
+    )
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}  # as Spark sets it for its Pythons
+
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+
+    threads, imported = done.stdout.splitlines()
+    assert set(threads.split()) <= {Path(sys.executable).name, "python", "python3", "jemalloc_bg_thd"}
+    assert len([name for name in threads.split() if name != "jemalloc_bg_thd"]) == 1
+    assert imported == "True True"
