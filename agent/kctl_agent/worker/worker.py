@@ -25,15 +25,19 @@ from kctl_agent.worker.commit_errors import refusal
 from kctl_agent.worker.commits import Commits
 from kctl_agent.worker.epochs import Epochs
 from kctl_agent.worker.figures import Figures, Sources
-from kctl_agent.worker.groups import RETRY_SECONDS, Groups
+from kctl_agent.worker.groups import Groups
 from kctl_agent.worker.left_out import LeftOut
 from kctl_agent.worker.membership import Fenced, Lost, Membership
 from kctl_agent.worker.note import CommitNote, StorageId
 from kctl_agent.worker.pipeline import Batch, Pipeline, Source
 from kctl_agent.worker.positions import Found
+from kctl_agent.worker.reading import Reading
+from kctl_agent.worker.reported_error import GRACE_SECONDS, ReportedError
 from kctl_agent.worker.seek import Plan, plan
 from kctl_agent.worker.settings import WorkerSettings
+from kctl_agent.worker.start_backoff import StartBackoff
 from kctl_agent.worker.start_offsets import Decided, StartOffsets
+from kctl_agent.worker.unread_partitions import UnreadPartitions
 
 __all__ = ["Worker"]
 
@@ -45,9 +49,6 @@ LEADERLESS_SECONDS = 15.0
 no leader for longer the query is begun again without it."""
 ABANDON_SECONDS = 30.0
 """A batch that runs for so long beside a partition without leader waits for its records: it is not waited for."""
-PATIENCE_SECONDS = 10.0
-"""What the next turn may heal (a coordinator that moves, a commit during a rebalance) is no error before it has lasted
-so long."""
 STORAGE_CHECK_SECONDS = 5.0
 """So often a worker without a batch looks whether the storage still holds what was put into it."""
 RESUME_FRACTION = 0.8
@@ -70,24 +71,16 @@ class Worker:
         self._compared: BrokerView | None = None
         self._reached: dict[TopicPartition, int] = {}
         """Positions at the end of earlier queries; what a throttled or waiting worker still knows."""
-        self._topic_ids: dict[TopicPartition, str | None] = {}
-        """Of the topics as they were when reading them began."""
-        self._began_at = 0.0
+        self._reading = Reading()
         self._groups = Groups()
         self._stored: deque[frozenset[TopicPartition]] = deque()
         """What batches have stored of since the last turn; filled by Spark's callback threads."""
-        self._reported_isolated: dict[TopicPartition, str] = {}
         self._check_at = 0.0
         self._throttled_by: str | None = None
         self._left_out = LeftOut()
-        self._reported_left_out: dict[TopicPartition, str] = {}
-        self._failures = 0
-        self._retry_at = 0.0
-        self._bearing: dict[str, float] = {}
-        """What fails just now, and since when."""
-        self._complained_of: str | None = None
-        """What the last error is about; None when there is none."""
-        self._reported: dict[TopicPartition, int] = {}
+        self._unread = UnreadPartitions(figures)
+        self._backoff = StartBackoff()
+        self._error = ReportedError(figures.failed)
         self._pipeline = Pipeline(settings, self._storage, self._batch_done)
         self._start_offsets: StartOffsets | None = None
         self._brokers: Brokers | None = None
@@ -149,9 +142,10 @@ class Worker:
         try:
             membership.poll(POLL_SECONDS)
         except KafkaError as error:
-            self._bear("poll", self._describe(error, f"group {self._settings.kafka.group} cannot be polled"))
+            text = self._describe(error, f"group {self._settings.kafka.group} cannot be polled")
+            self._error.tolerate("poll", text, time.monotonic())
         else:
-            self._overcome("poll")
+            self._error.resolve("poll")
         if membership.is_rebalancing:
             self._figures.enter("rebalancing")
         self._commit(membership)
@@ -235,8 +229,8 @@ class Worker:
         paused = self._inbox.paused
         wanted = frozenset(tp for tp in membership.partitions if not is_paused(paused, tp.topic, tp.partition))
         self._left_out.keep(membership.partitions, time.monotonic())
-        self._report_left_out()
-        self._report_isolated()
+        self._unread.left_out(self._left_out.lasting(GRACE_SECONDS, time.monotonic()))
+        self._unread.isolated(self._groups.isolated())
         while self._stored:
             self._groups.stored(self._stored.popleft())
         plan = self._groups.plan(wanted - self._unreadable(), time.monotonic())
@@ -252,7 +246,7 @@ class Worker:
 
     def _is_due(self, group: frozenset[TopicPartition]) -> bool:
         now = time.monotonic()
-        return now >= self._retry_at and self._groups.is_due(group, now)
+        return self._backoff.is_due(now) and self._groups.is_due(group, now)
 
     def _stop_outdated(self, plan: Collection[frozenset[TopicPartition]]) -> None:
         """Let queries end that read other partitions than they should or a topic that was made again, are held by an
@@ -260,60 +254,26 @@ class Worker:
         running = self._pipeline.sources
         if running is None:
             return
-        ids = self._watcher.view.topic_ids if self._watcher else {}
-        is_recreated = any(self._is_void(tp) and tp.topic in ids for tp in running)
-        is_leaderless = self._is_without_leader(running, LEADERLESS_SECONDS)
+        is_recreated = self._reading.is_recreated(running, self._view)
+        is_leaderless = self._reading.is_without_leader(running, self._view, LEADERLESS_SECONDS)
         groups = self._pipeline.groups
         if not is_recreated and not is_leaderless and not self._is_full():
             groups = (groups - set(plan)) | self._pipeline.held
         for group in groups:
-            if self._pipeline.hold(group) or self._is_without_leader(running, ABANDON_SECONDS):
+            if self._pipeline.hold(group) or self._reading.is_without_leader(running, self._view, ABANDON_SECONDS):
                 self._stop_query(0.0, group)
 
     def _unreadable(self) -> frozenset[TopicPartition]:
         """What is left out and cannot be taken in again yet."""
-        view = self._watcher.view if self._watcher else BrokerView()
-        return self._left_out.still(frozenset(view.ends), time.monotonic())
+        return self._left_out.still(frozenset(self._view.ends), time.monotonic())
 
-    def _is_without_leader(self, running: Mapping[TopicPartition, Source], seconds: float) -> bool:
-        """A partition that is read has had no leader that answers for so long, while others have: Spark's question for
-        their ends would fail for all of them."""
-        view = self._watcher.view if self._watcher else BrokerView()
-        if view.taken_at is None or view.taken_at < self._began_at:
-            return False
-        return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)
-
-    def _report_isolated(self) -> None:
-        isolated, before = self._groups.isolated(), self._reported_isolated
-        if isolated == before:
-            return
-        self._reported_isolated = isolated
-        for tp in sorted(isolated.keys() - before.keys()):
-            text = f"{tp.topic}-{tp.partition} is read by a query of its own, which fails: {isolated[tp]}"
-            self._figures.happened("partition_isolated", text, tp)
-        for tp in sorted(before.keys() - isolated.keys()):
-            self._figures.happened("partition_released", f"{tp.topic}-{tp.partition} is isolated no more", tp)
-        self._figures.isolates(isolated)
-
-    def _report_left_out(self) -> None:
-        """Of what has been left out for longer than an election takes."""
-        lasting, before = self._left_out.lasting(PATIENCE_SECONDS, time.monotonic()), self._reported_left_out
-        if lasting == before:
-            return
-        self._reported_left_out = lasting
-        for tp in sorted(lasting.keys() - before.keys()):
-            text = f"{tp.topic}-{tp.partition} is not read: {lasting[tp]}; the other partitions are"
-            self._figures.happened("partition_left_out", text, tp)
-        for tp in sorted(before.keys() - lasting.keys()):
-            self._figures.happened("partition_taken_in", f"{tp.topic}-{tp.partition} is left out no more", tp)
-        self._figures.leaves_out(lasting)
+    @property
+    def _view(self) -> BrokerView:
+        """What the brokers reported last."""
+        return self._watcher.view if self._watcher else BrokerView()
 
     def _is_void(self, tp: TopicPartition) -> bool:
-        """The topic was deleted, or made again, since reading it began: what is known of its offsets is void."""
-        began = self._topic_ids.get(tp)
-        view = self._watcher.view if self._watcher else BrokerView()
-        is_newer = view.taken_at is not None and view.taken_at > self._began_at
-        return began is not None and is_newer and view.topic_ids.get(tp.topic) != began
+        return self._reading.is_void(tp, self._view)
 
     def _is_full(self) -> bool:
         """Whether the storage has no room for another batch, or not enough to go on after it had none."""
@@ -368,20 +328,18 @@ class Worker:
             text = moved.sentence(f"{tp.topic}-{tp.partition}")
             self._figures.happened(moved.kind, text, tp, (moved.from_offset, moved.to_offset))
         found = {tp: decided.found[tp] for tp in readable}
-        self._began_at = time.monotonic()
-        self._topic_ids = {**self._topic_ids, **{tp: at.topic_id for tp, at in found.items()}}
+        recreated = {tp for tp, moved in decided.moves if moved.kind == "topic_recreated"}
+        self._reading.began({tp: at.topic_id for tp, at in found.items()}, recreated, time.monotonic())
         self._epochs.began({tp: at.seen for tp, at in found.items()})
         committed = {tp: at.committed for tp, at in found.items() if at.committed is not None}
         assigned = self._membership.partitions if self._membership else frozenset()
         others = {tp: at for tp, at in self._commits.known.items() if tp in assigned - readable}
         self._commits.found({**others, **committed})
-        recreated = {tp for tp, moved in decided.moves if moved.kind == "topic_recreated"}
-        self._reported = {tp: start for tp, start in self._reported.items() if tp not in recreated}
 
     def _note(self, tp: TopicPartition) -> str:
         """What is committed with an offset; on kafka-python's I/O thread too."""
         storage = self._start_offsets.identity if self._start_offsets else StorageId("", "")
-        return CommitNote(storage, self._topic_ids.get(tp), self._epochs.seen(tp)).format()
+        return CommitNote(storage, self._reading.topic_id(tp), self._epochs.seen(tp)).format()
 
     def _check_queries(self, plan: Collection[frozenset[TopicPartition]]) -> None:
         for group, failure in self._pipeline.failures().items():
@@ -394,26 +352,21 @@ class Worker:
             self._figures.query_failed(why, is_first=failures == 1)
         running = self._pipeline.sources
         if running is not None:
-            if running.keys() == frozenset().union(*plan) and self._pipeline.has_settled(PATIENCE_SECONDS):
+            if running.keys() == frozenset().union(*plan) and self._pipeline.has_settled(GRACE_SECONDS):
                 # Nothing has failed for a while; no batch may come for long that could show it.
-                self._overcome("query")
+                self._error.resolve("query")
             self._check_logs(running)
 
     def _check_logs(self, running: Mapping[TopicPartition, Source]) -> None:
-        view = self._watcher.view if self._watcher else BrokerView()
+        view = self._view
         self._compare_logs(running, view)
         self._check_storage()
-        positions = self._pipeline.positions
-        for tp in running:
-            start, position = view.starts.get(tp), positions.get(tp)
-            if start is not None and position is not None and start > max(position, self._reported.get(tp, 0)):
-                begin = max(position, self._reported.get(tp, 0))
-                self._reported[tp] = start
-                text = (
-                    f"{tp.topic}-{tp.partition}: {start - begin} offsets from {begin} on were removed by retention "
-                    "before they were read"
-                )
-                self._figures.happened("records_lost", text, tp, (begin, start))
+        for tp, (begin, start) in self._reading.lost(running, self._pipeline.positions, view).items():
+            text = (
+                f"{tp.topic}-{tp.partition}: {start - begin} offsets from {begin} on were removed by retention "
+                "before they were read"
+            )
+            self._figures.happened("records_lost", text, tp, (begin, start))
 
     def _check_storage(self) -> None:
         """If the storage holds less than was put into it, let the query end: the next one reads it again. A put would
@@ -450,37 +403,16 @@ class Worker:
         self._epochs.saw({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in untold})
 
     def _retry_later(self, error: str) -> None:
-        seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
-        self._failures += 1
-        self._retry_at = time.monotonic() + seconds
-        self._report_retry(error, self._failures, seconds)
+        seconds = self._backoff.failed(time.monotonic())
+        self._report_retry(error, self._backoff.failures, seconds)
 
     def _report_retry(self, error: str, failures: int, seconds: float, *, is_storage: bool = False) -> None:
         """The first failure may be one that the next try heals, and is only logged. Not that of a batch which could not
         be stored: its messages are there, and how they are stored after all shows that the error is overcome."""
         if failures > 1 or is_storage:
-            self._complain("query", f"{error}; next try in {seconds:.0f} s")
+            self._error.report("query", f"{error}; next try in {seconds:.0f} s")
         else:
             log.warning("%s; tried again in %.0f s", error, seconds)
-
-    def _bear(self, what: str, error: str) -> None:
-        since = self._bearing.setdefault(what, time.monotonic())
-        if time.monotonic() - since > PATIENCE_SECONDS:
-            self._complain(what, error)
-        else:
-            log.debug("%s", error)
-
-    def _complain(self, what: str, error: str) -> None:
-        log.error("%s", error)
-        self._complained_of = what
-        self._figures.failed(error)
-
-    def _overcome(self, what: str) -> None:
-        """If this was the last error, it is one no more."""
-        self._bearing.pop(what, None)
-        if self._complained_of == what:
-            self._complained_of = None
-            self._figures.failed(None)
 
     def _stop_query(
         self, wait_seconds: float, group: frozenset[TopicPartition] | None = None
@@ -498,7 +430,7 @@ class Worker:
 
     def _batch_done(self, batch: Batch) -> None:
         """On Spark's callback thread."""
-        self._failures = 0
+        self._backoff.reset()
         self._stored.append(frozenset(batch.ends))
         self._figures.batch(batch)
 
@@ -516,14 +448,15 @@ class Worker:
         except Lost:
             self._lost()
         except KafkaError as error:
-            self._bear("commit", self._describe(error, f"offsets of {_topics(ends)} are stored, not yet committed"))
+            text = self._describe(error, f"offsets of {_topics(ends)} are stored, not yet committed")
+            self._error.tolerate("commit", text, time.monotonic())
         else:
             self._commits.answered(ends, refused, time.monotonic())
             self._epochs.told(ends.keys() - refused.keys())
             if refused:
-                self._bear("commit", f"{refusal(refused)}; the other partitions are")
+                self._error.tolerate("commit", f"{refusal(refused)}; the other partitions are", time.monotonic())
             elif not self._commits.is_refused:
-                self._overcome("commit")
+                self._error.resolve("commit")
 
     def _revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
         """In a thread of its own, while the I/O loop goes on with the heartbeats."""
