@@ -39,13 +39,20 @@ class PartitionFigures:
     taken_at: float | None
     paused: bool = False
     """On request: it stays with this worker, and nobody reads it."""
+    reset: str = "earliest"
+    """Where the group begins that has committed nothing: `earliest` or `latest`."""
 
     @property
     def lag(self) -> int | None:
-        """End offset minus committed offset, never negative; None when either is unknown."""
-        if self.end is None or self.committed is None:
+        """As the master counts it (`kctl.reduce.rows`): from the committed offset to the end offset, never negative.
+        Where nothing was ever committed, from the log start (`earliest`) or the position (`latest`); None when one of
+        them is unknown."""
+        first = self.committed
+        if first is None:
+            first = self.start if self.reset == "earliest" else self.position
+        if self.end is None or first is None:
             return None
-        return max(self.end - self.committed, 0)
+        return max(self.end - first, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,4 +15,4 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
     return {"rows": partition_rows(snapshot, now)}
 
 
-KAFKA_LAG = Command("kafka_lag", answer, "lag of each assigned partition: end offset - committed offset")
+KAFKA_LAG = Command("kafka_lag", answer, "lag of each assigned partition, and the offsets it is counted from")

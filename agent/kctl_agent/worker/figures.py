@@ -33,6 +33,8 @@ class Sources:
     committed: Callable[[], Mapping[TopicPartition, int]]
     query_id: Callable[[], str | None]
     batch_started_at: Callable[[], float | None]
+    reset: str = "earliest"
+    """Where the group begins that has committed nothing."""
 
 
 class Figures(OwnFigures):
@@ -151,6 +153,7 @@ class Figures(OwnFigures):
                 self._timestamps.get(tp),
                 view.taken_at,
                 is_paused(paused, tp.topic, tp.partition),
+                sources.reset,
             )
             for tp, position in sorted(sources.positions().items())
         )

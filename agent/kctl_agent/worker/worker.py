@@ -111,6 +111,7 @@ class Worker:
                 committed=lambda: {tp: offset for tp, offset in self._commits.known.items() if not self._is_void(tp)},
                 query_id=lambda: self._pipeline.query_id,
                 batch_started_at=lambda: self._pipeline.batch_started_at,
+                reset=self._settings.kafka.auto_offset_reset,
             )
         )
         self._watcher.start()

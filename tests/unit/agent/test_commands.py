@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from kctl.reduce import Answer, ClusterFigures, ResetPolicy, partition_rows
+from kctl.rpc.results import partitions
 from kctl_agent import __version__
 from kctl_agent.commands import COMMANDS, Command, Param, ping_of, with_describe
 from kctl_agent.commands.base import check_params
@@ -62,6 +64,29 @@ def test_partitions_are_told_with_every_offset_and_its_age(rpc: str, snapshot: S
         "age_seconds": pytest.approx(3.0),
     }
     assert unknown == dict.fromkeys(known) | {"topic": "orders", "partition": 1, "generation": 7}
+
+
+@pytest.mark.parametrize(
+    ("reset", "start", "position", "lag"),
+    [
+        ("earliest", 20, None, 80),
+        ("earliest", 20, 70, 80),
+        ("earliest", None, 70, None),
+        ("latest", 20, 70, 30),
+        ("latest", 20, None, None),
+    ],
+)
+def test_before_the_first_commit_the_reset_policy_says_what_lag_is_as_for_the_master(
+    snapshot: Snapshot, reset: str, start: int | None, position: int | None, lag: int | None
+) -> None:
+    fresh = replace(snapshot.partitions[0], start=start, committed=None, position=position, end=100, reset=reset)
+
+    sent = answer("kafka_lag", replace(snapshot, partitions=(fresh,)))
+
+    assert [row["lag"] for row in sent["rows"]] == [lag]
+    assert answer("ping", replace(snapshot, partitions=(fresh,)))["lag"] == lag
+    [received] = partition_rows([Answer("w", partitions("w", sent), 0.0)], ClusterFigures(reset=ResetPolicy(reset)))
+    assert received.lag == lag
 
 
 def test_lag_is_never_negative(snapshot: Snapshot) -> None:
