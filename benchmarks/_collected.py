@@ -15,7 +15,7 @@ from kctl.master.events import EventFeed
 from kctl.master.members import Members
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
-from kctl.reduce import Answer, ClusterFigures, Freshness, GroupFigures, PartitionRow
+from kctl.reduce import Answer, BrokerSnapshot, Freshness, GroupStats, PartitionRow
 from kctl.rpc.fan_out import FanOut
 from kctl_agent.wire import JsonObject
 
@@ -84,15 +84,15 @@ class _Fleet:
     async def refresh(self, _timeout_seconds: float) -> None:
         self.round += 1
 
-    def figures(self) -> ClusterFigures:
-        return ClusterFigures(
+    def snapshot(self) -> BrokerSnapshot:
+        return BrokerSnapshot(
             tuple(
                 PartitionRow(
                     *(row["topic"], row["partition"], 0, row["committed"], None, row["end"], None, None, None, 0.5)
                 )
                 for row in map(self._row, range(len(self.names)))
             ),
-            GroupFigures("stable", WORKERS),
+            GroupStats("stable", WORKERS),
         )
 
     def freshness(self) -> Freshness:

@@ -14,7 +14,7 @@ import httpx
 from kctl.http import Access, HttpServer, Source, Token, bind, create_app
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
-from kctl.reduce import GroupFigures, PartitionRow
+from kctl.reduce import GroupStats, PartitionRow
 from kctl.reduce.block_size import StorageTotals
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.member_leader import GroupMembers
@@ -83,7 +83,7 @@ def picture(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
         last_success={"committed": UNIX - 1, "offsets": UNIX - 1},
         assessments=(*[ok] * (partitions - 1), stalled),
         group_assessment=Assessment(Status.STALLED, "1 of 3 partitions stalled", 2.5, -2.0, None),
-        broker_group=GroupFigures("stable", 2),
+        broker_group=GroupStats("stable", 2),
         sequence=sequence,
         taken_at_unix=UNIX - 2,
     )

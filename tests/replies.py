@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kctl.master.reduction import COMMANDS
-from kctl.reduce import Answer, ClusterFigures
+from kctl.reduce import Answer, BrokerSnapshot
 from kctl.rpc.fan_out import FanOut
 from kctl_agent.wire import JsonObject
 
@@ -20,7 +20,7 @@ def parsed(rpc: str, replies: Iterable[Answer[JsonObject]]) -> list[Answer[Any]]
     return outcome.answers
 
 
-def reduced_json(rpc: str, replies: Iterable[Answer[JsonObject]], brokers: ClusterFigures | None = None) -> JsonObject:
+def reduced_json(rpc: str, replies: Iterable[Answer[JsonObject]], brokers: BrokerSnapshot | None = None) -> JsonObject:
     """The result as it is sent and printed."""
     command = COMMANDS[rpc]
-    return command.encoded(command.reduce(parsed(rpc, replies), brokers or ClusterFigures()))
+    return command.encoded(command.reduce(parsed(rpc, replies), brokers or BrokerSnapshot()))

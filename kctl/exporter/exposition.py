@@ -33,7 +33,7 @@ _Kind = tuple[bool, bool]
 
 @dataclass(slots=True)
 class _Pages:
-    """The pages of one picture, as far as they were asked for."""
+    """The pages of one snapshot, as far as they were asked for."""
 
     snapshot: FleetSnapshot | None
     bodies: dict[_Kind, bytes] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Exposition:
         self._asked: dict[_Kind, int] = {}
         self._pages = _Pages(None)
         self._ready = _Pages(None)
-        """Those of a picture that is not the last one yet, or has just become it."""
+        """Those of a snapshot that is not the last one yet, or has just become it."""
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
         """OpenMetrics if the scraper's Accept header wants it, else the text format; gzipped if it takes that."""

@@ -22,7 +22,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Which partitions a picture has; two pictures of the same ones have the same labels."""
+    """Which partitions a snapshot has; two snapshots of the same ones have the same labels."""
 
     cluster: str
     group: str
@@ -38,7 +38,7 @@ class _Names:
 
 @dataclass(slots=True)
 class _Kept:
-    """What ended a metric's lines in the last picture; and the lines, if it was the same in the picture before."""
+    """What ended a metric's lines in the last snapshot; and the lines, if it was the same in the snapshot before."""
 
     endings: Sequence[object]
     lines: list[str] | None = None

@@ -1,4 +1,4 @@
-"""`/api/v1/…`: reads. Each answers from the last picture and asks nobody, unless `live=1` says so."""
+"""`/api/v1/…`: reads. Each answers from the last snapshot and asks nobody, unless `live=1` says so."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _IfNoneMatch = Annotated[str | None, Header()]
 
 
 def present(source: Source) -> FleetSnapshot:
-    """The last picture.
+    """The last snapshot.
 
     Raises:
         NotReady: there is none yet.
@@ -253,7 +253,7 @@ def _head(reply: JsonObject) -> JsonObject:
 
 
 def _aged(rows: list[JsonObject], age_seconds: float | None, is_live: bool) -> list[JsonObject]:
-    """An age in a picture is that of the moment when it was taken."""
+    """An age in a snapshot is that of the moment when it was taken."""
     if is_live:
         return rows
     return [

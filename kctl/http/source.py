@@ -1,4 +1,4 @@
-"""What the routes answer from: the last picture, what happened, and a way to ask the fleet now."""
+"""What the routes answer from: the last snapshot, what happened, and a way to ask the fleet now."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Source:
     """Belongs to the master's event loop."""
 
     latest: Callable[[], FleetSnapshot | None]
-    """The last picture; None before the first."""
+    """The last snapshot; None before the first."""
     render_metrics: Callable[[str, str], tuple[bytes, str, bool]] = _no_page
     """From a scraper's Accept and Accept-Encoding headers to body, content type and whether the body is gzipped."""
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None] = lambda _accept, _accept_encoding: None

@@ -20,7 +20,7 @@ from kctl.errors import KctlError, TopicMissing
 from kctl.kafka.access import Access
 from kctl.kafka.group_reader import GroupReader, Reading
 from kctl.kafka.layout import Partition
-from kctl.reduce.base import ClusterFigures, Freshness, GroupFigures
+from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
 from kctl.reduce.rows import PartitionRow, ResetPolicy
 
 __all__ = ["Cluster", "Known", "merge"]
@@ -84,7 +84,7 @@ class Cluster:
         reset: ResetPolicy = ResetPolicy.EARLIEST,
     ) -> None:
         """`interval_seconds`: how often `refresh` is meant to be called. `reset`: where the group begins."""
-        self.no_figures = ClusterFigures(reset=reset)
+        self.nothing_known = BrokerSnapshot(reset=reset)
         """What is known of no partition and of no group."""
         self._interval_seconds = max(interval_seconds, _SHORTEST_INTERVAL_SECONDS)
         self._kept_interval_seconds = 0.0
@@ -96,7 +96,7 @@ class Cluster:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kctl-brokers")
         self._running: asyncio.Future[None] | None = None
         self._known: dict[Partition, Known] | None = None
-        self._group: GroupFigures | None = None
+        self._group: GroupStats | None = None
         self._failures = 0
         self._not_before = 0.0
         self.last_success: dict[str, float] = {}
@@ -142,14 +142,14 @@ class Cluster:
             async with asyncio.timeout(timeout_seconds):
                 await asyncio.shield(self._running)
 
-    def figures(self) -> ClusterFigures:
+    def snapshot(self) -> BrokerSnapshot:
         """Every partition with the age of its oldest part; none before the brokers have been reached. May be asked on
         any thread: of thousands of partitions it holds one for a while."""
-        known, reset = self._known, self.no_figures.reset
+        known, reset = self._known, self.nothing_known.reset
         if known is None:
-            return self.no_figures
+            return self.nothing_known
         now = self._clock()
-        return ClusterFigures(
+        return BrokerSnapshot(
             tuple(
                 PartitionRow(
                     *(topic, partition, k.start, k.committed, None, k.end, None, None, None, now - min(times), reset)

@@ -18,7 +18,7 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.groups import describe_groups
 from kctl.kafka.layout import Partition, Topic, topics_of
 from kctl.kafka.offsets import EARLIEST, LATEST, committed, log_offsets
-from kctl.reduce.base import GroupFigures
+from kctl.reduce.base import GroupStats
 
 __all__ = ["GroupReader", "Reading"]
 
@@ -56,7 +56,7 @@ class Reading:
     start: dict[Partition, int] = field(default_factory=dict)
     end: dict[Partition, int] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
-    group: GroupFigures | None = None
+    group: GroupStats | None = None
     """None when its coordinator cannot tell, as while the group moves to another one."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """By topic (KIP-516); one that is deleted and made again has another. Old brokers have none."""
@@ -94,7 +94,7 @@ class GroupReader:
         self._timeout_seconds = timeout_seconds
         self._connection: Connection | None = None
         self._layout: _Layout | None = None
-        self._group: GroupFigures | None = None
+        self._group: GroupStats | None = None
 
     def missing_topics(self) -> list[str]:
         """The configured topics that do not exist.
@@ -181,20 +181,20 @@ class GroupReader:
             elif each.error is not None and each.error not in _OF_ONE_PARTITION:
                 reading.errors["offsets"] = each.error
 
-    def _group_figures(self, reading: Reading) -> GroupFigures | None:
+    def _group_figures(self, reading: Reading) -> GroupStats | None:
         described = describe_groups(self._asked(), [self._name])
         if not described:
             reading.errors["group"] = f"group {self._name}: its coordinator cannot tell just now"
             return None
         [group] = described
         if isinstance(group.error, GroupMissing):
-            return GroupFigures("dead", 0)  # it has no member and has committed nothing: that is knowledge
+            return GroupStats("dead", 0)  # it has no member and has committed nothing: that is knowledge
         if group.error is not None:
             reading.errors["group"] = str(group.error)
         if group.state is None or group.members is None:
             return None
         # Kafka's words run together: PreparingRebalance
-        return GroupFigures(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", group.state).lower(), len(group.members))
+        return GroupStats(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", group.state).lower(), len(group.members))
 
     def _asked(self) -> Connection:
         """The connection, with its whole time for the next question."""

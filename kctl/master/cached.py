@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from kctl.master.reduction import Command, reduced
 from kctl.master.snapshot import Reduced
-from kctl.reduce import ClusterFigures, Freshness
+from kctl.reduce import BrokerSnapshot, Freshness
 from kctl.rpc.fan_out import FanOut
 from kctl_agent.wire import JsonObject
 
@@ -46,7 +46,7 @@ class CachedCommand(Generic[R, T]):
 
     def keep(self, outcome: FanOut[JsonObject], shown_by: object, now: float) -> None:
         """Of thousands of partitions it takes a while."""
-        self._result = reduced(self.command, self.command.parsed(outcome), ClusterFigures(), _ANY_AGE)
+        self._result = reduced(self.command, self.command.parsed(outcome), BrokerSnapshot(), _ANY_AGE)
         self._shown_by, self._asked_at = shown_by, now
 
     def at(self, now: float) -> Reduced[T]:

@@ -1,4 +1,4 @@
-"""What has happened between two pictures of the fleet. Pure, but for what each agent has told already."""
+"""What has happened between two snapshots of the fleet. Pure, but for what each agent has reported already."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kctl_agent.messages import number_of
 
 __all__ = ["Changes"]
 
-_TOLD_ONE_BY_ONE = 20
-_SELDOM = frozenset({Status.WARN, Status.STALLED, Status.STOPPED, Status.REWIND})
+_MOST_EVENTS = 20
+_IN_TROUBLE = frozenset({Status.WARN, Status.STALLED, Status.STOPPED, Status.REWIND})
 
 
 class Changes:
-    """Compares each picture with the one before; not thread-safe."""
+    """Compares each snapshot with the one before; not thread-safe."""
 
     def __init__(self, started_at: float) -> None:
         self._started_at = started_at
         self._reported: dict[str, float] = {}
 
     def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[FleetEvent]:
-        """Ordered by time. `before` is None for the first picture."""
+        """Ordered by time. `before` is None for the first snapshot."""
         events = list(self._of_agents(after))
         if before is not None:
             events += [*_of_supervisor(before, after), *_of_group(before, after), *_of_partitions(before, after)]
@@ -89,7 +89,7 @@ def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[FleetEve
     events = []
     for row, assessment in zip(after.partitions, after.assessments, strict=False):
         old, new = former.get((row.topic, row.partition)), assessment.status
-        if old is not None and old is not new and not _SELDOM.isdisjoint((old, new)):
+        if old is not None and old is not new and not _IN_TROUBLE.isdisjoint((old, new)):
             text = f"{row.topic}-{row.partition}: {old.value} -> {new.value}; {assessment.reason}"
             events.append(FleetEvent(after.taken_at_unix, "status", text, row.worker, row.topic, row.partition))
-    return events[:_TOLD_ONE_BY_ONE]
+    return events[:_MOST_EVENTS]

@@ -1,6 +1,6 @@
-"""Takes the fleet's picture again and again: all agents and the brokers at once, under one deadline.
+"""Takes the fleet's snapshot again and again: all agents and the brokers at once, under one deadline.
 
-Nobody waits for it: requests over HTTP and scrapes read the last picture. What failed is marked in the picture and
+Nobody waits for it: requests over HTTP and scrapes read the last snapshot. What failed is marked in the snapshot and
 leaves the rest of it intact.
 """
 
@@ -33,10 +33,10 @@ from kctl.master.reduction import (
     reduced,
     with_gaps,
 )
-from kctl.master.snapshot import FleetSnapshot, Reduced, RpcFigures, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.master.supervisor import Supervisor
-from kctl.reduce import ClusterFigures, Freshness, PartitionRow, kafka_lag
+from kctl.reduce import BrokerSnapshot, Freshness, PartitionRow, kafka_lag
 from kctl.reduce.block_size import StorageTotals
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.offset_checker import Partitions
@@ -54,19 +54,18 @@ log = logging.getLogger(__name__)
 _ASKED = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
 """`kafka_lag` is not among them: it is another view of the rows of `offset_checker`, and asked once they cannot
 disagree."""
-_SELDOM_SECONDS = 5.0
-"""Every worker knows every partition of its topics, which is the most that any of them tells, and changes least; and
-who leads and who has what changes with a rebalance. For so long what they told is told again, with its age, if all have
-answered and nothing shows that it may be another by now."""
+_CACHED_SECONDS = 5.0
+"""Metadata of topics are the largest of all replies and change least; leader and members change with a rebalance. For
+so long their results are used again, with their age, if all have replied and nothing shows that they have changed."""
 
 _FEW_PARTITIONS = 100
-"""The work on a picture of so many takes about 3 ms."""
+"""The work on a snapshot of so many takes about 3 ms."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Collector:
-    """Belongs to one event loop; `latest` may be read from any thread. `prepare` is given each picture on a thread
+    """Belongs to one event loop; `latest` may be read from any thread. `prepare` is given each snapshot on a thread
     before it becomes the last one, for what can be made ready before it is asked for."""
 
     def __init__(
@@ -76,7 +75,7 @@ class Collector:
         cluster: Cluster,
         supervisor: Supervisor,
         feed: EventFeed,
-        rpc: Callable[[], Mapping[str, RpcFigures]],
+        rpc: Callable[[], Mapping[str, RpcStats]],
         prepare: Callable[[FleetSnapshot], None] = lambda _: None,
         operations: Callable[[], Mapping[tuple[str, str], int]] = dict,
         http_refused: Callable[[], Mapping[str, int]] = dict,
@@ -103,11 +102,11 @@ class Collector:
         self._latest: FleetSnapshot | None = None
 
     def latest(self) -> FleetSnapshot | None:
-        """The last picture; None before the first."""
+        """The last snapshot; None before the first."""
         return self._latest
 
     def partitions(self, topic: str) -> frozenset[int]:
-        """Of a topic, as in the last picture; empty before the first."""
+        """Of a topic, as in the last snapshot; empty before the first."""
         rows = () if self._latest is None else self._latest.partitions
         return frozenset(row.partition for row in rows if row.topic == topic)
 
@@ -117,7 +116,7 @@ class Collector:
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
-            snapshot = await self._told(await self.collect())
+            snapshot = await self._with_events(await self.collect())
             await self._aside(self._prepare, snapshot)
             self._latest = snapshot
             self._feed.collected()
@@ -130,19 +129,19 @@ class Collector:
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """On a thread, for with thousands of partitions it takes longer than a loop should be held. Of few, as the last
-        picture has them, it is done here: to hand it over would cost more than to do it."""
+        snapshot has them, it is done here: to hand it over would cost more than to do it."""
         latest = self._latest
         if latest is not None and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)
         return await asyncio.to_thread(work, *args, **kwargs)
 
-    async def _told(self, snapshot: FleetSnapshot) -> FleetSnapshot:
-        """With the events that this picture adds, which are told now."""
+    async def _with_events(self, snapshot: FleetSnapshot) -> FleetSnapshot:
+        """Publishes what differs from the last snapshot, and counts it in this one."""
         self._feed.tell(await self._aside(self._changes.between, self._latest, snapshot))
         return replace(snapshot, events_total=self._feed.totals())
 
     async def collect(self) -> FleetSnapshot:
-        """One picture, within about `collect.timeout_seconds`.
+        """One snapshot, within about `collect.timeout_seconds`.
 
         Raises:
             PathError: run_dir cannot be read any more.
@@ -159,10 +158,10 @@ class Collector:
         await brokers
         if not replies.ping.failed:
             self._agents_success = time.time()
-        figures = await self._aside(self._cluster.figures)
+        of_brokers = await self._aside(self._cluster.snapshot)
         freshness = self._cluster.freshness()
         taken_at, taken_at_unix, statuses = time.monotonic(), time.time(), self._supervisor.status()
-        digested = await self._aside(self._digest, replies, figures, freshness, statuses, taken_at, taken_at_unix)
+        digested = await self._aside(self._digest, replies, of_brokers, freshness, statuses, taken_at, taken_at_unix)
         self._sequence += 1
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
@@ -186,7 +185,7 @@ class Collector:
             assessments=digested.assessments,
             group_assessment=digested.group_assessment,
             brokers=freshness,
-            broker_group=figures.group,
+            broker_group=of_brokers.group,
             rpc=self._rpc(),
             operations_total=self._operations(),
             http_refused_total=self._http_refused(),
@@ -209,7 +208,7 @@ class Collector:
             self._topics: processes,
         }
         now = time.monotonic()
-        due = [cached for cached, shown_by in shown.items() if cached.is_due(shown_by, now, _SELDOM_SECONDS)]
+        due = [cached for cached, shown_by in shown.items() if cached.is_due(shown_by, now, _CACHED_SECONDS)]
         if due:
             outcomes = await asyncio.gather(*(self._ask(sockets, cached.command.name, deadline) for cached in due))
             for cached, outcome in zip(due, outcomes, strict=True):
@@ -218,22 +217,22 @@ class Collector:
     def _digest(
         self,
         replies: _Replies,
-        figures: ClusterFigures,
+        of_brokers: BrokerSnapshot,
         freshness: Freshness,
         statuses: Sequence[WorkerStatus],
         now: float,
         now_unix: float,
     ) -> _Digested:
-        offsets = reduced(OFFSET_CHECKER, replies.offset_checker, figures, freshness)
+        offsets = reduced(OFFSET_CHECKER, replies.offset_checker, of_brokers, freshness)
         partitions = offsets.result.rows
-        workers = with_supervisor(reduced(WORKERS, replies.workers, figures, freshness), statuses)
+        workers = with_supervisor(reduced(WORKERS, replies.workers, of_brokers, freshness), statuses)
         owner_of = owners(workers.result.rows, statuses, self._config.workers.trigger_seconds)
         assessments = self._assessor.assess(partitions, owner_of, now, now_unix)
         return _Digested(
             offset_checker=offsets,
             kafka_lag=kafka_lag.totals(offsets.result),
-            block_size=reduced(BLOCK_SIZE, replies.block_size, figures, freshness),
-            ping=reduced(PING, replies.ping, figures, freshness),
+            block_size=reduced(BLOCK_SIZE, replies.block_size, of_brokers, freshness),
+            ping=reduced(PING, replies.ping, of_brokers, freshness),
             workers=workers,
             assessments=assessments,
             group_assessment=of_group(partitions, assessments),

@@ -39,7 +39,7 @@ from kctl.master.operations import Caller, Context, OperationLog, operation_type
 from kctl.master.pauses import Pauses
 from kctl.master.process_log import LogRotation, ProcessLog, is_own_output
 from kctl.master.router import Router
-from kctl.master.rpc_figures import RpcCounts, counted
+from kctl.master.rpc_stats import RpcCounts, counted
 from kctl.master.service import Service
 from kctl.master.supervisor import Supervisor
 from kctl.reduce.rows import PauseRow
@@ -175,7 +175,7 @@ class _Master:
             cluster,
             self._supervisor,
             feed,
-            counts.figures,
+            counts.stats,
             exposition.prepare,
             lambda: dict(self._operations.counts),
             lambda: dict(self._http.refusals),

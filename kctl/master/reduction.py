@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from kctl.master.freshness import gaps
 from kctl.master.snapshot import Reduced
 from kctl.reduce import (
-    ClusterFigures,
+    BrokerSnapshot,
     Freshness,
     PartitionRow,
     Reducer,
@@ -98,7 +98,7 @@ COMMANDS: dict[str, Command[Any, Any]] = {
 }
 
 
-def reduced(command: Command[R, T], outcome: FanOut[R], brokers: ClusterFigures, freshness: Freshness) -> Reduced[T]:
+def reduced(command: Command[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness) -> Reduced[T]:
     """The reduced result with its completeness; of partitions as old as the oldest of them. Pure, safe in any
     thread."""
     result = command.reduce(outcome.answers, brokers)

@@ -129,7 +129,7 @@ class Service:
         """The encoded result and what it is encoded from. Safe in any thread; of thousands of partitions it takes a
         while."""
         # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
-        brokers = self._cluster.figures() if is_of_all else self._cluster.no_figures
+        brokers = self._cluster.snapshot() if is_of_all else self._cluster.nothing_known
         whole = reduced(command, command.parsed(outcome), brokers, self._cluster.freshness())
         if command is WORKERS:
             whole = with_supervisor(whole, statuses)

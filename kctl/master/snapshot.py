@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from kctl.reduce import Freshness, GroupFigures, PartitionRow
+from kctl.reduce import Freshness, GroupStats, PartitionRow
 from kctl.reduce.block_size import StorageTotals
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.member_leader import GroupMembers
@@ -23,7 +23,7 @@ from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
 from kctl_agent.wire import JsonObject
 
-__all__ = ["RPC_BUCKETS_SECONDS", "FleetSnapshot", "Reduced", "RpcFigures", "WorkerStatus"]
+__all__ = ["RPC_BUCKETS_SECONDS", "FleetSnapshot", "Reduced", "RpcStats", "WorkerStatus"]
 
 RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets in which durations of requests are counted; the last bucket has none."""
@@ -61,7 +61,7 @@ class Reduced(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class RpcFigures:
+class RpcStats:
     """Requests for one command that `master.sock` has answered since the master started."""
 
     outcomes: Mapping[str, int]
@@ -104,9 +104,9 @@ class FleetSnapshot:
     group_assessment: Assessment = UNKNOWN
     brokers: Freshness | None = None
     """How fresh the brokers' figures are."""
-    broker_group: GroupFigures | None = None
+    broker_group: GroupStats | None = None
     """The group as its coordinator sees it; None when it could not tell this time."""
-    rpc: Mapping[str, RpcFigures] = field(default_factory=dict)
+    rpc: Mapping[str, RpcStats] = field(default_factory=dict)
     """By command."""
     operations_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Operation and outcome (`done`, `failed`, `refused`) to how often it was requested since the master started."""

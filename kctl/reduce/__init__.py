@@ -15,7 +15,7 @@ from kctl.reduce import (
     ping,
     workers,
 )
-from kctl.reduce.base import Answer, ClusterFigures, Freshness, GroupFigures, Reducer
+from kctl.reduce.base import Answer, BrokerSnapshot, Freshness, GroupStats, Reducer
 from kctl.reduce.encode import encoded
 from kctl.reduce.partition_rows import partition_rows
 from kctl.reduce.rows import PartitionRow, ResetPolicy
@@ -23,9 +23,9 @@ from kctl.reduce.rows import PartitionRow, ResetPolicy
 __all__ = [
     "REDUCERS",
     "Answer",
-    "ClusterFigures",
+    "BrokerSnapshot",
     "Freshness",
-    "GroupFigures",
+    "GroupStats",
     "PartitionRow",
     "Reducer",
     "ResetPolicy",

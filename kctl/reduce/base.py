@@ -15,9 +15,9 @@ from kctl_agent.wire import JsonObject
 
 __all__ = [
     "Answer",
-    "ClusterFigures",
+    "BrokerSnapshot",
     "Freshness",
-    "GroupFigures",
+    "GroupStats",
     "Reducer",
     "newest_rows",
     "per_sender",
@@ -38,7 +38,7 @@ class Answer(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFigures:
+class GroupStats:
     """The consumer group as its coordinator sees it, members of other clients included."""
 
     state: str
@@ -47,12 +47,12 @@ class GroupFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterFigures:
+class BrokerSnapshot:
     """The brokers' own view: every partition of the configured topics, whether a worker answers for it or not."""
 
     partitions: tuple[PartitionRow, ...] = ()
     """Without what only a worker knows; none as long as the brokers were never reached."""
-    group: GroupFigures | None = None
+    group: GroupStats | None = None
     """None when the coordinator did not reply to the last poll: old news of members would be no news."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
     """What lag is where the group has never committed."""
@@ -79,7 +79,7 @@ class Freshness:
         }
 
 
-Reducer: TypeAlias = Callable[[Sequence[Answer[R]], ClusterFigures], T]
+Reducer: TypeAlias = Callable[[Sequence[Answer[R]], BrokerSnapshot], T]
 """Agents' answers and the brokers' view to the result of a command."""
 
 

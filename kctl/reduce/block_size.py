@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kctl.reduce.base import Answer, ClusterFigures, newest_rows
+from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
 from kctl.reduce.rows import StorageRow
 
 __all__ = ["StorageTotals", "reduce"]
@@ -29,7 +29,7 @@ class StorageTotals:
     """Why a storage is full."""
 
 
-def reduce(answers: Sequence[Answer[StorageRow]], _brokers: ClusterFigures) -> StorageTotals:
+def reduce(answers: Sequence[Answer[StorageRow]], _brokers: BrokerSnapshot) -> StorageTotals:
     """A worker that has not opened its storage yet replies without an identity and counts for nothing."""
     rows: list[Answer[tuple[StorageRow, ...]]] = [
         Answer(answer.sender, (answer.result,), answer.age_seconds) for answer in answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kctl.reduce.base import Answer, ClusterFigures, newest_rows
+from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
 from kctl.reduce.rows import MethodRow
 
 __all__ = ["Methods", "reduce"]
@@ -17,7 +17,7 @@ class Methods:
     """Sorted by method."""
 
 
-def reduce(answers: Sequence[Answer[tuple[MethodRow, ...]]], _brokers: ClusterFigures) -> Methods:
+def reduce(answers: Sequence[Answer[tuple[MethodRow, ...]]], _brokers: BrokerSnapshot) -> Methods:
     """A union by method; the newest answer wins."""
     methods = newest_rows(answers, lambda row: row.method)
     return Methods(tuple(methods[name] for name in sorted(methods)))

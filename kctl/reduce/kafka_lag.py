@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kctl.reduce import offset_checker
-from kctl.reduce.base import Answer, ClusterFigures
+from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.rows import PartitionRow, TopicPartition
 
@@ -23,7 +23,7 @@ class LagTotals:
     topics: Mapping[str, int | None] = field(default_factory=dict)
 
 
-def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: ClusterFigures) -> LagTotals:
+def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot) -> LagTotals:
     return totals(offset_checker.reduce(answers, brokers))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kctl.reduce.base import Answer, ClusterFigures, per_sender
+from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.reduce.rows import MemberRow
 
 __all__ = ["GroupMembers", "reduce"]
@@ -23,7 +23,7 @@ class GroupMembers:
     """Sorted by worker."""
 
 
-def reduce(answers: Sequence[Answer[MemberRow]], _brokers: ClusterFigures) -> GroupMembers:
+def reduce(answers: Sequence[Answer[MemberRow]], _brokers: BrokerSnapshot) -> GroupMembers:
     """A worker that has not joined yet is listed without ids, and has no part in leader and generation."""
     members = [answer.result for answer in per_sender(answers)]
     generations = {member.generation for member in members if member.generation is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kctl.reduce.base import Answer, ClusterFigures, newest_rows
+from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
 from kctl.reduce.rows import TopicRow
 
 __all__ = ["TopicRows", "reduce"]
@@ -17,7 +17,7 @@ class TopicRows:
     """Sorted by topic and partition."""
 
 
-def reduce(answers: Sequence[Answer[tuple[TopicRow, ...]]], _brokers: ClusterFigures) -> TopicRows:
+def reduce(answers: Sequence[Answer[tuple[TopicRow, ...]]], _brokers: BrokerSnapshot) -> TopicRows:
     """A union by topic and partition; the newest answer wins."""
     partitions = newest_rows(answers, lambda row: row[:2])
     return TopicRows(tuple(partitions[key] for key in sorted(partitions)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kctl.reduce.base import Answer, ClusterFigures
+from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.reduce.partition_rows import partition_rows
 from kctl.reduce.rows import PartitionRow
 
@@ -18,5 +18,5 @@ class Partitions:
     """Sorted by topic and partition."""
 
 
-def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: ClusterFigures) -> Partitions:
+def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot) -> Partitions:
     return Partitions(partition_rows(answers, brokers))

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from kctl.reduce.base import Answer, ClusterFigures, per_sender
+from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.reduce.rows import PartitionRow, ResetPolicy
 
 __all__ = ["partition_rows"]
 
 
 def partition_rows(
-    answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: ClusterFigures
+    answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot
 ) -> tuple[PartitionRow, ...]:
     """The merged rows, sorted by topic and partition. `answers` are those of `kafka_lag` or `offset_checker`."""
     claims: dict[tuple[str, int], PartitionRow] = {}

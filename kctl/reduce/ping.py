@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kctl.reduce.base import Answer, ClusterFigures, per_sender
+from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.reduce.rows import PingRow
 
 __all__ = ["Pings", "reduce"]
@@ -17,5 +17,5 @@ class Pings:
     """Sorted by name."""
 
 
-def reduce(answers: Sequence[Answer[PingRow]], _brokers: ClusterFigures) -> Pings:
+def reduce(answers: Sequence[Answer[PingRow]], _brokers: BrokerSnapshot) -> Pings:
     return Pings(tuple(answer.result for answer in per_sender(answers)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kctl.reduce.base import Answer, ClusterFigures, per_sender
+from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.reduce.rows import WorkerRow
 
 __all__ = ["Workers", "reduce"]
@@ -17,6 +17,6 @@ class Workers:
     """Sorted by name."""
 
 
-def reduce(answers: Sequence[Answer[WorkerRow]], _brokers: ClusterFigures) -> Workers:
+def reduce(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
     """Each worker's own row, with the age of its reply."""
     return Workers(tuple(replace(answer.result, age_seconds=answer.age_seconds) for answer in per_sender(answers)))

@@ -146,7 +146,7 @@ def _sorted_out(name: str, reply: asyncio.Future[Reply]) -> Answer[JsonObject] |
     error = reply.exception()
     if isinstance(error, AgentError):
         return Failed(name, error.code, str(error))
-    told = reply.result()
-    if told.error is not None:
-        return Failed(name, told.error.code, told.error.message)
-    return Answer(name, told.result or {}, told.age_seconds or 0.0)
+    received = reply.result()
+    if received.error is not None:
+        return Failed(name, received.error.code, received.error.message)
+    return Answer(name, received.result or {}, received.age_seconds or 0.0)

@@ -19,7 +19,7 @@ from kctl.demo.broker import KafkaBroker
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.access import plain
 from kctl.kafka.cluster import Cluster
-from kctl.reduce import GroupFigures, PartitionRow
+from kctl.reduce import GroupStats, PartitionRow
 
 pytestmark = [
     pytest.mark.real,
@@ -71,7 +71,7 @@ def drive(cluster: Cluster, scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 def partitions(cluster: Cluster) -> tuple[PartitionRow, ...]:
-    return cluster.figures().partitions
+    return cluster.snapshot().partitions
 
 
 async def refreshed(cluster: Cluster, is_so: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -97,9 +97,9 @@ def test_the_figures_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_
         ]
         assert ours[0].committed == 4
         await refreshed(cluster, lambda: "group" in cluster.last_success)
-        figures = cluster.figures()
+        figures = cluster.snapshot()
         assert figures is not None
-        assert figures.group == GroupFigures("empty", 0)
+        assert figures.group == GroupStats("empty", 0)
 
         topics.add_partitions(own_broker.bootstrap_servers, "orders", 5)
         topics.delete_records(own_broker.bootstrap_servers, "orders", {0: 3})

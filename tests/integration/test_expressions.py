@@ -16,8 +16,8 @@ import pytest
 
 from kctl.exporter import Exposition
 from kctl.master.restart import Cause
-from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcFigures, WorkerStatus
-from kctl.reduce import GroupFigures, PartitionRow
+from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcStats, WorkerStatus
+from kctl.reduce import GroupStats, PartitionRow
 from kctl.reduce.block_size import StorageTotals
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.member_leader import GroupMembers
@@ -98,8 +98,8 @@ def picture(cluster: str, tick: int) -> FleetSnapshot:
         },
         assessments=assessments,
         group_assessment=assessments[1],
-        broker_group=GroupFigures("empty", 0) if is_sick else GroupFigures("stable", 1),
-        rpc={"ping": RpcFigures({"ok": tick, "incomplete": 0, "failed": 0}, counts, 0.001 * tick)},
+        broker_group=GroupStats("empty", 0) if is_sick else GroupStats("stable", 1),
+        rpc={"ping": RpcStats({"ok": tick, "incomplete": 0, "failed": 0}, counts, 0.001 * tick)},
         events_total={"rebalance": tick, **lost},
         memory_limit_bytes={"worker-0": 1000},
     )  # fmt: skip

@@ -25,7 +25,7 @@ from kctl.kafka.group_reader import GroupReader, Reading
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import Topic, topics_of
 from kctl.kafka.offsets import commit, log_offsets
-from kctl.reduce import GroupFigures
+from kctl.reduce import GroupStats
 from kctl_agent.attached.shadow import ShadowGroup
 from tests.conftest import eventually
 
@@ -223,7 +223,7 @@ def test_a_master_is_told_what_the_living_brokers_lead_while_one_is_dead(
     reader.close()
     assert (later.end, later.committed) == (living, everything), "partitions known to have no leader are no error"
     assert later.partitions == everything.keys()
-    assert later.group == GroupFigures("empty", 0)
+    assert later.group == GroupStats("empty", 0)
 
 
 def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded, kctl: Kctl) -> None:

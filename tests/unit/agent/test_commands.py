@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from kctl.reduce import Answer, ClusterFigures, ResetPolicy, partition_rows
+from kctl.reduce import Answer, BrokerSnapshot, ResetPolicy, partition_rows
 from kctl.rpc.results import partitions
 from kctl_agent import __version__
 from kctl_agent.commands import COMMANDS, Command, Param, ping_of, with_describe
@@ -85,7 +85,7 @@ def test_before_the_first_commit_the_reset_policy_says_what_lag_is_as_for_the_ma
 
     assert [row["lag"] for row in sent["rows"]] == [lag]
     assert answer("ping", replace(snapshot, partitions=(fresh,)))["lag"] == lag
-    [received] = partition_rows([Answer("w", partitions("w", sent), 0.0)], ClusterFigures(reset=ResetPolicy(reset)))
+    [received] = partition_rows([Answer("w", partitions("w", sent), 0.0)], BrokerSnapshot(reset=ResetPolicy(reset)))
     assert received.lag == lag
 
 

@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from kctl.exporter import METRICS, Exposition, SnapshotCollector
 from kctl.exporter.reference import reference
 from kctl.master.restart import Cause, State
-from kctl.master.snapshot import FleetSnapshot, Reduced, RpcFigures, WorkerStatus
-from kctl.reduce import GroupFigures, PartitionRow, ResetPolicy
+from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
+from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
 from kctl.reduce.block_size import StorageTotals
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.member_leader import GroupMembers
@@ -197,8 +197,8 @@ def full_snapshot() -> FleetSnapshot:
         member_leader=Reduced(GroupMembers(generation=4), ("worker-0",), ("worker-0",), (), 0.1),
         assessments=(assessment,) * len(rows),
         group_assessment=assessment,
-        broker_group=GroupFigures("stable", 2),
-        rpc={"ping": RpcFigures({"ok": 2, "incomplete": 0, "failed": 1}, (1, 1, *[0] * 9, 1), 3.5)},
+        broker_group=GroupStats("stable", 2),
+        rpc={"ping": RpcStats({"ok": 2, "incomplete": 0, "failed": 1}, (1, 1, *[0] * 9, 1), 3.5)},
         operations_total={("pause", "done"): 2, ("pause", "refused"): 1},
         http_refused_total={"unauthorized": 3},
         events_total={"rebalance": 2},

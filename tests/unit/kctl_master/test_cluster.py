@@ -13,7 +13,7 @@ from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.cluster import Cluster
 from kctl.kafka.group_reader import Reading
 from kctl.kafka.layout import Partition
-from kctl.reduce import ClusterFigures, PartitionRow
+from kctl.reduce import BrokerSnapshot, PartitionRow
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +86,7 @@ async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[Cl
 
 
 def rows(cluster: Cluster) -> list[PartitionRow]:
-    return list(cluster.figures().partitions)
+    return list(cluster.snapshot().partitions)
 
 
 async def test_before_the_brokers_were_ever_reached_there_are_no_figures_at_all(cluster_of: Any) -> None:
@@ -94,7 +94,7 @@ async def test_before_the_brokers_were_ever_reached_there_are_no_figures_at_all(
 
     await cluster.refresh(5)
 
-    assert cluster.figures() == ClusterFigures()
+    assert cluster.snapshot() == BrokerSnapshot()
     assert cluster.last_success == {}
     assert "nobody there" in (cluster.error or "")
 

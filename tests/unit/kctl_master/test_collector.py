@@ -91,7 +91,7 @@ async def test_what_changes_seldom_is_asked_again_when_it_is_old_or_other_proces
     await fleet.collector.collect()
     assert fleet.asked()["metadata_topics"] == 1, "another process may know better"
 
-    monkeypatch.setattr(module, "_SELDOM_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_CACHED_SECONDS", 0.0)
     await fleet.collector.collect()
     assert fleet.asked()["metadata_topics"] == 1, "it was old"
 

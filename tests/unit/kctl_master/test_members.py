@@ -21,7 +21,7 @@ from kctl.master.members import Members
 from kctl.master.reduction import OFFSET_CHECKER, reduced
 from kctl.master.service import Service
 from kctl.master.snapshot import WorkerStatus
-from kctl.reduce import Answer, ClusterFigures, Freshness
+from kctl.reduce import Answer, BrokerSnapshot, Freshness
 from kctl.rpc.fan_out import AgentPool, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.messages import Request, Role
@@ -170,7 +170,7 @@ def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> Non
     good, bad = Answer("worker-0", RESULT, 0.1), Answer("guest", {"rows": [{"nonsense": 1}]}, 0.0)
 
     outcome = OFFSET_CHECKER.parsed(FanOut([bad, good], []))
-    result = reduced(OFFSET_CHECKER, outcome, ClusterFigures(), Freshness(0.0, 0.0, 2.0, None))
+    result = reduced(OFFSET_CHECKER, outcome, BrokerSnapshot(), Freshness(0.0, 0.0, 2.0, None))
 
     assert [failure.code for failure in result.failed] == ["bad_result"]
     assert (result.asked, result.answered) == (("guest", "worker-0"), ("worker-0",))

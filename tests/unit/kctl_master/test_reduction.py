@@ -12,7 +12,7 @@ import pytest
 
 from kctl.master.reduction import COMMANDS as MASTER_COMMANDS
 from kctl.master.reduction import OFFSET_CHECKER, reduced
-from kctl.reduce import REDUCERS, Answer, ClusterFigures, Freshness, partition_rows
+from kctl.reduce import REDUCERS, Answer, BrokerSnapshot, Freshness, partition_rows
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessor, Owner, Rules
 from kctl_agent.commands import COMMANDS
@@ -30,7 +30,7 @@ FRESH = Freshness(0.0, 0.0, 2.0, None)
 ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}, 10**400, -(2**63)]
 
 
-NOBODY = ClusterFigures()
+NOBODY = BrokerSnapshot()
 
 
 def said(rpc: str, partitions: int) -> JsonObject:

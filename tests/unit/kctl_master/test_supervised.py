@@ -5,7 +5,7 @@ from __future__ import annotations
 from kctl.master.reduction import WORKERS
 from kctl.master.snapshot import Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
-from kctl.reduce import Answer, ClusterFigures, encoded
+from kctl.reduce import Answer, BrokerSnapshot, encoded
 from kctl_agent.commands import workers
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
@@ -20,7 +20,7 @@ def said() -> JsonObject:
 
 def rows(**told: JsonObject) -> list[JsonObject]:
     answers = parsed("workers", [Answer(name, result, 0.0) for name, result in told.items()])
-    reduced = Reduced(WORKERS.reduce(answers, ClusterFigures()), ("worker-0",), (), (), None)
+    reduced = Reduced(WORKERS.reduce(answers, BrokerSnapshot()), ("worker-0",), (), (), None)
     found: list[JsonObject] = encoded(with_supervisor(reduced, [STATUS]).result)["rows"]
     return found
 

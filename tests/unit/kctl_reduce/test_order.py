@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.reduce import REDUCERS, Answer, ClusterFigures, PartitionRow, ResetPolicy
+from kctl.reduce import REDUCERS, Answer, BrokerSnapshot, PartitionRow, ResetPolicy
 from kctl.reduce.base import per_sender
 from tests.replies import parsed, reduced_json
 
@@ -71,7 +71,7 @@ def of_brokers(
 
 
 clusters = st.builds(
-    ClusterFigures,
+    BrokerSnapshot,
     st.lists(
         st.builds(of_brokers, topics, partitions, offsets, offsets, offsets, ages),
         max_size=4,
@@ -108,7 +108,7 @@ def test_answers_may_be_brought_together_in_groups_before_they_are_reduced(comma
 
 
 @given(answers=st.lists(st.builds(Answer, names, RESULTS["kafka_lag"], ages), max_size=6), cluster=clusters)
-def test_lag_and_offsets_are_told_from_the_same_rows(answers: list[Answer[Any]], cluster: ClusterFigures) -> None:
+def test_lag_and_offsets_are_told_from_the_same_rows(answers: list[Answer[Any]], cluster: BrokerSnapshot) -> None:
     lag = reduced_json("kafka_lag", answers, cluster)
     remaining = {
         (row["topic"], row["partition"]): row["remaining_count"]

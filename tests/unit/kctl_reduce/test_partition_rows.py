@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kctl.reduce import Answer, ClusterFigures, PartitionRow, ResetPolicy
+from kctl.reduce import Answer, BrokerSnapshot, PartitionRow, ResetPolicy
 from kctl_agent.wire import JsonObject
 from tests.replies import reduced_json
 
@@ -31,8 +31,8 @@ def answer(sender: str, *rows: dict[str, Any], age: float = 0.0) -> Answer[JsonO
     return Answer(sender, {"rows": list(rows)}, age)
 
 
-def brokers(*partitions: tuple[int, int | None, int | None], age: float = 1.0) -> ClusterFigures:
-    return ClusterFigures(
+def brokers(*partitions: tuple[int, int | None, int | None], age: float = 1.0) -> BrokerSnapshot:
+    return BrokerSnapshot(
         tuple(
             PartitionRow("orders", number, 0, committed, None, end, None, None, None, age)
             for number, committed, end in partitions
@@ -162,7 +162,7 @@ def test_with_nothing_committed_the_reset_policy_says_what_lag_is_and_the_offset
     claim = answer("worker-0", row(0, None, 100, start=start, position=position))
     known = PartitionRow("orders", 0, start, None, None, 100, None, None, None, 1.0)
 
-    for brokers in (ClusterFigures(reset=reset), ClusterFigures((known,), reset=reset)):
+    for brokers in (BrokerSnapshot(reset=reset), BrokerSnapshot((known,), reset=reset)):
         checked = offset_checker([claim], brokers)["rows"][0]
         assert (checked["current_offset"], checked["remaining_count"]) == (None, lag)
         assert kafka_lag([claim], brokers)["total"] == lag
@@ -170,7 +170,7 @@ def test_with_nothing_committed_the_reset_policy_says_what_lag_is_and_the_offset
 
 def test_what_is_committed_is_what_lag_is_counted_from_under_every_policy() -> None:
     for reset in ResetPolicy:
-        checked = offset_checker([answer("worker-0", row(0, 90, 100, position=95))], ClusterFigures(reset=reset))
+        checked = offset_checker([answer("worker-0", row(0, 90, 100, position=95))], BrokerSnapshot(reset=reset))
         assert checked["rows"][0]["remaining_count"] == 10
 
 

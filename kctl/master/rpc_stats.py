@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from kctl.master.snapshot import RPC_BUCKETS_SECONDS, RpcFigures
+from kctl.master.snapshot import RPC_BUCKETS_SECONDS, RpcStats
 from kctl_agent.errors import UnknownMethod
 from kctl_agent.messages import Request
 from kctl_agent.wire import JsonObject
@@ -44,9 +44,9 @@ class RpcCounts:
         counts.buckets[bisect_left(RPC_BUCKETS_SECONDS, seconds)] += 1
         counts.seconds += seconds
 
-    def figures(self) -> Mapping[str, RpcFigures]:
+    def stats(self) -> Mapping[str, RpcStats]:
         return {
-            command: RpcFigures(dict(counts.outcomes), tuple(counts.buckets), counts.seconds)
+            command: RpcStats(dict(counts.outcomes), tuple(counts.buckets), counts.seconds)
             for command, counts in sorted(self._counts.items())
         }
 
