@@ -138,7 +138,7 @@ NAMED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_an_unknown_name_is_wrong_usage_for_every_order_and_the_known_ones_are_named(
+def test_an_unknown_name_is_wrong_usage_for_every_operation_and_the_known_ones_are_named(
     master: Callable[..., Master],
 ) -> None:
     fleet = master()
@@ -149,7 +149,7 @@ def test_an_unknown_name_is_wrong_usage_for_every_order_and_the_known_ones_are_n
     for kind, sentence in refusals.items():
         assert sentence.startswith("bad_params: there is no worker"), kind
         assert sentence.endswith(" nope; there are worker-0, worker-1"), kind
-    assert fleet.ask("orders", of_master=True).result["rows"] == [], "what was never begun is no operation"
+    assert fleet.ask("operations", of_master=True).result["rows"] == [], "what was never begun is no operation"
     for words in (
         ["start"],
         ["stop"],
@@ -424,7 +424,7 @@ def test_two_fleets_on_one_machine_do_not_see_each_other(
         other.stop(signal.SIGKILL)
 
 
-def test_operations_over_http_need_the_token_and_are_the_same_orders(
+def test_operations_over_http_need_the_token_and_are_the_same(
     master: Callable[..., Master], short_dir: Path, eventually: Eventually
 ) -> None:
     (short_dir / "token").touch(0o600)
@@ -471,7 +471,7 @@ def test_operations_over_http_need_the_token_and_are_the_same_orders(
 
         def counted() -> set[str]:
             page = client.get(fleet.about["http_url"] + "/metrics").text
-            return set(re.findall(r'kctl_operations_total\{.*kind="(\w+",outcome="\w+)"} 1', page))
+            return set(re.findall(r'kctl_operations_total\{.*operation="(\w+",outcome="\w+)"} 1', page))
 
         eventually(lambda: 'kind="operation"' in client.get(fleet.about["http_url"] + "/metrics").text)
         ended = {f'{kind}",outcome="done' for kind in ("pause", "resume", "drain")} | {'resume",outcome="failed'}
