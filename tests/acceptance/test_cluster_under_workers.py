@@ -4,11 +4,8 @@ is truncated, while real workers read it: nothing that was acknowledged is lost,
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
@@ -18,6 +15,7 @@ from kctl.demo.cluster import KafkaCluster
 from kctl_agent.worker.note import log_seen, parse
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.scenes import Scene, UncleanElection, create, layout
+from tests.clusters import running_cluster
 
 pytestmark = [
     pytest.mark.real,
@@ -28,12 +26,8 @@ pytestmark = [
 
 @pytest.fixture
 def cluster() -> Iterator[KafkaCluster]:
-    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
-    try:
-        with KafkaCluster(folder, properties={"min.insync.replicas": "2"}) as running:
-            yield running
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_cluster({"min.insync.replicas": "2"}) as running:
+        yield running
 
 
 @pytest.fixture

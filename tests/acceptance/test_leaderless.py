@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +10,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from kctl.demo.cluster import KafkaCluster
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.clusters import running_cluster
 
 pytestmark = [
     pytest.mark.real,
@@ -23,12 +21,8 @@ pytestmark = [
 
 @pytest.fixture
 def cluster() -> Iterator[KafkaCluster]:
-    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
-    try:
-        with KafkaCluster(folder, properties={"default.replication.factor": "1"}) as running:
-            yield running
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_cluster({"default.replication.factor": "1"}) as running:
+        yield running
 
 
 def test_the_others_are_read_while_a_partition_has_no_leader_and_it_is_when_it_has_one(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +14,7 @@ from kctl.demo.cluster import KafkaCluster
 from kctl_agent.attached.brokers import EndOffsets
 from kctl_agent.worker.brokers import Bounds, Brokers, BrokerWatcher
 from kctl_agent.worker.settings import KafkaSettings
+from tests.clusters import running_cluster
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
@@ -26,12 +24,8 @@ PARTITIONS = frozenset(TopicPartition(TOPIC, number) for number in range(3))
 
 @pytest.fixture
 def cluster() -> Iterator[KafkaCluster]:
-    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
-    try:
-        with KafkaCluster(folder, properties={"default.replication.factor": "1"}) as running:
-            yield running
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_cluster({"default.replication.factor": "1"}) as running:
+        yield running
 
 
 def settings(cluster: KafkaCluster) -> KafkaSettings:
