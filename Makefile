@@ -19,6 +19,7 @@ help: ## list the targets
 
 setup: $(SETUP_DONE) ## what the tests need, and jars: downloads what is missing, verified; at once when nothing is
 	@$(BIN)/python -m kctl.jars fetch
+	@$(BIN)/python -m kctl.demo.record_classes
 
 $(SETUP_DONE): requirements.lock pyproject.toml agent/pyproject.toml scripts/setup
 	@scripts/setup tests

@@ -21,6 +21,7 @@ from types import TracebackType
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from kctl.demo import class_archive
 from kctl.demo.dies_with_parent import dies_with_parent
 from kctl.demo.jvm import kafka_command
 from kctl.errors import StartError
@@ -78,15 +79,18 @@ class KafkaBroker:
         choose_ports: Callable[[], tuple[int, int]] | None = None,
         cluster_id: str | None = None,
         heap: str = _HEAP,
+        java_options: tuple[str, ...] = (),
     ) -> None:
         """`properties` win over ours. `choose_ports` gives the broker's and the controller's port. Brokers of a cluster
-        share a `cluster_id`, and have properties that say who they are and who votes."""
+        share a `cluster_id`, and have properties that say who they are and who votes. `java_options` are those of the
+        broker's JVM, instead of the class archive's."""
         self._directory = directory.absolute()
         self._extra = dict(properties or {})
         self._start_timeout_seconds = start_timeout_seconds
         self._choose_ports = choose_ports or free_ports
         self._cluster_id = cluster_id or new_cluster_id()
         self._heap = heap
+        self._java_options = java_options
         self._ports: tuple[int, int] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -188,8 +192,10 @@ class KafkaBroker:
         with self.log_path.open("ab") as log:
             if not (self._directory / "data" / "meta.properties").exists():
                 self._format(properties, log.fileno(), log_start)
+            options = self._java_options or class_archive.java_options()
+            command = kafka_command("kafka.Kafka", str(properties), heap=self._heap, options=options)
             self._process = subprocess.Popen(
-                [*dies_with_parent("KILL"), *kafka_command("kafka.Kafka", str(properties), heap=self._heap)],
+                [*dies_with_parent("KILL"), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -207,7 +213,8 @@ class KafkaBroker:
         return wait
 
     def _format(self, properties: Path, log: int, log_start: int) -> None:
-        command = kafka_command("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties))
+        words = ("format", "-t", self._cluster_id, "-c", str(properties))
+        command = kafka_command("kafka.tools.StorageTool", *words, options=class_archive.java_options())
         tool = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, process_group=0)
         if tool.returncode != 0:
             raise StartError(self._failure("its data directory could not be formatted", log_start))

@@ -14,11 +14,12 @@ _LOG_CONFIG = Path(__file__).with_name("broker-log4j2.properties")
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 
 
-def kafka_command(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
-    """The command line of a Kafka program, from the jars of the lock `broker`.
+def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options: tuple[str, ...] = ()) -> list[str]:
+    """The command line of a Kafka program, from the jars of the lock `broker`; `options` are more for its JVM.
 
     Raises JarsMissing and JavaMissing.
     """
     class_path = ":".join(str(jar) for jar in jar_paths("broker"))
     logging = f"-Dlog4j2.configurationFile={_LOG_CONFIG}"
-    return [str(java_command()), *_QUICK_START, f"-Xmx{heap}", logging, "-cp", class_path, main_class, *arguments]
+    java = [str(java_command()), *_QUICK_START, *options, f"-Xmx{heap}", logging]
+    return [*java, "-cp", class_path, main_class, *arguments]

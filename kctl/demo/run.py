@@ -25,6 +25,7 @@ from kctl.demo.fleet import DemoFleet, lay_out
 from kctl.demo.ledger import handled
 from kctl.demo.parts import PartEnded, Parts, bring_parts
 from kctl.demo.producer import Producer
+from kctl.demo.record_classes import Recorder
 from kctl.demo.redis_server import RedisServer
 from kctl.demo.screen import Screen
 from kctl.demo.summary import Progress, Wanted, has_passed, show, summary
@@ -128,7 +129,8 @@ def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, s
         raise KctlError(f"the broker on {broker.bootstrap_servers} does not do what it is asked: {error}") from error
     ended_by_itself = None
     try:
-        _load(_Run(fleet, producer, progress, wanted, interrupts, screen, parts))
+        with Recorder() as recorder:
+            _load(_Run(fleet, producer, progress, wanted, interrupts, screen, parts, recorder))
     except PartEnded as error:
         ended_by_itself = str(error)
         screen.say(f"{ended_by_itself}; the demo ends")
@@ -150,6 +152,7 @@ class _Run:
     interrupts: Interrupts
     screen: Screen
     parts: Parts
+    recorder: Recorder
 
 
 def _load(run: _Run) -> None:
@@ -194,6 +197,7 @@ def _watch(run: _Run) -> None:
         _refresh(run)
         if began is None and progress.seconds_to_first_batch is not None:
             began = time.monotonic()
+            run.recorder.start()
             run.screen.say(f"the first batch is stored ({_since(progress)}); metrics on {run.fleet.url()}/metrics")
         if began is None and time.monotonic() - progress.started_at > START_SECONDS:
             raise KctlError(f"no batch within {START_SECONDS:.0f} s; the logs are in {run.fleet.directory / 'logs'}")

@@ -85,6 +85,10 @@ def test_shell_scripts_are_strict_and_parse(script: str) -> None:
     assert "set -euo pipefail\n" in (ROOT / script).read_text()
 
 
+EACH_TIME = ["python -m kctl.jars fetch", "python -m kctl.demo.record_classes"]
+"""At once where nothing is missing."""
+
+
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """What the Makefile reads, with programs that print what they were called with."""
@@ -105,8 +109,8 @@ def test_set_up_runs_once_and_again_when_the_lock_changes(clone: Path) -> None:
     os.utime(clone / "requirements.lock", (stamp + 1, stamp + 1))
     third = make("setup", directory=clone)
 
-    assert first.splitlines() == third.splitlines() == ["setup tests", "python -m kctl.jars fetch"]
-    assert second.splitlines() == ["python -m kctl.jars fetch"]
+    assert first.splitlines() == third.splitlines() == ["setup tests", *EACH_TIME]
+    assert second.splitlines() == EACH_TIME
 
 
 def test_make_demo_sets_up_what_a_demo_needs_and_nothing_of_the_tests(clone: Path) -> None:

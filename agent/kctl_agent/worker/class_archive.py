@@ -10,11 +10,15 @@ path.
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import sys
-from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+from kctl_agent.archives import fingerprint, is_private
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,20 +30,28 @@ _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
 
 
 def archive_path() -> Path:
-    """Where this environment's archive is, or would be."""
-    return Path(sys.prefix, "share", "kctl", f"spark-{version('pyspark')}.jsa")
+    """Where this environment's archive of this Java and this Spark is, or would be. Raises OSError without a Java."""
+    spark = find_spec("pyspark")
+    assert spark is not None
+    assert spark.origin is not None
+    jars = sorted(Path(spark.origin).with_name("jars").glob("*.jar"))
+    return Path(sys.prefix, "share", "kctl", f"spark-{fingerprint([_java(), *jars])}.jsa")
 
 
 def java_option(given: str) -> str:
     """What to add to the Java options `given`: nothing without an archive, or where they speak of one themselves."""
-    path = archive_path()
-    if _OPTION in given or "-Xshare:" in given or not path.is_file():
+    if _OPTION in given or "-Xshare:" in given:
         return ""
-    return f'"{_OPTION}={path}"'
+    try:
+        path = archive_path()
+    except OSError:  # without a Java, which Spark itself will say
+        return ""
+    return f'"{_OPTION}={path}"' if is_private(path) else ""
 
 
 def record() -> Path:
-    """Run what a worker runs, without a broker, and let the JVM write the archive when it ends. Replaces an older one.
+    """Run what a worker runs, without a broker, and let the JVM write the archive when it ends. Removes those of
+    other Javas and jars.
 
     Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none, as one that is no HotSpot.
     """
@@ -49,7 +61,7 @@ def record() -> Path:
 
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".record-", dir=path.parent) as beside:
+    with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as beside:
         fresh = Path(beside, path.name)
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -64,15 +76,30 @@ def record() -> Path:
         # The JVM writes the archive at its end, which PySpark itself does not await.
         gateway = spark.sparkContext._gateway  # noqa: SLF001
         assert gateway is not None
-        _run_a_batch(spark, Path(beside))
-        spark.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait()
+        try:
+            _run_a_batch(spark, Path(beside))
+            spark.stop()
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait()
+        finally:
+            gateway.proc.kill()
         if not fresh.exists():
             raise RuntimeError("this Java has written no class archive")
         fresh.replace(path)
+    for other in path.parent.glob("spark-*.jsa"):
+        if other != path:
+            other.unlink(missing_ok=True)
     return path
+
+
+def _java() -> Path:
+    """The one that Spark's scripts start."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if not found:
+        raise FileNotFoundError("there is no `java` on the PATH")
+    return Path(found).resolve()
 
 
 def _run_a_batch(spark: SparkSession, folder: Path) -> None:
@@ -92,4 +119,5 @@ def _run_a_batch(spark: SparkSession, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.stderr.write(f"class archive: {record()}\n")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what lies beside is removed
+    sys.stderr.write(f"class archive: {archive_path() if java_option('') else record()}\n")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from kctl_agent.archives import fingerprint, is_private
 from kctl_agent.worker.class_archive import archive_path, java_option
 
 
@@ -17,13 +19,17 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+def recorded() -> None:
+    archive_path().parent.mkdir(parents=True)
+    archive_path().touch(mode=0o600)
+
+
 def test_nothing_is_added_where_nothing_was_recorded(environment: Path) -> None:
     assert java_option("-Xss4m") == ""
 
 
 def test_the_archive_of_the_environment_is_named_and_quoted(environment: Path) -> None:
-    archive_path().parent.mkdir(parents=True)
-    archive_path().touch()
+    recorded()
 
     assert archive_path().is_relative_to(environment)
     assert java_option("-Xss4m") == f'"-XX:SharedArchiveFile={archive_path()}"'
@@ -31,7 +37,47 @@ def test_the_archive_of_the_environment_is_named_and_quoted(environment: Path) -
 
 @pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=/srv/own.jsa", "-Xss4m -Xshare:off"])
 def test_who_names_an_archive_or_wants_none_is_left_alone(own: str, environment: Path) -> None:
-    archive_path().parent.mkdir(parents=True)
-    archive_path().touch()
+    recorded()
 
     assert java_option(own) == ""
+
+
+def test_what_was_recorded_with_another_java_is_not_used(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded()
+    other = tmp_path / "jdk" / "bin" / "java"
+    other.parent.mkdir(parents=True)
+    other.write_text("another Java")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+
+    assert java_option("") == ""
+
+
+def test_without_a_java_nothing_is_added(environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+
+    assert java_option("") == ""
+
+
+def test_an_archive_that_others_can_write_is_not_used(environment: Path) -> None:
+    recorded()
+    archive_path().chmod(0o620)
+
+    assert java_option("") == ""
+
+
+def test_a_link_in_the_place_of_an_archive_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/hostname")
+
+    assert not is_private(tmp_path / "link")
+
+
+def test_a_jar_that_has_changed_is_another_one(tmp_path: Path) -> None:
+    jar = tmp_path / "a.jar"
+    jar.write_bytes(b"1")
+    before = fingerprint([jar])
+
+    os.utime(jar, ns=(0, jar.stat().st_mtime_ns + 1))
+
+    assert fingerprint([jar]) != before

@@ -1,0 +1,75 @@
+"""The class archive of the demo's broker: recorded by a real one, used by the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kctl.demo.broker import KafkaBroker
+from kctl.demo.class_archive import archive_path, archives_dir, java_options
+from kctl.demo.record_classes import KEPT, Recorder, record
+from kctl.jars import jars_dir
+
+Eventually = Callable[..., Any]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One of its own, with the jars that are there already."""
+    jars = jars_dir()
+    monkeypatch.setenv("KCTL_CACHE_DIR", str(tmp_path))
+    (tmp_path / "jars").symlink_to(jars)
+    return tmp_path
+
+
+def mapped(broker: KafkaBroker) -> set[str]:
+    return {each.path for each in psutil.Process(broker.pid).memory_maps()}
+
+
+def test_a_broker_records_its_classes_and_the_next_starts_with_them(cache: Path, tmp_path: Path) -> None:
+    assert java_options() == ()
+    (cache / "classes").mkdir()
+    for number in range(KEPT):
+        (cache / "classes" / f"broker-{number}.jsa").touch()
+
+    path = record()
+
+    assert path == archive_path()
+    assert path.stat().st_mode & 0o022 == 0
+    assert len(list(archives_dir().glob("*"))) == KEPT, "nothing is left beside, and older ones go"
+    with KafkaBroker(tmp_path / "broker") as broker:
+        assert str(path) in mapped(broker)
+    assert record() == path
+
+
+def test_a_broker_starts_without_an_archive_that_is_damaged(cache: Path, tmp_path: Path) -> None:
+    archives_dir().mkdir()
+    archive_path().touch(mode=0o600)
+    archive_path().write_bytes(b"no archive")
+
+    with KafkaBroker(tmp_path / "broker") as broker:
+        assert broker.pid is not None
+        assert str(archive_path()) not in mapped(broker)
+
+
+def test_an_archive_that_others_can_write_is_not_used(cache: Path) -> None:
+    archives_dir().mkdir()
+    archive_path().touch()
+    archive_path().chmod(0o622)
+
+    assert java_options() == ()
+
+
+def test_a_recorder_that_is_given_up_leaves_no_process_and_no_file(cache: Path, eventually: Eventually) -> None:
+    with Recorder() as recorder:
+        recorder.start()
+        eventually(lambda: list(cache.glob("classes/.record-*/broker/broker.log")), 60, "its broker starts")
+        children = psutil.Process().children(recursive=True)
+        assert len(children) > 1
+
+    eventually(lambda: not any(child.is_running() for child in children), 20, "all of it has ended")
+    assert list((cache / "classes").iterdir()) == []
