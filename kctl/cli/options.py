@@ -11,13 +11,31 @@ import typer
 
 from kctl.errors import UsageError
 
-__all__ = ["ConfigOption", "Output", "OutputOption", "SetOption", "config_file", "config_option", "overrides"]
+__all__ = [
+    "ConfigOption",
+    "Output",
+    "OutputOption",
+    "SetOption",
+    "WideOutput",
+    "config_file",
+    "config_option",
+    "overrides",
+]
 
 
 class Output(StrEnum):
     """How a result is printed; the same as `kctl.cli.output.OUTPUTS`."""
 
     TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class WideOutput(StrEnum):
+    """The same, and a table with every column and nothing cut."""
+
+    TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
 

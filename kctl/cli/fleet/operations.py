@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import typer
 
 from kctl.cli.fleet.ask import ask
 from kctl.cli.fleet.submit import fleet_of
-from kctl.cli.fleet.tables import duration
 from kctl.cli.options import ConfigOption, Output, OutputOption
 from kctl.cli.output import as_json, as_yaml
 from kctl.cli.table import Column, render
+from kctl.cli.times import duration, moment
 from kctl_agent.messages import wire_method
 
 __all__ = ["register"]
@@ -28,6 +27,7 @@ _COLUMNS = (
     Column("what-happened"),
 )
 _TIMEOUT_SECONDS = 10.0
+_POSITIONAL = ("name", "level")
 
 
 def register(app: typer.Typer) -> None:
@@ -44,11 +44,19 @@ def _operations(context: typer.Context, config: ConfigOption = None, output: Out
 
 
 def _cells(operation: dict[str, Any]) -> tuple[object, ...]:
-    given = (
-        key if value is True else f"{key}={value}" for key, value in operation["params"].items() if value is not False
-    )
-    words = " ".join([operation["operation"], *given])
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(operation["started_at"]))
     ended = operation["ended_at"]
     took = None if ended is None else duration(ended - operation["started_at"])
-    return operation["id"], words, operation["by"], operation["via"], at, took, operation["state"], operation["text"]
+    at, typed = moment(operation["started_at"]), _typed(operation)
+    return operation["id"], typed, operation["by"], operation["via"], at, took, operation["state"], operation["text"]
+
+
+def _typed(operation: dict[str, Any]) -> str:
+    """As one types it: `seek --topic orders --to latest --dry-run`, `scale workers=3`."""
+    name, params = operation["operation"].replace("_", "-"), operation["params"]
+    if name == "scale":
+        return " ".join([name, *(f"{kind}={count}" for kind, count in params.items())])
+    words = [str(params[key]).replace(",", " ") for key in _POSITIONAL if key in params]
+    for key, value in params.items():
+        if key not in _POSITIONAL and value is not False:
+            words.append(f"--{key.replace('_', '-')}" + ("" if value is True else f" {value}"))
+    return " ".join([name, *words])

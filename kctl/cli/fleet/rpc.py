@@ -10,16 +10,18 @@ from pathlib import Path
 
 from kctl import fleets
 from kctl.cli.fleet.ask import ask, incomplete
-from kctl.cli.fleet.tables import OLD_SECONDS, TABLES, duration
+from kctl.cli.fleet.tables import OLD_SECONDS, TABLES
 from kctl.cli.fleet.threshold import THRESHOLDS, check
-from kctl.cli.output import OUTPUTS, as_json, as_yaml, whole
+from kctl.cli.output import as_json, as_yaml, whole
 from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import clean
+from kctl.cli.times import duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError
 from kctl_agent.messages import Reply, reducer_method
 
 __all__ = ["parser", "run"]
 
+_OUTPUTS = ("table", "wide", "json", "yaml")
 _WATCH_SECONDS = 2.0
 _TIMEOUT_SECONDS = 5.0
 _SUMMARY = "Ask a running fleet."
@@ -30,6 +32,7 @@ examples:
   kctl rpc kafka_lag --fail-above 10000           exit 4 if more than that wait: for cron and checks
   kctl rpc offset_checker -o json | jq '.rows[] | select(.worker == null)'
   kctl rpc workers --worker worker-0              one worker only
+  kctl rpc workers -o wide                        every column, no error cut
 
 exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a worker did not answer or a figure is not known, 4 above --fail-above,
 5 no master to ask
@@ -51,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     )
     option = rpc.add_argument
     option("command", nargs="?", metavar="COMMAND", help="one of the above")
-    option("-o", "--output", choices=OUTPUTS, default="table", help="how the result is printed (default: table)")
+    option("-o", "--output", choices=_OUTPUTS, default="table", help="how the result is printed (default: table)")
     option("--watch", nargs="?", type=seconds, const=_WATCH_SECONDS, metavar="SECONDS", help="again every 2 seconds")
     option("--timeout", type=seconds, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="in all (default: 5)")
     option("--worker", metavar="NAME", help="ask only this one")
@@ -76,7 +79,7 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
     if options.watch:
         from kctl.cli.fleet.watch import watch
 
-        separator = {"table": "\n", "yaml": "---\n", "json": ""}[options.output]
+        separator = {"table": "\n", "wide": "\n", "yaml": "---\n", "json": ""}[options.output]
         title = f"kctl rpc {options.command}  {clean(fleet.name)}  every {options.watch:g} s"
         return watch(lambda: _with_remark(*look()), options.watch, title, separator)
     text, problem = look()
@@ -124,7 +127,8 @@ def _text(reply: Reply, options: argparse.Namespace) -> str:
         return as_json(whole(reply), in_one_line=bool(options.watch))
     if options.output == "yaml":
         return as_yaml(whole(reply))
-    lines = TABLES[options.command].lines(reply.result)
+    table = TABLES[options.command]
+    lines = ((options.output == "wide" and table.wide) or table.lines)(reply.result)
     if reply.age_seconds is not None and reply.age_seconds > OLD_SECONDS:
         lines.append(f"age: {duration(reply.age_seconds)}")
     if reply.stopped:

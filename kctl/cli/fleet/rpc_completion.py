@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from kctl.cli.fleet.tables import TABLES
-from kctl.cli.options import ConfigOption, Output, OutputOption
+from kctl.cli.options import ConfigOption, WideOutput
 
 __all__ = ["register"]
 
@@ -27,7 +27,7 @@ def _complete() -> list[tuple[str, str]]:
 def _rpc(
     _command: Annotated[str, typer.Argument(metavar="COMMAND", autocompletion=_complete)],
     _config: ConfigOption = None,
-    _output: OutputOption = Output.TABLE,
+    _output: Annotated[WideOutput, typer.Option("--output", "-o")] = WideOutput.TABLE,
     _watch: Annotated[str | None, typer.Option("--watch")] = None,
     _timeout: Annotated[float | None, typer.Option("--timeout")] = None,
     _worker: Annotated[str | None, typer.Option("--worker")] = None,

@@ -9,13 +9,17 @@ import typer
 
 from kctl.cli.confirm import confirmed
 from kctl.cli.fleet.scope import PartitionOption
-from kctl.cli.fleet.submit import DeadlineOption, carry_out, fleet_of, submit
+from kctl.cli.fleet.submit import DeadlineOption, fleet_of, follow, show, submit
 from kctl.cli.options import ConfigOption, Output, OutputOption
-from kctl.cli.table import clean
+from kctl.cli.table import Column, clean, render
 from kctl.errors import OperationFailed, UsageError
 from kctl.kafka.target import position
 
 __all__ = ["register"]
+
+_KEYS = ("topic", "partition", "from", "to", "skipped", "again")
+_COLUMNS = tuple(Column(key, is_number=key != "topic") for key in _KEYS)
+"""`again`: how many offsets are handled a second time."""
 
 
 def register(app: typer.Typer) -> None:
@@ -50,15 +54,27 @@ def _seek(
     fleet = fleet_of(context, config)
     params: dict[str, Any] = {"topic": topic, "partition": partition, "to": to}
     if dry_run:
-        carry_out(fleet, "seek", {**params, "dry_run": True}, output, deadline=deadline)
+        _show(follow(fleet, submit(fleet, "seek", {**params, "dry_run": True}, deadline)), output)
         return
     if not yes:
         plan = submit(fleet, "seek", {**params, "dry_run": True}, deadline)
         if plan["state"] != "done":
             raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
-        sys.stderr.write(clean(plan["text"]).replace("; ", "\n") + "\n")
+        sys.stderr.write("\n".join([*_table(plan), ""]))
         if not sys.stdin.isatty():
             raise UsageError("stdin is not a terminal, so nothing can be confirmed: use --yes, or --dry-run")
         if not confirmed("Do it?"):
             raise UsageError("nothing was changed")
-    carry_out(fleet, "seek", params, output, deadline=deadline)
+    _show(follow(fleet, submit(fleet, "seek", params, deadline)), output)
+
+
+def _show(operation: dict[str, Any], output: Output) -> None:
+    """Raises OperationFailed."""
+    if output is Output.TABLE and operation["state"] == "done":
+        typer.echo("\n".join(_table(operation)))
+    else:
+        show(operation, output)
+
+
+def _table(operation: dict[str, Any]) -> list[str]:
+    return render(_COLUMNS, [[row[key] for key in _KEYS] for row in operation["result"]["rows"]])

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
 from kctl.cli.fleet.ask import ask, lacks
-from kctl.cli.fleet.tables import PROCESS_COLUMNS, causes, duration, mebibytes, told_pause
+from kctl.cli.fleet.tables import PROCESS_COLUMNS, causes, mebibytes, told_pause
 from kctl.cli.output import OUTPUTS, as_json, as_yaml, whole
 from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import Column, cell, render
+from kctl.cli.times import duration
 from kctl.errors import IncompleteAnswer, UsageError
 from kctl_agent.messages import reducer_method, wire_method
 

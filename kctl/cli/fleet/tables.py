@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kctl.cli.table import Column, cell, ranges, render
+from kctl.cli.table import Column, cell, clip, ranges, render
+from kctl.cli.times import duration, moment
 
 __all__ = [
     "OLD_SECONDS",
@@ -16,12 +16,13 @@ __all__ = [
     "Table",
     "causes",
     "compact_partitions",
-    "duration",
     "mebibytes",
     "told_pause",
 ]
 
 Result = dict[str, Any]
+
+_LINE_COLUMNS = 120
 
 OLD_SECONDS = 2.0
 """Figures older than this are shown with their age: the collector takes new ones every second."""
@@ -40,26 +41,11 @@ PROCESS_COLUMNS = (
 """What `kctl status` and `kctl rpc workers` begin with."""
 
 
-def duration(seconds: float | None) -> str | None:
-    """`45s`, `12m30s`, `3h05m`, `2d04h`."""
-    if seconds is None:
-        return None
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    if whole < 86400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
-
-
 def told_pause(scope: Result) -> str:
-    """`orders-3 is paused by ann since 2026-11-21 10:04:02`"""
+    """`orders-3 is paused by ann since 2026-11-21T10:04:02Z`"""
     topic, partition = scope.get("topic"), scope.get("partition")
     what = "everything" if topic is None else topic if partition is None else f"{topic}-{partition}"
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(scope.get("since") or 0))
-    return f"{cell(what)} is paused by {cell(scope.get('by'))} since {since}"
+    return f"{cell(what)} is paused by {cell(scope.get('by'))} since {moment(scope.get('since') or 0)}"
 
 
 def mebibytes(count: int | None) -> str | None:
@@ -168,15 +154,27 @@ def causes(supervisor: Result) -> str | None:
     return f"{total}: " + ", ".join(f"{cause} {count}" for cause, count in by_cause.items())
 
 
+_WORKER_COLUMNS = (
+    *PROCESS_COLUMNS,
+    Column("batch", is_number=True),
+    Column("last-batch-seconds", is_number=True),
+    Column("rows/s", is_number=True),
+    Column("last-error"),
+)
+_ONLY_WIDE = ("desired", "next-try", "batch", "last-batch-seconds")
+
+
 def _workers(result: Result) -> list[str]:
-    columns = (
-        *PROCESS_COLUMNS,
-        Column("batch", is_number=True),
-        Column("last-batch-seconds", is_number=True),
-        Column("rows/s", is_number=True),
-        Column("last-error"),
-    )
-    return render(columns, [_worker_cells(row, row.get("supervisor") or {}) for row in result["rows"]])
+    """What fits into 80 columns, but for the error, which is cut at 120."""
+    kept = [i for i, column in enumerate(_WORKER_COLUMNS) if column.heading not in _ONLY_WIDE]
+    supervised = [(row, row.get("supervisor") or {}) for row in result["rows"]]
+    rows = [_worker_cells(row, {**each, "restarts_by_cause": None}) for row, each in supervised]
+    lines = render([_WORKER_COLUMNS[i] for i in kept], [[row[i] for i in kept] for row in rows])
+    return [clip(line, _LINE_COLUMNS) for line in lines]
+
+
+def _workers_wide(result: Result) -> list[str]:
+    return render(_WORKER_COLUMNS, [_worker_cells(row, row.get("supervisor") or {}) for row in result["rows"]])
 
 
 def _worker_cells(row: Result, supervisor: Result) -> tuple[object, ...]:
@@ -222,6 +220,8 @@ class Table:
 
     question: str
     lines: Callable[[Result], list[str]]
+    wide: Callable[[Result], list[str]] | None = None
+    """With every column, nothing cut; None: `lines` has them all."""
 
 
 TABLES: dict[str, Table] = {
@@ -231,7 +231,7 @@ TABLES: dict[str, Table] = {
     "member_leader": Table("Who leads the consumer group, and who its members are", _member_leader),
     "metadata_brokers": Table("The Kafka brokers", _metadata_brokers),
     "metadata_topics": Table("Leader and replicas of each partition", _metadata_topics),
-    "workers": Table("What each worker is doing", _workers),
+    "workers": Table("What each worker is doing", _workers, _workers_wide),
     "ping": Table("Who is there", _ping),
     "describe": Table("Which methods are served", _describe),
 }

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kctl.cli.fleet.ask import ask, lacks
-from kctl.cli.fleet.tables import causes, duration, mebibytes
+from kctl.cli.fleet.tables import causes, mebibytes
 from kctl.cli.options import ConfigOption, config_option
 from kctl.cli.table import UNKNOWN, Column, clean, clip, render
+from kctl.cli.times import duration, moment
 from kctl.errors import KctlError, NoMaster
 from kctl.fleets import Fleet, find
 from kctl.terminal import plain
@@ -127,7 +128,7 @@ def _top(
             while True:
                 glance = _look(fleet, needs_master=is_first)
                 is_first = False
-                typer.echo("  ".join((time.strftime("%H:%M:%S"), "; ".join((summary(glance), *glance.missing)))))
+                typer.echo("  ".join((moment(time.time()), "; ".join((summary(glance), *glance.missing)))))
                 pause.wait(every)
     except KeyboardInterrupt:
         return
@@ -194,7 +195,7 @@ def _on_screen(fleet: Fleet, sort: Order, every: float) -> None:
 def _screen(fleet: Fleet, glance: Glance, sort: Order, columns: int, lines: int) -> list[Text]:
     room = max(lines - _FRAME_LINES - len(glance.processes) - len(glance.missing), 3)
     return [
-        _line(f"fleet {clean(fleet.name)}  {time.strftime('%H:%M:%S')}  {summary(glance)}", columns, "bold"),
+        _line(f"fleet {clean(fleet.name)}  {moment(time.time())}  {summary(glance)}", columns, "bold"),
         *(_line(text, columns, "yellow") for text in glance.missing),
         *_workers(glance.processes, columns),
         *_partitions(glance.partitions, sort, room, columns),

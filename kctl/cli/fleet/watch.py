@@ -9,6 +9,7 @@ from collections.abc import Callable
 from threading import Event
 
 from kctl.cli.table import clean, clip
+from kctl.cli.times import moment
 from kctl.errors import KctlError
 from kctl.terminal import plain
 from kctl_agent.errors import AgentError
@@ -37,7 +38,7 @@ def watch(look: Callable[[], View], seconds: float, title: str, separator: str) 
                 if not error.retriable:
                     raise
                 text, remark = "", f"kctl: {error}"
-            _redraw([f"{title}  {time.strftime('%H:%M:%S')}", "", *text.split("\n"), *([remark] if remark else [])])
+            _redraw([f"{title}  {moment(time.time())}", "", *text.split("\n"), *([remark] if remark else [])])
             pause.wait(seconds)
     except KeyboardInterrupt:
         return 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kctl.cli.options import ConfigOption, Output, OutputOption
+from kctl.cli.options import ConfigOption, Output, OutputOption, WideOutput
 from kctl.cli.output import as_json, as_yaml
 from kctl.cli.storage.tables import (
     error_groups,
@@ -35,21 +34,12 @@ from kctl.cli.storage.selection import (
 __all__ = ["list_dead", "show_dead"]
 
 
-class ListOutput(StrEnum):
-    """How dead letters are listed."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-
-
 def list_dead(
     context: typer.Context,
     config: ConfigOption = None,
     output: Annotated[
-        ListOutput, typer.Option("--output", "-o", help="How they are printed; `wide` is a table that cuts no error.")
-    ] = ListOutput.TABLE,
+        WideOutput, typer.Option("--output", "-o", help="How they are printed; `wide` is a table that cuts no error.")
+    ] = WideOutput.TABLE,
     by_error: Annotated[
         bool, typer.Option("--by-error", help="One row for each error, the most frequent first.")
     ] = False,
@@ -67,7 +57,7 @@ def list_dead(
     kctl storage dead list --by-error
     """
     selection = selection_of(topic, partition, offset_from, offset_to, older_than)
-    is_wide = output is ListOutput.WIDE
+    is_wide = output is WideOutput.WIDE
     with opened(load_fleet(context, config)) as storage:
         if by_error:
             groups = error_groups(storage.dead(selection))
@@ -77,13 +67,13 @@ def list_dead(
             letters = list(storage.dead(selection, limit + 1))
             table, rows = letter_table(letters[:limit], is_wide=is_wide), [letter_document(x) for x in letters[:limit]]
             more = len(letters) > limit
-    if output in (ListOutput.TABLE, ListOutput.WIDE):
+    if output in (WideOutput.TABLE, WideOutput.WIDE):
         typer.echo("\n".join(table))
         if more:
             sys.stderr.write(f"there are more than {limit}: --limit\n")
         return
     document = {"rows": rows, "more": more}
-    typer.echo(as_json(document) if output is ListOutput.JSON else as_yaml(document))
+    typer.echo(as_json(document) if output is WideOutput.JSON else as_yaml(document))
 
 
 def show_dead(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.cli.output import bytes_field
 from kctl.cli.table import Column, cell, clean, clip, render
+from kctl.cli.times import duration, moment
 from kctl_agent.storage.room import why_full
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
         Column("oldest", is_number=True),
     )
     rows: list[tuple[object, ...]] = [
-        (p.topic, p.partition, *(getattr(p, state) for state in _STATES), _age(p.oldest_seconds))
+        (p.topic, p.partition, *(getattr(p, state) for state in _STATES), duration(p.oldest_seconds))
         for p in stats.partitions
     ]
-    rows.append(("(all)", None, *(getattr(stats, state) for state in _STATES), _age(stats.oldest_seconds)))
+    rows.append(("(all)", None, *(getattr(stats, state) for state in _STATES), duration(stats.oldest_seconds)))
     limit = "no limit" if stats.limit is None else f"limit {stats.limit}"
     full = why_full(stats)
     return [f"{clean(identity)}, {limit}", *([f"full: {clean(full)}"] if full else []), "", *render(columns, rows)]
@@ -85,7 +85,7 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
         "partition": block.partition,
         "offset": letter.offset,
         "tries": letter.tries,
-        "died": _time(letter.at),
+        "died": moment(letter.at),
         "error": _sentence(letter.error),
         "traceback": _traceback(letter.error),
         "damaged": letter.is_damaged,
@@ -121,7 +121,7 @@ def letter_table(letters: list[DeadLetter], *, is_wide: bool = False) -> list[st
     return render(
         columns,
         [
-            (x.id, x.block.topic, x.block.partition, x.offset, x.tries, _time(x.at), _shown(x.error, is_wide))
+            (x.id, x.block.topic, x.block.partition, x.offset, x.tries, moment(x.at), _shown(x.error, is_wide))
             for x in letters
         ],
     )
@@ -161,12 +161,12 @@ def group_table(groups: list[ErrorGroup], *, is_wide: bool = False) -> list[str]
         Column("example"),
         Column("error"),
     )
-    rows = [(x.letters, _time(x.first_died), _time(x.last_died), x.example, _shown(x.error, is_wide)) for x in groups]
+    rows = [(x.letters, moment(x.first_died), moment(x.last_died), x.example, _shown(x.error, is_wide)) for x in groups]
     return render(columns, rows)
 
 
 def group_document(group: ErrorGroup) -> dict[str, Any]:
-    times = {"first_died": _time(group.first_died), "last_died": _time(group.last_died)}
+    times = {"first_died": moment(group.first_died), "last_died": moment(group.last_died)}
     return {"error": group.error, "count": group.letters, **times, "example": group.example}
 
 
@@ -200,11 +200,3 @@ def _shown(error: str, is_wide: bool) -> str:
 def _kind(sentence: str) -> str:
     """An error without what differs from message to message: where it was in Kafka, and numbers."""
     return _NUMBER.sub("N", _MESSAGES.sub("", sentence))
-
-
-def _time(unix_seconds: float) -> str:
-    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _age(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{seconds:.0f} s"

@@ -414,3 +414,51 @@ def test_jars_fetch_and_verify_take_their_locks(kctl: Kctl, monkeypatch: pytest.
     assert kctl("jars", "verify", "spark").out.startswith("0 downloaded, all in ")
 
     assert called == [(["broker", "spark"], False), (["spark"], True)]
+
+
+def test_a_seek_is_shown_as_a_table_before_and_after_it(kctl: Kctl, master: Master) -> None:
+    rows = [
+        {"topic": "orders", "partition": 0, "from": 1200, "to": 0, "skipped": 0, "again": 1200},
+        {"topic": "orders", "partition": 11, "from": None, "to": 0, "skipped": 0, "again": 0},
+    ]
+    table = [
+        "topic   partition  from  to  skipped  again",
+        "orders          0  1200   0        0   1200",
+        "orders         11     -   0        0      0",
+    ]
+    operation = {"id": "1", "operation": "seek", "params": {}, "state": "done", "text": "", "result": {"rows": rows}}
+    master({"seek": [Answers(operation)] * 3})
+
+    planned = kctl("seek", "--topic", "orders", "--to", "earliest", "--dry-run")
+    asked = kctl("seek", "--topic", "orders", "--to", "earliest")
+    done = kctl("seek", "--topic", "orders", "--to", "earliest", "--yes")
+
+    assert (planned.code, planned.out.splitlines()) == (0, table)
+    assert asked.err.splitlines()[:3] == table, "what would be done is shown before the question"
+    assert (done.code, done.out.splitlines()) == (0, table)
+
+
+def test_operations_are_listed_as_they_are_typed(kctl: Kctl, master: Master) -> None:
+    given: list[tuple[str, dict[str, Any]]] = [
+        ("seek", {"topic": "orders", "to": "latest", "dry_run": True}),
+        ("restart", {"name": "worker-0,worker-1", "rolling": True}),
+        ("log_level", {"name": "master", "level": "DEBUG"}),
+        ("scale", {"workers": 3, "sinkers": 0}),
+        ("pause", {"worker": "worker-0", "all": False}),
+    ]
+    common = {"by": "ann", "via": "socket", "started_at": 1_767_225_600, "ended_at": 1_767_225_603, "state": "done"}
+    rows = [
+        {"id": str(n), "verb": verb, "params": params, "text": "", **common} for n, (verb, params) in enumerate(given)
+    ]
+    master({"operations": Answers({"rows": rows})})
+
+    lines = kctl("operations").out.splitlines()[1:]
+
+    assert [line[4:].split("  ")[0] for line in lines] == [
+        "seek --topic orders --to latest --dry-run",
+        "restart worker-0 worker-1 --rolling",
+        "log-level master DEBUG",
+        "scale workers=3 sinkers=0",
+        "pause --worker worker-0",
+    ]
+    assert all("2026-01-01T00:00:00Z    3s" in line for line in lines)

@@ -16,7 +16,7 @@ from kctl.cli.app import build
 from kctl.cli.entry import before_command
 from kctl.cli.fleet import rpc, status
 from kctl.cli.fleet.tables import TABLES
-from kctl.cli.options import Output
+from kctl.cli.options import Output, WideOutput
 from kctl.cli.output import OUTPUTS
 
 TOO_EXPENSIVE = {
@@ -92,7 +92,8 @@ def test_the_shell_completes_commands_their_options_and_the_rpc_commands() -> No
     assert completed(incomplete="st") == ["start", "stop", "status", "stack", "storage"]
     assert completed("rpc") == list(TABLES)
     assert completed("rpc", "kafka_lag", incomplete="--f") == ["--fail-above"]
-    assert completed("rpc", "kafka_lag", "-o") == list(OUTPUTS)
+    assert completed("rpc", "kafka_lag", "-o") == list(WideOutput)
+    assert completed("status", "-o") == list(OUTPUTS)
 
 
 def test_all_that_was_printed_is_there_although_the_process_ends_at_once(tmp_path: Path) -> None:

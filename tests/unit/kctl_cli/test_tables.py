@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from kctl.cli.fleet.tables import TABLES, compact_partitions, duration
+from kctl.cli.fleet.tables import TABLES, compact_partitions, told_pause
+from kctl.cli.times import duration, moment
 from kctl.reduce import REDUCERS
 from tests.replies import reduced_json
 
@@ -149,7 +151,17 @@ def test_workers_shows_what_each_is_doing() -> None:
     }
     guest = {"name": "guest", "state": "running", "state_seconds": 5.0, "pid": 1, "supervisor": None}
 
-    assert [" ".join(line.split()) for line in shown("workers", {"rows": [row, guest]})] == [
+    short = shown("workers", {"rows": [{**row, "last_error": "lost " * 40}, guest]})
+    assert [" ".join(line.split())[:70] for line in short] == [
+        "name state doing since pid restarts rss rows/s last-error",
+        "worker-0 running running 1h05m 4711 3 1400MiB 81234 lost lost lost los",
+        "guest - running 5s 1 - - - -",
+    ]
+    assert max(map(len, short)) == 120
+    assert short[1].endswith("…")
+    assert short[0].index("last-error") < 80, "what every worker has fits into 80 columns"
+    assert TABLES["workers"].wide is not None
+    assert [" ".join(line.split()) for line in TABLES["workers"].wide({"rows": [row, guest]})] == [
         "name desired state doing since pid restarts next-try rss batch last-batch-seconds rows/s last-error",
         "worker-0 running running running 1h05m 4711 3: signal 2, memory 1 - 1400MiB 12 1.23 81234 lost\\nconnection",
         "guest - - running 5s 1 - - - - - - -",
@@ -174,3 +186,16 @@ def test_partitions_are_written_compactly() -> None:
     assert compact_partitions({"topic": t, "partition": n} for t, n in pairs) == "a[0-2,10] b[1]"
     assert compact_partitions([{"topic": "a", "partition": n} for n in (6, 1, 0)]) == "a[0-1,6]"
     assert compact_partitions([]) == ""
+
+
+def test_a_moment_is_the_same_in_every_view_wherever_the_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert moment(1_767_225_600.9) == "2026-01-01T00:00:00Z"
+        assert told_pause({"topic": "orders", "partition": 3, "by": "ann", "since": 1_767_225_600}) == (
+            "orders-3 is paused by ann since 2026-01-01T00:00:00Z"
+        )
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
