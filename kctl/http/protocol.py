@@ -7,6 +7,7 @@ A connection counts from the moment it is accepted: one that never begins its TL
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import ssl
 from collections import Counter
 from dataclasses import dataclass, field
@@ -31,6 +32,14 @@ GOODBYE_SECONDS = 2.0
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
 
 
+def is_loopback(address: str) -> bool:
+    """Also of a socket that is not TCP, which has no address."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return True
+
+
 @dataclass(slots=True)
 class Door:
     """What all connections of one server share; one event loop's."""
@@ -41,6 +50,21 @@ class Door:
     """With what a new connection is secured; may be replaced at any time. None: it is not."""
     max_connections: int = MAX_CONNECTIONS
     open: set[BoundedProtocol] = field(default_factory=set)
+
+    def why_refused(self, newest: BoundedProtocol) -> str | None:
+        """Of a connection that is counted already: there are too many, in all or of its address; None: there are not.
+
+        One address beyond loopback may have half of them, so that one stranger leaves room for everybody else. On
+        loopback all have the same address: proxies, scrapers and people.
+        """
+        if len(self.open) > self.max_connections:
+            return f"{self.max_connections} connections are open already"
+        if is_loopback(newest.address):
+            return None
+        share = self.max_connections // 2
+        if sum(each.address == newest.address for each in self.open) > share:
+            return f"{share} connections of your address are open already"
+        return None
 
     def close(self) -> None:
         """Ends those that have not come to speak HTTP yet; uvicorn ends the others."""
@@ -55,6 +79,8 @@ class BoundedProtocol(H11Protocol):
     request_seconds = REQUEST_SECONDS
     unread_seconds = UNREAD_SECONDS
 
+    address = ""
+    """Of the peer."""
     _request_timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
     _handshake: asyncio.Task[None] | None = None
@@ -66,13 +92,14 @@ class BoundedProtocol(H11Protocol):
         self._door = door
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self._door.open.add(self)
-        is_one_too_many = len(self._door.open) > self._door.max_connections
+        why = self._door.why_refused(self)
         if self._door.tls is None:
             self._begin(transport)
-            if is_one_too_many:
-                self._refuse(503, Busy.code, f"{self._door.max_connections} connections are open already", True)
-        elif is_one_too_many:  # nothing can be told before the handshake
+            if why is not None:
+                self._refuse(503, Busy.code, why, True)
+        elif why is not None:  # nothing can be told before the handshake
             self._door.refusals[Busy.code] += 1
             transport.abort()
         else:

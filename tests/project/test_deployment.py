@@ -127,6 +127,20 @@ def test_the_pod_has_no_rights_that_it_does_not_need() -> None:
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
 
 
+def test_a_fleet_that_is_not_ready_is_not_restarted() -> None:
+    [container] = manifest("deployment")["spec"]["template"]["spec"]["containers"]
+
+    asked = {name: container[name]["exec"]["command"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+
+    assert asked == {
+        "startupProbe": ["kctl-probe", "healthz"],
+        "livenessProbe": ["kctl-probe", "healthz"],
+        "readinessProbe": ["kctl-probe", "readyz"],
+    }
+    assert manifest("service")["spec"]["publishNotReadyAddresses"] is True
+    assert 'CMD ["kctl-probe", "healthz"]' in (DEPLOY / "docker" / "Dockerfile").read_text(encoding="utf-8")
+
+
 def test_what_the_read_only_container_writes_to_is_mounted() -> None:
     [container] = manifest("deployment")["spec"]["template"]["spec"]["containers"]
     image = (DEPLOY / "docker" / "Dockerfile").read_text()

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from kctl.http import Access, HttpServer, Token
-from kctl.http.protocol import BoundedProtocol
+from kctl.http.protocol import BoundedProtocol, is_loopback
 from kctl.http.server import connection_bound
 from tests.conftest import eventually
 from tests.picture import TOKEN, TOKENS, picture, serving, source_of
@@ -279,3 +279,38 @@ async def test_a_new_certificate_and_new_tokens_count_from_the_next_connection_a
             verify=trusted, headers={"authorization": "Bearer a-new-token-of-the-test"}
         ) as now:
             assert (await now.get(f"{here.server.url}/healthz")).status_code == 200
+
+
+async def test_one_address_beyond_loopback_may_have_half_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
+    monkeypatch.setattr("kctl.http.protocol.is_loopback", lambda address: address == "127.0.0.1")
+    async with serving(source_of(picture())) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        strangers = [await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0)) for _ in range(5)]
+        reader, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))
+        refused = await reader.read()
+        async with silent((host, int(port)), 4), httpx.AsyncClient(timeout=10) as client:
+            answered = await client.get(f"{server.url}/healthz")
+        for each in [writer, *(writer for _, writer in strangers)]:
+            each.close()
+            with suppress(ConnectionError):
+                await each.wait_closed()
+
+    assert b"503 Busy" in refused
+    assert b"5 connections of your address are open already" in refused
+    assert answered.status_code == 200, "everybody else has the other half"
+
+
+@pytest.mark.parametrize(
+    ("address", "is_ours"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("", True),
+        ("10.0.0.7", False),
+        ("fe80::1%eth0", False),
+        ("2001:db8::7", False),
+    ],
+)
+def test_loopback_is_told_from_everywhere_else(address: str, is_ours: bool) -> None:
+    assert is_loopback(address) is is_ours
