@@ -73,7 +73,9 @@ def _workers(rows: list[dict[str, Any]]) -> Table:
 
 
 def _in_words(workers: list[dict[str, Any]]) -> str:
-    return ", ".join(f"{row['name']} {row['state']} {_text(row['rows_per_second'], 0)} rows/s" for row in workers)
+    return ", ".join(
+        f"{row['name']} {row['state'] or 'starting'} {_text(row['rows_per_second'], 0)} rows/s" for row in workers
+    )
 
 
 def _text(value: Any, digits: int | None = None) -> str:

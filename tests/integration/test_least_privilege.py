@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import json
 import re
 import shutil
@@ -45,6 +47,21 @@ COMMANDS = {
     "reset-offsets": ["-g", GROUP, "-t", TOPIC, "--to", "earliest", "--yes"],
     "consume": ["-t", TOPIC, "-p", "0", "--from", "0", "-n", "1"],
     "produce": ["-t", TOPIC, "-p", "0", "a message"],
+    "groups": [],
+    "topics": [],
+    "brokers": ["-o", "json"],
+    "create-topic": [TOPIC + "-2", "--partitions", "1"],
+    "alter-topic --set": ["orders", "--set", "retention.ms=86400000", "--execute"],
+    "alter-topic --partitions": ["orders", "--partitions", "3", "--dry-run"],
+    "delete-topic": [TOPIC + "-2", "--execute"],
+    "delete-group": ["-g", "idle", "--execute"],
+}
+SHOWN = {"groups": GROUP, "topics": TOPIC, "brokers": '"leaders": 2', "delete-group": TOPIC}
+"""What stands in the answer to somebody who may have it; others get a shorter one, without an error."""
+OTHER_NAMES = {
+    "create-topic": {"TOPIC": TOPIC + "-2"},
+    "delete-topic": {"TOPIC": TOPIC + "-2"},
+    "delete-group": {"GROUP": "idle"},
 }
 
 
@@ -54,13 +71,15 @@ def documented() -> list[tuple[str, list[Right]]]:
     found = []
     for line in table.splitlines()[2:]:
         who, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        rights = [
-            Right(resource, NAMES[resource], operation)
-            for resource, cell in zip(("TOPIC", "GROUP", "CLUSTER"), cells, strict=True)
-            for operation in re.findall(r"`(\w+)`", cell)
-        ]
-        names = re.findall(r"`(?:kctl kafka )?([\w-]+)`", who) or [who]
-        found += [(name, rights) for name in names]
+        names = re.findall(r"`(?:kctl kafka )?([\w-]+(?: --\w+)?)`", who) or [who]
+        for name in names:
+            named = NAMES | OTHER_NAMES.get(name, {})
+            rights = [
+                Right(resource, named[resource], operation)
+                for resource, cell in zip(("TOPIC", "GROUP", "CLUSTER"), cells, strict=True)
+                for operation in re.findall(r"`(\w+)`", cell)
+            ]
+            found.append((name, rights))
     return found
 
 
@@ -136,11 +155,22 @@ def can_be_a_master(file: Path) -> bool:
     return not reading.errors and len(reading.end) == 2 and reading.group is not None and len(reading.committed) == 2
 
 
+def prepare(secured: SecuredBroker, who: str) -> None:
+    """What the command is about, as it must be before it."""
+    if who in ("create-topic", "delete-topic"):
+        run(["kafka", "delete-topic", "-b", secured.plain, *COMMANDS["delete-topic"]], {})
+    if who == "delete-topic":
+        topics.create_topic(secured.plain, TOPIC + "-2", 1)
+    if who == "delete-group":
+        words = ["-b", secured.plain, "-g", "idle", "-t", TOPIC, "-p", "0", "0"]
+        assert run(["kafka", "offset-commit", *words], {}) == 0
+
+
 @pytest.mark.parametrize(("who", "rights"), documented(), ids=lambda value: value if isinstance(value, str) else "")
 def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
     secured: SecuredBroker, eventually: Callable[..., Any], who: str, rights: list[Right]
 ) -> None:
-    user = f"only-{who}"
+    user = f"only-{who}".replace(" ", "")
     file = configuration(secured, user, GROUP)
     secured.add_user(user)
 
@@ -149,7 +179,11 @@ def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
             return can_be_a_worker(file)
         if who == "master":
             return can_be_a_master(file)
-        return run(["kafka", who, "--config", str(file), "--timeout", "5", *COMMANDS[who]], {}) == 0
+        prepare(secured, who)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            code = run(["kafka", who.split()[0], "--config", str(file), "--timeout", "5", *COMMANDS[who]], {})
+        return code == 0 and SHOWN.get(who, "") in printed.getvalue()
 
     for right in rights:
         secured.grant(user, right)

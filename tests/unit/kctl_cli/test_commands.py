@@ -448,7 +448,8 @@ def test_operations_are_listed_as_they_are_typed(kctl: Kctl, master: Master) -> 
     ]
     common = {"by": "ann", "via": "socket", "started_at": 1_767_225_600, "ended_at": 1_767_225_603, "state": "done"}
     rows = [
-        {"id": str(n), "verb": verb, "params": params, "text": "", **common} for n, (verb, params) in enumerate(given)
+        {"id": str(n), "operation": verb, "params": params, "text": "", **common}
+        for n, (verb, params) in enumerate(given)
     ]
     master({"operations": Answers({"rows": rows})})
 
