@@ -71,7 +71,7 @@ def documented() -> list[tuple[str, list[Right]]]:
     found = []
     for line in table.splitlines()[2:]:
         who, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        names = re.findall(r"`(?:kctl kafka )?([\w-]+(?: --\w+)?)`", who) or [who]
+        names = re.findall(r"`(?:kctl kafka )?(\w[\w-]*(?: --\w+)?)`", who) or [who]
         for name in names:
             named = NAMES | OTHER_NAMES.get(name, {})
             rights = [
@@ -180,10 +180,11 @@ def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
         if who == "master":
             return can_be_a_master(file)
         prepare(secured, who)
-        printed = io.StringIO()
+        printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # `consume` writes the bytes of messages
         with contextlib.redirect_stdout(printed):
             code = run(["kafka", who.split()[0], "--config", str(file), "--timeout", "5", *COMMANDS[who]], {})
-        return code == 0 and SHOWN.get(who, "") in printed.getvalue()
+        printed.seek(0)
+        return code == 0 and SHOWN.get(who, "") in printed.read()
 
     for right in rights:
         secured.grant(user, right)
