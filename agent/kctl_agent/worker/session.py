@@ -24,14 +24,6 @@ __all__ = ["LOG_OPTION", "java_options", "lost_jvm", "session"]
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 """The Java option that says what a JVM of ours logs, and where to."""
 
-LATE_C2 = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
-    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
-)
-"""Ten times Java's defaults. What is called often while a JVM starts (class loading, lambdas, parsers) is hardly called
-afterwards, and to optimize it was a third of all processor time until the first batch. What runs for each record is
-called a million times within the first batches (benchmarks/README.md)."""
-
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _END_SECONDS = 2.0
@@ -56,7 +48,7 @@ def session(settings: WorkerSettings) -> SparkSession:
 def java_options(scratch_dir: Path, given: str) -> str:
     """Those of the driver's JVM; the user's come last, and so they win."""
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
-    return f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" {LATE_C2} {java_option(given)} {given}'
+    return f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" {java_option(given)} {given}'
 
 
 @contextmanager
