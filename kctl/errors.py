@@ -73,7 +73,7 @@ class OperationRefused(KctlError):
 
 
 class NoSuchOperation(OperationRefused):
-    """There is no order of this id, or it is one of those that are no longer kept."""
+    """There is no operation of this id, or it is one of those that are no longer kept."""
 
     code = "no_such_operation"
     exit_code = 2

@@ -6,14 +6,10 @@ from typing import Annotated
 
 import typer
 
-from kctl.cli.fleet.ask import ask
-from kctl.cli.fleet.submit import asked, fleet_of, follow, show
+from kctl.cli.fleet.submit import asked, cancel_operation, fleet_of, follow, show
 from kctl.cli.options import ConfigOption, Output, OutputOption
-from kctl_agent.messages import reducer_method
 
 __all__ = ["register"]
-
-_TIMEOUT_SECONDS = 10.0
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +30,7 @@ def _operation(
     """
     fleet = fleet_of(context, config)
     if cancel:
-        ask(fleet, "cancel", reducer_method("cancel"), {"id": id_}, _TIMEOUT_SECONDS)
+        cancel_operation(fleet, id_)
         typer.echo(f"operation {id_} is being cancelled")
         return
     operation = asked(fleet, id_)

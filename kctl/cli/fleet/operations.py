@@ -6,13 +6,11 @@ from typing import Any
 
 import typer
 
-from kctl.cli.fleet.ask import ask
-from kctl.cli.fleet.submit import fleet_of
+from kctl.cli.fleet.submit import all_operations, fleet_of
 from kctl.cli.options import ConfigOption, Output, OutputOption
 from kctl.cli.output import as_json, as_yaml
 from kctl.cli.table import Column, render
 from kctl.cli.times import duration, moment
-from kctl_agent.messages import wire_method
 
 __all__ = ["register"]
 
@@ -26,7 +24,6 @@ _COLUMNS = (
     Column("state"),
     Column("what-happened"),
 )
-_TIMEOUT_SECONDS = 10.0
 _POSITIONAL = ("name", "level")
 
 
@@ -36,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def _operations(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
     """List the last operations: by whom, how, and their outcomes."""
-    result = ask(fleet_of(context, config), "operations", wire_method("operations"), {}, _TIMEOUT_SECONDS).result
+    result = all_operations(fleet_of(context, config))
     if output is Output.TABLE:
         typer.echo("\n".join(render(_COLUMNS, [_cells(operation) for operation in result["rows"]])))
     else:

@@ -1,4 +1,4 @@
-"""Submits an operation to the master of a fleet, follows it, and prints in one line what has happened."""
+"""Operations of the master of a fleet: submits one, follows it, and prints in one line what has happened."""
 
 from __future__ import annotations
 
@@ -19,9 +19,22 @@ from kctl.errors import OperationFailed
 from kctl.fleets import Fleet, find
 from kctl_agent.messages import reducer_method, wire_method
 
-__all__ = ["DeadlineOption", "WaitOption", "asked", "carry_out", "fleet_of", "follow", "show", "submit"]
+__all__ = [
+    "DeadlineOption",
+    "WaitOption",
+    "all_operations",
+    "asked",
+    "cancel_operation",
+    "carry_out",
+    "fleet_of",
+    "follow",
+    "show",
+    "submit",
+]
 
 _ANSWER_SECONDS = 60.0
+_OPERATION_LOG_SECONDS = 10.0
+"""For what the master answers out of its operation log, without asking anybody."""
 _LOOK_SECONDS = 0.2
 
 WaitOption = Annotated[
@@ -60,6 +73,15 @@ def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float |
 
 def asked(fleet: Fleet, id_: str) -> dict[str, Any]:
     return ask(fleet, "operation", wire_method("operation"), {"id": id_}, _ANSWER_SECONDS).result
+
+
+def all_operations(fleet: Fleet) -> dict[str, Any]:
+    """`{"rows": […]}`, the newest operation first."""
+    return ask(fleet, "operations", wire_method("operations"), {}, _OPERATION_LOG_SECONDS).result
+
+
+def cancel_operation(fleet: Fleet, id_: str) -> None:
+    ask(fleet, "cancel", reducer_method("cancel"), {"id": id_}, _OPERATION_LOG_SECONDS)
 
 
 def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
 from kctl.errors import KctlError, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["run"]
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["run"]
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
+from kctl.cli.kafka.wanted import wanted_partitions
 from kctl.errors import UsageError
 from kctl.kafka.target import milliseconds
-
-if TYPE_CHECKING:
-    pass
-from kctl.cli.kafka.wanted import wanted_partitions
 
 __all__ = ["run"]
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.offset_changes import audited_changes, show_changes, summary
 from kctl.errors import UsageError
 from kctl.kafka.target import Target
-
-if TYPE_CHECKING:
-    pass
-from kctl.cli.kafka.offset_changes import audited_changes, show_changes, summary
 
 __all__ = ["run"]
 

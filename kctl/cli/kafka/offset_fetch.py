@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
-from kctl.errors import KctlError
-
-if TYPE_CHECKING:
-    pass
 from kctl.cli.kafka.wanted import required_topics
+from kctl.errors import KctlError
 
 __all__ = ["run"]
 
