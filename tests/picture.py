@@ -15,13 +15,12 @@ from kctl.http import Access, HttpServer, Source, Token, bind, create_app
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
 from kctl.reduce import GroupStats, PartitionRow
-from kctl.reduce.block_size import StorageTotals
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.metadata_brokers import BrokerRows
 from kctl.reduce.metadata_topics import TopicRows
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.rows import AgentState, BrokerRow, MemberRow, TopicRow, WorkerRow
+from kctl.reduce.rows import AgentState, BrokerRow, MemberRow, StorageStats, TopicRow, WorkerRow
 from kctl.reduce.workers import Workers
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
@@ -62,7 +61,7 @@ def picture(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
         collect_seconds=0.1,
         offset_checker=reduced(of_partitions),
         kafka_lag=totals(of_partitions),
-        block_size=reduced(StorageTotals(pending=7, processing=0, bytes=512, limit=0)),
+        block_size=reduced(StorageStats(pending=7, processing=0, bytes=512, limit=0)),
         member_leader=reduced(GroupMembers("m-0", 3, True, (MemberRow("m-0", "worker-0", True, 3, "m-0"),))),
         metadata_brokers=reduced(
             BrokerRows(tuple(BrokerRow(node, "127.0.0.1", 9092 + node, None, node == 1) for node in (1, 2, 10)))

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from kctl.exporter.metric import GROUP, Metric, Sample, Single
 from kctl.master.restart import State
 from kctl.master.snapshot import FleetSnapshot
-from kctl.reduce.block_size import StorageTotals
-from kctl.reduce.rows import SinkerStats, WorkerRow
+from kctl.reduce.rows import SinkerStats, StorageStats, WorkerRow
 
 __all__ = ["METRICS"]
 
@@ -78,7 +77,7 @@ def _of_sinker(values: Mapping[tuple[str, ...], Callable[[SinkerStats], float | 
     return samples
 
 
-def _storage(value_of: Callable[[StorageTotals], float | None]) -> _Samples:
+def _storage(value_of: Callable[[StorageStats], float | None]) -> _Samples:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
         value = value_of(snapshot.block_size.result)
         if value is not None:
@@ -99,7 +98,7 @@ def _limit(value: int | None) -> int | None:
     return value or None
 
 
-def _full(stored: StorageTotals) -> float | None:
+def _full(stored: StorageStats) -> float | None:
     return None if stored.pending is None else float(bool(stored.full))
 
 

@@ -44,11 +44,11 @@ def _reported_by(worker: str, event: EventRow) -> FleetEvent:
         float(event.at),
         event.kind,
         event.text,
-        worker,
         event.topic,
         event.partition,
         event.from_offset,
         event.to_offset,
+        worker,
     )
 
 
@@ -61,11 +61,11 @@ def _of_supervisor(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Flee
         for cause, count in worker.restarts.items():
             if count > old.restarts.get(cause, 0):
                 text = f"{worker.name} is started again: {cause}"
-                yield FleetEvent(after.taken_at_unix, "restart", text, worker.name)
+                yield FleetEvent(after.taken_at_unix, "restart", text, worker=worker.name)
         if worker.state != old.state:
             why = f"; {worker.last_error}" if worker.last_error and worker.state in ("backoff", "fatal") else ""
             text = f"{worker.name}: {old.state} -> {worker.state}{why}"
-            yield FleetEvent(after.taken_at_unix, "state", text, worker.name)
+            yield FleetEvent(after.taken_at_unix, "state", text, worker=worker.name)
 
 
 def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[FleetEvent]:
@@ -91,5 +91,5 @@ def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[FleetEve
         old, new = former.get((row.topic, row.partition)), assessment.status
         if old is not None and old is not new and not _IN_TROUBLE.isdisjoint((old, new)):
             text = f"{row.topic}-{row.partition}: {old.value} -> {new.value}; {assessment.reason}"
-            events.append(FleetEvent(after.taken_at_unix, "status", text, row.worker, row.topic, row.partition))
+            events.append(FleetEvent(after.taken_at_unix, "status", text, row.topic, row.partition, worker=row.worker))
     return events[:_MOST_EVENTS]

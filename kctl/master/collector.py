@@ -37,11 +37,10 @@ from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.master.supervisor import Supervisor
 from kctl.reduce import BrokerSnapshot, Freshness, PartitionRow, kafka_lag
-from kctl.reduce.block_size import StorageTotals
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
-from kctl.reduce.rows import PingRow, StorageRow, WorkerRow
+from kctl.reduce.rows import PingRow, StorageRow, StorageStats, WorkerRow
 from kctl.reduce.workers import Workers
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessment, Assessor, Rules, of_group
@@ -251,7 +250,7 @@ class _Replies(NamedTuple):
 class _Digested(NamedTuple):
     offset_checker: Reduced[Partitions]
     kafka_lag: LagTotals
-    block_size: Reduced[StorageTotals]
+    block_size: Reduced[StorageStats]
     ping: Reduced[Pings]
     workers: Reduced[Workers]
     assessments: tuple[Assessment, ...]

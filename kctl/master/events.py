@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kctl.master.operations.base import Operation
+from kctl.reduce.rows import EventRow
 from kctl_agent.wire import JsonObject
 
 __all__ = ["EventFeed", "FleetEvent", "operation_events"]
@@ -16,31 +17,17 @@ KEPT = 500
 
 
 @dataclass(frozen=True, slots=True)
-class FleetEvent:
-    """One thing that happened. What does not apply is None."""
+class FleetEvent(EventRow):
+    """One thing that happened. What does not apply is None.
 
-    at: float
-    """Unix seconds."""
-    kind: str
-    """`state`, `restart`, `rebalance`, `status`, `operation`, or an agent's own (`rewound`, `records_lost`, …)."""
-    text: str
+    `kind` is `state`, `restart`, `rebalance`, `status`, `operation`, or an agent's own (`rewound`, `records_lost`, …).
+    """
+
     worker: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    from_offset: int | None = None
-    to_offset: int | None = None
 
     def to_json(self) -> JsonObject:
-        return {
-            "at": self.at,
-            "kind": self.kind,
-            "text": self.text,
-            "worker": self.worker,
-            "topic": self.topic,
-            "partition": self.partition,
-            "from": self.from_offset,
-            "to": self.to_offset,
-        }
+        first = {"at": self.at, "kind": self.kind, "text": self.text, "worker": self.worker}
+        return first | EventRow.to_json(self)  # `super()` alone does not work in a dataclass with slots
 
 
 def operation_events(operation: Operation) -> list[FleetEvent]:
@@ -52,7 +39,7 @@ def operation_events(operation: Operation) -> list[FleetEvent]:
     text = f"{operation.words}, by {operation.by}: {operation.state}" + (
         f"; {operation.text}" if operation.text else ""
     )
-    return [FleetEvent(operation.ended_at, "operation", text, worker, topic, partition)]
+    return [FleetEvent(operation.ended_at, "operation", text, topic, partition, worker=worker)]
 
 
 class EventFeed:

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from kctl.reduce import Freshness, GroupStats, PartitionRow
-from kctl.reduce.block_size import StorageTotals
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.metadata_brokers import BrokerRows
 from kctl.reduce.metadata_topics import TopicRows
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
-from kctl.reduce.rows import WorkerStatus
+from kctl.reduce.rows import StorageStats, WorkerStatus
 from kctl.reduce.workers import Workers
 from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
@@ -92,7 +91,7 @@ class FleetSnapshot:
     offset_checker: Reduced[Partitions] = Reduced(Partitions())
     kafka_lag: LagTotals = field(default_factory=LagTotals)
     """Of the partitions of `offset_checker`, and as complete as they are."""
-    block_size: Reduced[StorageTotals] = Reduced(StorageTotals())
+    block_size: Reduced[StorageStats] = Reduced(StorageStats())
     member_leader: Reduced[GroupMembers] = Reduced(GroupMembers())
     metadata_brokers: Reduced[BrokerRows] = Reduced(BrokerRows())
     metadata_topics: Reduced[TopicRows] = Reduced(TopicRows())

@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
-from kctl.reduce.rows import StorageRow
+from kctl.reduce.rows import StorageRow, StorageStats
 
-__all__ = ["StorageTotals", "reduce"]
-
-
-@dataclass(frozen=True, slots=True)
-class StorageTotals:
-    """Sums over the storages, None where one of them does not know."""
-
-    pending: int | None = None
-    delayed: int | None = None
-    processing: int | None = None
-    dead: int | None = None
-    bytes: int | None = None
-    limit: int | None = None
-    limit_bytes: int | None = None
-    dead_limit: int | None = None
-    free_bytes: int | None = None
-    """Of the storage that has least."""
-    full: str | None = None
-    """Why a storage is full."""
+__all__ = ["reduce"]
 
 
-def reduce(answers: Sequence[Answer[StorageRow]], _brokers: BrokerSnapshot) -> StorageTotals:
+def reduce(answers: Sequence[Answer[StorageRow]], _brokers: BrokerSnapshot) -> StorageStats:
     """A worker that has not opened its storage yet replies without an identity and counts for nothing."""
     rows: list[Answer[tuple[StorageRow, ...]]] = [
         Answer(answer.sender, (answer.result,), answer.age_seconds) for answer in answers
     ]
     known = [row for storage, row in newest_rows(rows, lambda row: row.storage).items() if storage is not None]
-    return StorageTotals(
+    return StorageStats(
         pending=_sum([row.pending for row in known]),
         delayed=_sum([row.delayed for row in known]),
         processing=_sum([row.processing for row in known]),

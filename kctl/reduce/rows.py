@@ -24,6 +24,7 @@ __all__ = [
     "ResetPolicy",
     "SinkerStats",
     "StorageRow",
+    "StorageStats",
     "TopicPartition",
     "TopicRow",
     "UnreadRow",
@@ -253,11 +254,9 @@ class WorkerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StorageRow:
-    """What waits in the storage of one worker; `storage` is equal for workers that share one."""
+class StorageStats:
+    """What waits in a storage, or in several: then sums, None where one of them does not know."""
 
-    storage: str | None = None
-    """None: the worker has not opened its storage yet."""
     pending: int | None = None
     delayed: int | None = None
     processing: int | None = None
@@ -267,8 +266,17 @@ class StorageRow:
     limit_bytes: int | None = None
     dead_limit: int | None = None
     free_bytes: int | None = None
+    """Of several storages that of the one with least."""
     full: str | None = None
     """Why workers take no new batch; None while there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRow(StorageStats):
+    """The storage of one worker."""
+
+    storage: str | None = None
+    """Equal for workers that share one. None: the worker has not opened its storage yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,11 @@ from kctl.exporter import Exposition
 from kctl.master.restart import Cause
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcStats, WorkerStatus
 from kctl.reduce import GroupStats, PartitionRow
-from kctl.reduce.block_size import StorageTotals
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
-from kctl.reduce.rows import SinkerStats, WorkerRow
+from kctl.reduce.rows import SinkerStats, StorageStats, WorkerRow
 from kctl.reduce.workers import Workers
 from kctl.status import Assessment, Status
 from tests.conftest import eventually
@@ -71,7 +70,7 @@ def picture(cluster: str, tick: int) -> FleetSnapshot:
     )
     lost = {"records_lost": tick, "storage_rolled_back": tick} if is_sick else {}
     full = "900 messages wait, and storage.limit is 900" if is_sick else None
-    stored = StorageTotals(
+    stored = StorageStats(
         pending=900 if is_sick else 5, processing=0, dead=7 if is_sick else 0, bytes=10_000, limit=1000, full=full
     )
     asked = ("worker-0", "sinker-0")

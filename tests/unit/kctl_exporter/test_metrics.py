@@ -21,12 +21,11 @@ from kctl.exporter.reference import reference
 from kctl.master.restart import Cause, State
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
 from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
-from kctl.reduce.block_size import StorageTotals
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
-from kctl.reduce.rows import SinkerStats, WorkerRow
+from kctl.reduce.rows import SinkerStats, StorageStats, WorkerRow
 from kctl.reduce.workers import Workers
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
@@ -54,7 +53,7 @@ def snapshot(rows: Iterable[PartitionRow] = (), total: int | None = None, pendin
         collect_seconds=0.25,
         offset_checker=Reduced(Partitions(tuple(rows)), asked, answered, failed, 0.1),
         kafka_lag=LagTotals(total),
-        block_size=Reduced(StorageTotals(pending=pending, processing=0), asked, answered, failed, 0.1),
+        block_size=Reduced(StorageStats(pending=pending, processing=0), asked, answered, failed, 0.1),
         ping=Reduced(Pings(), asked, answered, failed, 0.1),
         supervised=(worker("worker-0", State.RUNNING),),
         resident_bytes={"worker-0": 5_000_000},
@@ -140,7 +139,7 @@ def test_a_storage_state_that_is_not_known_is_absent() -> None:
 
 def test_a_storage_tells_its_limits_and_whether_it_is_full() -> None:
     latest = snapshot(pending=7)
-    totals = StorageTotals(pending=7, delayed=2, limit_bytes=0, dead_limit=50, free_bytes=99, full="no room")
+    totals = StorageStats(pending=7, delayed=2, limit_bytes=0, dead_limit=50, free_bytes=99, full="no room")
     full = replace(latest, block_size=replace(latest.block_size, result=totals))
 
     found = {
