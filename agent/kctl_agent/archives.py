@@ -1,14 +1,16 @@
-"""What names a JVM's class archive, and whether one may be used; for the worker's and for the demo broker's."""
+"""A JVM's class archive: what names it, whether one may be used, where it is recorded; for worker and demo broker."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-__all__ = ["fingerprint", "is_private"]
+__all__ = ["fingerprint", "is_private", "recording"]
 
 
 def fingerprint(files: Iterable[Path]) -> str:
@@ -27,3 +29,22 @@ def is_private(path: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode) and found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
+
+
+@contextmanager
+def recording(path: Path, kept: int) -> Iterator[Path]:
+    """A file for a JVM to write its archive into, in a folder of its own that is removed afterwards. Once written it
+    becomes `path`, and the `kept` newest archives there stay, those of other Javas and jars among them.
+
+    Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none, as one that is no HotSpot.
+    """
+    with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
+        fresh = Path(folder, path.name)
+        yield fresh
+        if not fresh.exists():
+            raise RuntimeError("this Java has written no class archive")
+        fresh.replace(path)
+    kind = path.name.partition("-")[0]
+    archives = sorted(path.parent.glob(f"{kind}-*.jsa"), key=lambda each: each.stat().st_mtime)
+    for old in archives[:-kept]:
+        old.unlink(missing_ok=True)

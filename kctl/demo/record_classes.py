@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 
 from kctl.children import PRIVATE, python_module, safe_environment
@@ -21,6 +20,7 @@ from kctl.demo.broker import KafkaBroker
 from kctl.demo.class_archive import archive_path, archives_dir, java_options
 from kctl.demo.dies_with_parent import dies_with_parent
 from kctl.errors import KctlError
+from kctl_agent.archives import recording
 
 __all__ = ["Recorder", "record"]
 
@@ -33,26 +33,19 @@ STOP_SECONDS = 10.0
 def record() -> Path:
     """Returns where the archive is; replaces one that cannot be used.
 
-    Raises OSError: it cannot be kept; KctlError: no jars, no Java, or this Java has written none.
+    Raises OSError: it cannot be kept; KctlError: no jars, or no Java; RuntimeError: this Java has written none.
     """
     path = archive_path()
     if java_options():
         return path
     archives_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".record-", dir=archives_dir()) as beside:
-        fresh = Path(beside, "broker.jsa")
-        broker = KafkaBroker(Path(beside, "broker"), java_options=(f"-XX:ArchiveClassesAtExit={fresh}",))
+    with recording(path, KEPT) as fresh:
+        broker = KafkaBroker(fresh.with_name("broker"), java_options=(f"-XX:ArchiveClassesAtExit={fresh}",))
         broker.start()
         try:
             broker.stop(DUMP_SECONDS)
         finally:
             broker.kill()
-        if not fresh.exists():
-            raise KctlError("this Java has written no class archive")
-        fresh.replace(path)
-    others = sorted(archives_dir().glob("broker-*.jsa"), key=lambda each: each.stat().st_mtime)
-    for old in others[:-KEPT]:
-        old.unlink(missing_ok=True)
     return path
 
 
@@ -99,7 +92,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what lies beside is removed
     try:
         record()
-    except (KctlError, OSError) as error:
+    except (KctlError, OSError, RuntimeError) as error:
         sys.stderr.write(f"going on without a class archive of the broker: {error}\n")
     if _record_worker():
         sys.stderr.write("going on without a class archive of the workers\n")

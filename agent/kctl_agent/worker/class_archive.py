@@ -15,10 +15,9 @@ import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from kctl_agent.archives import fingerprint, is_private
+from kctl_agent.archives import fingerprint, is_private, recording
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,42 +54,40 @@ def record() -> Path:
 
     Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none, as one that is no HotSpot.
     """
-    from pyspark.sql import SparkSession
-
-    from kctl_agent.worker.session import LOG_OPTION
-
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as beside:
-        fresh = Path(beside, path.name)
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        spark = (
-            SparkSession.builder.master("local[1]")
-            .config("spark.driver.extraJavaOptions", f'"-XX:ArchiveClassesAtExit={fresh}" {_QUIETLY} {LOG_OPTION}')
-            .config("spark.local.dir", beside)
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .getOrCreate()
-        )
+    with recording(path, kept=1) as fresh:
+        spark = _session(fresh)
         # The JVM writes the archive at its end, which PySpark itself does not await.
         gateway = spark.sparkContext._gateway  # noqa: SLF001
         assert gateway is not None
         try:
-            _run_a_batch(spark, Path(beside))
+            _run_a_batch(spark, fresh.parent)
             spark.stop()
             gateway.shutdown()
             gateway.proc.stdin.close()
             gateway.proc.wait()
         finally:
             gateway.proc.kill()
-        if not fresh.exists():
-            raise RuntimeError("this Java has written no class archive")
-        fresh.replace(path)
-    for other in path.parent.glob("spark-*.jsa"):
-        if other != path:
-            other.unlink(missing_ok=True)
     return path
+
+
+def _session(fresh: Path) -> SparkSession:
+    """One whose JVM writes the classes that it has loaded into `fresh`."""
+    from pyspark.sql import SparkSession
+
+    from kctl_agent.worker.session import LOG_OPTION
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return (
+        SparkSession.builder.master("local[1]")
+        .config("spark.driver.extraJavaOptions", f'"-XX:ArchiveClassesAtExit={fresh}" {_QUIETLY} {LOG_OPTION}')
+        .config("spark.local.dir", str(fresh.parent))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
 
 
 def _java() -> Path:
