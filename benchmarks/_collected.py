@@ -101,7 +101,7 @@ class _Fleet:
     def status(self) -> tuple[()]:
         return ()
 
-    def heard(self, _beats: object, _at: float) -> None:
+    def on_heartbeats(self, _beats: object, _at: float) -> None:
         pass
 
     async def resident_bytes(self) -> dict[str, int]:

@@ -98,7 +98,7 @@ def api_router(source: Source, streams: Streams, life: str) -> APIRouter:
     @router.get("/status", summary="The fleet at a glance, and whether it is ready")
     async def status(if_none_match: _IfNoneMatch = None) -> Response:
         snapshot = present(source)
-        reasons = answers.not_ready(snapshot, source.clock(), source.unix_clock(), source.patience_seconds)
+        reasons = answers.not_ready(snapshot, source.clock(), source.unix_clock(), source.max_age_seconds)
         body = answers.status_of(snapshot, reasons, source.feed.last_number)
         return unchanged(snapshot, if_none_match) or answer(snapshot, {**envelope(snapshot), **body})
 

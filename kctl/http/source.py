@@ -44,7 +44,7 @@ class Source:
     clock: Callable[[], float] = time.monotonic
     """That of `FleetSnapshot.taken_at`."""
     unix_clock: Callable[[], float] = time.time
-    patience_seconds: float = 10.0
+    max_age_seconds: float = 10.0
     """A collection, or a look at the brokers, that is older than so long is too old to be ready."""
 
     def reasons_not_ready(self) -> list[str]:
@@ -52,4 +52,4 @@ class Source:
         snapshot = self.latest()
         if snapshot is None:
             return ["the first collection is not finished yet"]
-        return not_ready(snapshot, self.clock(), self.unix_clock(), self.patience_seconds)
+        return not_ready(snapshot, self.clock(), self.unix_clock(), self.max_age_seconds)

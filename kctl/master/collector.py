@@ -152,7 +152,7 @@ class Collector:
         outcomes = await asyncio.gather(*(self._ask(sockets, each.name, started + timeout) for each in _ASKED))
         replies = await self._aside(_parsed, *outcomes)
         # As of the question, for one that is silent holds up what we know of the others.
-        self._supervisor.heard({each.sender: heartbeat(each.result) for each in replies.ping.answers}, started)
+        self._supervisor.on_heartbeats({each.sender: heartbeat(each.result) for each in replies.ping.answers}, started)
         await self._refresh_cached(sockets, replies, started + timeout)
         await brokers
         if not replies.ping.failed:

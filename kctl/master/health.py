@@ -1,7 +1,7 @@
-"""Whether a running process is ill, and with what: a pure judgement over what was heard of it and measured.
+"""Whether a running process is unhealthy, and why: pure rules over its heartbeats and memory samples.
 
-No clock, no process, no socket in here: time is passed in. `keeper` asks and measures, and hands the verdict to
-`restart` as a `Replace`.
+No clock, no process, no socket in here: time is passed in. `process_supervisor` asks and measures, and passes the
+verdict to `restart` as a `Replace`.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 
 from kctl.master.restart import Cause
 
-__all__ = ["Health", "Heartbeat", "Illness", "Rules", "heard", "judge", "measured", "refusals"]
+__all__ = ["Health", "Heartbeat", "Rules", "Unhealthy", "judge", "on_heartbeat", "on_memory_sample", "refusals"]
 
 BOOT_MARGIN = 1.1
 """A memory limit below the size after the start and a tenth more would restart a worker that has done nothing yet,
 again and again (celery #3706, #4125)."""
 _BOOTING = frozenset({"starting", "joining"})
 _AT_REST = frozenset({"starting", "joining", "paused", "throttled", "stopping"})
-"""What a worker says of itself while nobody expects a batch of it."""
+"""States that a worker reports while no batch is expected of it."""
 _MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What counts as ill. None switches a rule off."""
+    """What counts as unhealthy. None switches a rule off."""
 
     ping_timeout_seconds: float
     memory_soft_bytes: int | None = None
@@ -37,13 +37,13 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """An agent's answer to a ping; what an agent does not tell is None."""
+    """An agent's answer to a ping; what an agent does not report is None."""
 
     pid: int
     state: str | None = None
     batches_total: int | None = None
     lag: int | None = None
-    """Messages; None while the brokers' figures are too old to rely on."""
+    """Messages; None while what the brokers reported is too old to rely on."""
     progress: int | None = None
     """Changes with each batch and while a long one stores messages."""
     main_thread_age_seconds: float | None = None
@@ -52,9 +52,9 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One incarnation as it was last heard of. Times are seconds of the caller's monotonic clock."""
+    """One incarnation as of its last heartbeat. Times are seconds of the caller's monotonic clock."""
 
-    heard_at: float
+    heartbeat_at: float
     progress_at: float
     """When it last finished a batch, or was not expected to."""
     state: str | None = None
@@ -70,15 +70,15 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
-class Illness:
-    """What it has, in one sentence, and whether there is no point in asking it to leave."""
+class Unhealthy:
+    """Why, in one sentence, and whether there is no point in asking the process to leave."""
 
     cause: Cause
     at_once: bool
     why: str
 
 
-def heard(health: Health, beat: Heartbeat, now: float) -> Health:
+def on_heartbeat(health: Health, beat: Heartbeat, now: float) -> Health:
     """It has answered."""
     is_moving = (
         beat.batches_total is None
@@ -88,7 +88,7 @@ def heard(health: Health, beat: Heartbeat, now: float) -> Health:
     is_excused = not beat.lag or beat.state in _AT_REST
     return replace(
         health,
-        heard_at=now,
+        heartbeat_at=now,
         progress_at=now if is_moving or is_excused else health.progress_at,
         state=beat.state,
         batches_total=beat.batches_total,
@@ -98,7 +98,7 @@ def heard(health: Health, beat: Heartbeat, now: float) -> Health:
     )
 
 
-def measured(health: Health, rules: Rules, resident_bytes: int) -> Health:
+def on_memory_sample(health: Health, rules: Rules, resident_bytes: int) -> Health:
     """Its memory, all processes of it together. The first measurement after its start is its boot size."""
     boot_bytes = health.boot_bytes
     if boot_bytes is None and health.state not in _BOOTING:
@@ -109,26 +109,28 @@ def measured(health: Health, rules: Rules, resident_bytes: int) -> Health:
     return replace(health, breaches=health.breaches + 1 if is_above else 0)
 
 
-def judge(rules: Rules, health: Health, now: float) -> Illness | None:
-    """The gravest illness; None of a healthy process."""
-    silence = now - health.heard_at
+def judge(rules: Rules, health: Health, now: float) -> Unhealthy | None:
+    """What is gravest; None of a healthy process."""
+    silence = now - health.heartbeat_at
     if silence >= rules.ping_timeout_seconds:
-        return Illness(Cause.UNRESPONSIVE, True, f"its agent has not answered for {silence:.1f} s")
+        return Unhealthy(Cause.UNRESPONSIVE, True, f"its agent has not answered for {silence:.1f} s")
     if rules.main_thread_seconds is not None and health.hung_seconds >= rules.main_thread_seconds:
         why = f"its agent answers, but its main thread has hung for {health.hung_seconds:.1f} s"
-        return Illness(Cause.UNRESPONSIVE, True, why)
+        return Unhealthy(Cause.UNRESPONSIVE, True, why)
     hard, size = _applied(rules.memory_hard_bytes, health), health.resident_bytes or 0
     if hard is not None and size > hard:
-        return Illness(Cause.MEMORY, True, f"its memory, {_mebibytes(size)}, is above memory_hard, {_mebibytes(hard)}")
+        return Unhealthy(
+            Cause.MEMORY, True, f"its memory, {_mebibytes(size)}, is above memory_hard, {_mebibytes(hard)}"
+        )
     soft = _applied(rules.memory_soft_bytes, health)
     if soft is not None and health.breaches >= rules.memory_breaches:
         times = f"{health.breaches} times in a row"
-        return Illness(
+        return Unhealthy(
             Cause.MEMORY, False, f"its memory, {_mebibytes(size)}, was above memory_soft, {_mebibytes(soft)}, {times}"
         )
     idle = now - health.progress_at
     if rules.stalled_seconds is not None and idle >= rules.stalled_seconds:
-        return Illness(Cause.STALLED, False, f"it has messages to read and has made no progress for {idle:.1f} s")
+        return Unhealthy(Cause.STALLED, False, f"it has messages to read and has made no progress for {idle:.1f} s")
     return None
 
 

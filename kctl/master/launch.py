@@ -11,8 +11,8 @@ from kctl.config.sections import size_bytes
 from kctl.config.storage import storage_settings
 from kctl.kafka.access import of_fleet
 from kctl.master.health import Rules
-from kctl.master.keeper import Care, Launch
-from kctl.master.restart import Policy
+from kctl.master.process_supervisor import Launch, SupervisionPolicy
+from kctl.master.restart import RestartPolicy
 from kctl.secrets import cluster_secret
 from kctl_agent.paths import socket_path
 from kctl_agent.wire import JsonObject
@@ -20,11 +20,11 @@ from kctl_agent.wire import JsonObject
 __all__ = [
     "SINKER_COMMAND",
     "WORKER_COMMAND",
-    "care",
     "launches",
     "names",
     "sinker_launches",
     "sinker_settings",
+    "supervision_policy",
     "worker_settings",
 ]
 
@@ -54,11 +54,11 @@ def sinker_launches(config: Config) -> list[Launch]:
     ]
 
 
-def care(config: Config) -> Care:
+def supervision_policy(config: Config) -> SupervisionPolicy:
     """How all of them are looked after, as `[workers]` says."""
     workers = config.workers
-    return Care(
-        policy=Policy(
+    return SupervisionPolicy(
+        restart=RestartPolicy(
             backoff_min_seconds=workers.backoff_min_seconds,
             backoff_max_seconds=workers.backoff_max_seconds,
             stable_seconds=workers.stable_seconds,

@@ -32,7 +32,7 @@ from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
 from kctl.master.events import EventFeed, operation_events
-from kctl.master.launch import WORKER_COMMAND, care, launches, names, sinker_launches
+from kctl.master.launch import WORKER_COMMAND, launches, names, sinker_launches, supervision_policy
 from kctl.master.members import Members
 from kctl.master.notify import notify, pet_watchdog
 from kctl.master.operations import Caller, Context, OperationLog, operation_types
@@ -162,7 +162,7 @@ class _Master:
         )
         self._supervisor = Supervisor(
             [*launches(config, jars, worker_command), *sinker_launches(config)],
-            care(config),
+            supervision_policy(config),
             self._members.ping,
             at_start=lambda name: {"paused": self._context.scopes(name)},
             paused=lambda name: tuple(PauseRow(**scope) for scope in self._context.scopes(name)),
@@ -205,7 +205,7 @@ class _Master:
             feed=feed,
             ask=answer,
             operations=self._operations,
-            patience_seconds=max(10.0, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
+            max_age_seconds=max(10.0, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
         )
         self._http = HttpServer(create_app(self._source, access), http_socket, access)
 
@@ -289,12 +289,12 @@ class _Master:
         if supervising.done():
             return True
         stopping = _task(self._supervisor.stop(), "stop")
-        impatient = _task(_set(now), "second signal")
-        await asyncio.wait([stopping, impatient, supervising], return_when=asyncio.FIRST_COMPLETED)
+        second_signal = _task(_set(now), "second signal")
+        await asyncio.wait([stopping, second_signal, supervising], return_when=asyncio.FIRST_COMPLETED)
         is_orderly = stopping.done()
         if not is_orderly:
             log.warning("action=killing fleet=%s", self._config.fleet.name)
-        await _end([impatient, supervising, stopping])
+        await _end([second_signal, supervising, stopping])
         return is_orderly
 
     @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """When a supervised process is started, restarted, stopped or given up: a pure state machine over one `Status`.
 
-No clock, no process, no randomness in here: `step` is told the time and the jitter. What has to be done follows from
-the state that is entered (`starting`: spawn, `stopping`: terminate, `backoff`: wait until `next_try_at`); `keeper` does
-it. Whether a living process is ill is decided in `health`.
+No clock, no process, no randomness in here: `step` is given the time and the jitter. What has to be done follows from
+the state that is entered (`starting`: spawn, `stopping`: terminate, `backoff`: wait until `next_try_at`);
+`process_supervisor` does it. Whether a living process is unhealthy is decided in `health`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = [
     "Due",
     "Event",
     "Exited",
-    "Policy",
     "Ready",
     "Replace",
+    "RestartPolicy",
     "Start",
     "State",
     "Status",
@@ -55,7 +55,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RestartPolicy:
     """Back-off between `backoff_min_seconds` and `backoff_max_seconds`; `max_failures` in a row give up.
 
     A process that has been running for `stable_seconds` has proven itself: its next death is the first failure again.
@@ -94,10 +94,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The operator, or the master at its end, wants the process gone. `patience_seconds` is how long it may take to
+    """The operator, or the master at its end, wants the process gone. `timeout_seconds` is how long it may take to
     leave before it is killed; None: as it is configured."""
 
-    patience_seconds: float | None = None
+    timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,10 @@ class Due:
 
 
 Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Due
-_Rule: TypeAlias = Callable[[Policy, Status, Event, float, float], Status]
+_Rule: TypeAlias = Callable[[RestartPolicy, Status, Event, float, float], Status]
 
 
-def backoff_seconds(policy: Policy, failures: int, jitter: float) -> float:
+def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
     """The pause after that many failures in a row (>= 1): it doubles; `jitter` in [0, 1] draws its upper half.
 
     Jitter keeps workers that died of one cause from coming back in one moment; the lower half keeps it a pause.
@@ -140,7 +140,7 @@ def backoff_seconds(policy: Policy, failures: int, jitter: float) -> float:
     return min(low + jitter * max(high - low, 0.0), policy.backoff_max_seconds)
 
 
-def step(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def step(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
     """The status after `event`; the same object if it means nothing in this state (a late answer, a second stop)."""
     rule = _RULES.get((status.state, type(event)))
     return status if rule is None else rule(policy, status, event, now, jitter)
@@ -150,28 +150,28 @@ def _enter(status: Status, state: State, now: float) -> Status:
     return replace(status, state=state, since=now, next_try_at=None)
 
 
-def _launch(_policy: Policy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
+def _launch(_policy: RestartPolicy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
     restarts = status.restarts
     if status.cause is not None:
         restarts = MappingProxyType({**restarts, status.cause: restarts.get(status.cause, 0) + 1})
     return replace(_enter(status, State.STARTING, now), desired=State.RUNNING, cause=None, restarts=restarts)
 
 
-def _launch_afresh(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def _launch_afresh(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
     return _launch(policy, replace(status, failures=0, cause=None), event, now, jitter)
 
 
-def _retry_when_due(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def _retry_when_due(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
     if status.next_try_at is not None and now < status.next_try_at:
         return status
     return _launch(policy, status, event, now, jitter)
 
 
-def _is_up(_policy: Policy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
+def _is_up(_policy: RestartPolicy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
     return _enter(status, State.RUNNING, now)
 
 
-def _ask_to_leave(policy: Policy, status: Status, event: Event, now: float, _jitter: float) -> Status:
+def _ask_to_leave(policy: RestartPolicy, status: Status, event: Event, now: float, _jitter: float) -> Status:
     leaving = _enter(status, State.STOPPING, now)
     if isinstance(event, Replace):
         failures = 0 if _is_stable(policy, status, now) else status.failures
@@ -179,19 +179,19 @@ def _ask_to_leave(policy: Policy, status: Status, event: Event, now: float, _jit
     return replace(leaving, desired=State.STOPPED, cause=None)
 
 
-def _no_longer_wanted(_policy: Policy, status: Status, _event: Event, _now: float, _jitter: float) -> Status:
+def _no_longer_wanted(_policy: RestartPolicy, status: Status, _event: Event, _now: float, _jitter: float) -> Status:
     return replace(status, desired=State.STOPPED, cause=None)
 
 
-def _wanted_again(_policy: Policy, status: Status, _event: Event, _now: float, _jitter: float) -> Status:
+def _wanted_again(_policy: RestartPolicy, status: Status, _event: Event, _now: float, _jitter: float) -> Status:
     return replace(status, desired=State.RUNNING, cause=status.cause or Cause.REQUESTED)
 
 
-def _stopped(_policy: Policy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
+def _stopped(_policy: RestartPolicy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
     return replace(_enter(status, State.STOPPED, now), desired=State.STOPPED, failures=0, cause=None)
 
 
-def _left(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def _left(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
     if status.desired is State.STOPPED:
         return _stopped(policy, status, event, now, jitter)
     if status.cause is Cause.REQUESTED:
@@ -199,17 +199,17 @@ def _left(policy: Policy, status: Status, event: Event, now: float, jitter: floa
     return _failed(policy, status, event, now, jitter)
 
 
-def _died(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def _died(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
     if _is_stable(policy, status, now):
         status = replace(status, failures=0)
     return _failed(policy, status, event, now, jitter)
 
 
-def _is_stable(policy: Policy, status: Status, now: float) -> bool:
+def _is_stable(policy: RestartPolicy, status: Status, now: float) -> bool:
     return status.state is State.RUNNING and now - status.since >= policy.stable_seconds
 
 
-def _failed(policy: Policy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def _failed(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
     code = event.code if isinstance(event, Exited) else 1
     failures = status.failures + 1
     cause = status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)

@@ -2,7 +2,7 @@
 
 It has one partition of the first topic and claims committed offset 40 of 100; it takes operations. It has a grandchild
 in a process group of its own, as a Spark driver has. `KCTL_TEST_WORKER` in Spark's conf makes it misbehave; with a file
-that `KCTL_TEST_ILL` names only while that file is there, so that a later incarnation is well:
+that `KCTL_TEST_FAULT_FILE` names only while that file is there, so that a later incarnation is well:
 
 `boot_failure` ends with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stops answering, in C, with the
 interpreter held · `blocks` lets its main thread wait for ever while its agent answers · `grows` takes 200 MB more after
@@ -108,7 +108,7 @@ def main() -> int:
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
     conf = settings["pipeline"]["conf"]
     behaviour = conf.get("KCTL_TEST_WORKER", "")
-    if conf.get("KCTL_TEST_ILL") and not Path(conf["KCTL_TEST_ILL"]).exists():
+    if conf.get("KCTL_TEST_FAULT_FILE") and not Path(conf["KCTL_TEST_FAULT_FILE"]).exists():
         behaviour = ""
     print(f"{settings['name']} starts", flush=True)
     if behaviour == "boot_failure":

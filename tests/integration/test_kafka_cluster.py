@@ -117,7 +117,7 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     known = make_topic(cluster, "trades", BROKERS, BROKERS, min_insync_replicas="2")
     single = make_topic(cluster, "single", 2 * BROKERS, 1)
     make_topic(cluster, "strict", 1, BROKERS, min_insync_replicas=str(BROKERS))
-    victim = commit_zero(cluster, "keepers", "single", 2 * BROKERS)
+    victim = commit_zero(cluster, "processes", "single", 2 * BROKERS)
     shadow = ShadowGroup(cluster.bootstrap_servers, group_of(cluster, victim))
     assert shadow.commit({("trades", 0): 1}) == {("trades", 0): 1}
     partition = next(each.partition for each in known["trades"].partitions if each.leader == victim)
@@ -152,7 +152,7 @@ def group_of(cluster: KafkaCluster, coordinator: int) -> str:
 
 
 def reader_of_single(cluster: KafkaCluster) -> GroupReader:
-    return GroupReader(plain(cluster.bootstrap_servers), "keepers", ["single"], "read_uncommitted", 10)
+    return GroupReader(plain(cluster.bootstrap_servers), "processes", ["single"], "read_uncommitted", 10)
 
 
 def end_of(cluster: KafkaCluster, topic: str, partition: int) -> int:
@@ -175,8 +175,8 @@ def test_no_message_is_lost_or_twice_when_the_leader_is_killed_while_producing(w
 def test_a_group_whose_coordinator_was_killed_is_known_as_before_and_a_dead_broker_spoils_only_its_own_rows(
     wounded: Wounded, kctl: Kctl
 ) -> None:
-    code, out, err = kctl("lag", "-g", "keepers", "-o", "json")
-    described = kctl("describe-groups", "-g", "keepers", "-o", "json")
+    code, out, err = kctl("lag", "-g", "processes", "-o", "json")
+    described = kctl("describe-groups", "-g", "processes", "-o", "json")
 
     rows = json.loads(out)["rows"]
     assert wounded.lost

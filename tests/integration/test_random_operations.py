@@ -19,11 +19,11 @@ import pytest
 from kctl.config import load
 from kctl.errors import OperationRefused
 from kctl.master.health import Rules
-from kctl.master.keeper import Care, Keeper, Launch
 from kctl.master.members import Members
 from kctl.master.operations import Caller, Context, Operation, OperationLog, operation_types
 from kctl.master.pauses import Pauses
-from kctl.master.restart import Policy
+from kctl.master.process_supervisor import Launch, ProcessSupervisor, SupervisionPolicy
+from kctl.master.restart import RestartPolicy
 from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.errors import BadParams, UnknownMethod
@@ -74,8 +74,8 @@ class Fleet:
             Launch(name, ["cat"], {}, folder / f"{name}.log", socket_path(run_dir, name), 10.0, 5.0, name[:6])
             for name in NAMES
         ]
-        care = Care(Policy(0.01, 0.02, 0.0, 100), Rules(60.0), 0.5, 60.0)
-        self.supervisor = Supervisor(launches, care, self.members.ping, self.at_start)
+        policy = SupervisionPolicy(RestartPolicy(0.01, 0.02, 0.0, 100), Rules(60.0), 0.5, 60.0)
+        self.supervisor = Supervisor(launches, policy, self.members.ping, self.at_start)
         self.pauses = Pauses(self.config.fleet.data_dir / "pauses.json")
         context = Context(
             self.config, self.supervisor, self.members, self.pauses, [], ["cat"], lambda: load(folder / "kctl.toml", {})
@@ -96,7 +96,7 @@ class Fleet:
             return {"accepted": True}
 
         return {
-            "ping": Answers(lambda _: {"name": name, "pid": self.supervisor.keeper(name).pid, "version": "0"}),
+            "ping": Answers(lambda _: {"name": name, "pid": self.supervisor.process(name).pid, "version": "0"}),
             "pause": Answers(paused),
             "operation": Answers({"state": "done", "text": "so it is", "result": {}}),
             "log_level": Answers({"before": "INFO", "level": "DEBUG"}),
@@ -119,8 +119,8 @@ async def running(folder: Path) -> AsyncIterator[Fleet]:
         task = asyncio.create_task(fleet.supervisor.run())
         try:
             async with asyncio.timeout(60):
-                for keeper in map(fleet.supervisor.keeper, NAMES):
-                    await is_running(keeper)
+                for process in map(fleet.supervisor.process, NAMES):
+                    await is_running(process)
             yield fleet
         finally:
             await fleet.operations.close()
@@ -131,8 +131,8 @@ async def running(folder: Path) -> AsyncIterator[Fleet]:
             fleet.pool.close()
 
 
-async def is_running(keeper: Keeper) -> None:
-    await keeper.until(lambda: keeper.state == "running")
+async def is_running(process: ProcessSupervisor) -> None:
+    await process.until(lambda: process.state == "running")
 
 
 def some_operation(chance: random.Random) -> tuple[str, JsonObject]:
@@ -206,7 +206,7 @@ async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Operati
     """The process is in that state and, if it runs, was told what is paused."""
 
     def is_so() -> bool:
-        state = fleet.supervisor.keeper(name).state
+        state = fleet.supervisor.process(name).state
         return state == wanted and (wanted == "stopped" or fleet.told[name] == fleet.context.scopes(name))
 
     for _ in range(1000):
@@ -214,7 +214,7 @@ async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Operati
             return
         await asyncio.sleep(0.01)
     told = [(operation.words, operation.state, operation.text) for operation in last]
-    raise AssertionError(f"{name} should be {wanted}: {fleet.supervisor.keeper(name).status()}; {told}")
+    raise AssertionError(f"{name} should be {wanted}: {fleet.supervisor.process(name).status()}; {told}")
 
 
 def last_wish(name: str, ended: list[Operation]) -> str:

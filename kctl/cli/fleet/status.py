@@ -122,7 +122,7 @@ def _joined(supervised: list[dict[str, Any]], told: dict[str, dict[str, Any]]) -
 
 
 def _remarks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """What does not fit into the table: warnings, what is paused by whom, and where to read of an ill worker."""
+    """What does not fit into the table: warnings, what is paused by whom, and where to read of an unhealthy worker."""
     for row in rows:
         if row.get("warning"):
             yield f"{cell(row['name'])}: {cell(row['warning'])}"

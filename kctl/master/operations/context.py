@@ -13,10 +13,10 @@ from pathlib import Path
 from kctl.config import Config, Http
 from kctl.config.effects import Effect, changes
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused
-from kctl.master.keeper import Keeper
 from kctl.master.members import Members
 from kctl.master.operations.base import Tell
 from kctl.master.pauses import Pauses
+from kctl.master.process_supervisor import ProcessSupervisor
 from kctl.master.restart import State
 from kctl.master.supervisor import Supervisor
 from kctl_agent.errors import BadParams
@@ -65,7 +65,7 @@ class Context:
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
-    def chosen(self, params: JsonObject) -> list[Keeper]:
+    def chosen(self, params: JsonObject) -> list[ProcessSupervisor]:
         """The process that is named, several with commas between their names, or all of them.
 
         Raises:
@@ -75,7 +75,7 @@ class Context:
         if (name is None) != bool(everybody):
             raise BadParams("say which: a name, or all")
         names = self.supervisor.names if name is None else dict.fromkeys(str(name).split(","))
-        return [self.supervisor.keeper(each) for each in names]
+        return [self.supervisor.process(each) for each in names]
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, tell: Tell) -> JsonObject:
         """Has one agent carry out an operation; returns when it is done.
@@ -99,18 +99,18 @@ class Context:
     async def tell_paused(self, name: str, tell: Tell) -> str:
         """Has a process read what the pauses leave; returns when it does, or when it need not be told: a process that
         starts is told at its start."""
-        keeper = self.supervisor.keeper(name)
+        process = self.supervisor.process(name)
         while True:
-            if keeper.state is State.STARTING:
+            if process.state is State.STARTING:
                 tell(f"{name} is starting")
-                await keeper.until(lambda: keeper.state is not State.STARTING)
-            if keeper.state is not State.RUNNING:
-                return f"{name} is {keeper.state}"
-            incarnation = keeper.incarnation
+                await process.until(lambda: process.state is not State.STARTING)
+            if process.state is not State.RUNNING:
+                return f"{name} is {process.state}"
+            incarnation = process.incarnation
             try:
                 await self.run_on(name, "pause", {"scopes": self.scopes(name)}, tell)
             except AgentRefused:
-                if keeper.incarnation == incarnation and keeper.state is State.RUNNING:
+                if process.incarnation == incarnation and process.state is State.RUNNING:
                     raise
             else:
                 return name
@@ -142,25 +142,25 @@ async def file_changed(context: Context) -> str:
     return f"; {name} has changed since: `kctl reload`" if is_new else ""
 
 
-async def settled(context: Context, keeper: Keeper, after: int, tell: Tell) -> None:
+async def settled(context: Context, process: ProcessSupervisor, after: int, tell: Tell) -> None:
     """Returns when a process later than incarnation `after` has come up, by its supervisor's word and its own.
 
     Raises:
         OperationRefused: it was given up, or stopped.
     """
     while True:
-        await keeper.until(
+        await process.until(
             lambda: (
-                keeper.state in (State.FATAL, State.STOPPED)
-                or (keeper.state is State.RUNNING and keeper.incarnation > after)
+                process.state in (State.FATAL, State.STOPPED)
+                or (process.state is State.RUNNING and process.incarnation > after)
             )
         )
-        if keeper.state in (State.FATAL, State.STOPPED):
-            why = keeper.status().last_error
+        if process.state in (State.FATAL, State.STOPPED):
+            why = process.status().last_error
             changed = await file_changed(context)
-            raise OperationRefused(f"{keeper.name} is {keeper.state}" + (f": {why}" if why else "") + changed)
-        beat = await context.members.ping(keeper.name, 1.0)
+            raise OperationRefused(f"{process.name} is {process.state}" + (f": {why}" if why else "") + changed)
+        beat = await context.members.ping(process.name, 1.0)
         if beat is not None and beat.state in _UP:
             return
-        tell(f"{keeper.name} is {'silent' if beat is None else beat.state}")
+        tell(f"{process.name} is {'silent' if beat is None else beat.state}")
         await asyncio.sleep(_LOOK_SECONDS)

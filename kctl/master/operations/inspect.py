@@ -30,7 +30,7 @@ async def log_level(context: Context, params: JsonObject, _caller: Caller, _tell
         before = logging.getLevelName(root.level)
         root.setLevel(level)
     else:
-        context.supervisor.keeper(name)
+        context.supervisor.process(name)
         answer = await context.members.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
         before = str(answer.get("before"))
     return f"{name} logs {level} from now on; it was {before}", {"before": before, "level": level}

@@ -76,7 +76,7 @@ def scope(context: Context, params: JsonObject) -> tuple[str | None, str | None,
     if partition is not None and topic is None:
         raise BadParams("a partition belongs to a topic: say which")
     if worker is not None:
-        context.supervisor.keeper(worker)
+        context.supervisor.process(worker)
     if topic is not None:
         check_read(context, topic, partition)
     return worker, topic, partition

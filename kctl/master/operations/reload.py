@@ -9,7 +9,7 @@ from dataclasses import replace
 from kctl.config import Config
 from kctl.config.effects import Change, Effect, changes
 from kctl.errors import AgentRefused
-from kctl.master.launch import care, launches, sinker_launches
+from kctl.master.launch import launches, sinker_launches, supervision_policy
 from kctl.master.operations.base import Caller, Tell
 from kctl.master.operations.context import Context
 from kctl.master.operations.processes import scaled
@@ -33,7 +33,7 @@ async def reload(context: Context, _params: JsonObject, _caller: Caller, tell: T
     context.config = config
     context.supervisor.reconfigure(
         [*launches(context.config, context.jars, context.worker_command), *sinker_launches(context.config)],
-        care(context.config),
+        supervision_policy(context.config),
     )
     names = {change.name for change in found}
     if "log.level" in names:
@@ -65,7 +65,7 @@ async def _set_log_level(context: Context) -> None:
     level = context.config.log.level
     logging.getLogger().setLevel(level)
     for name in context.supervisor.names:
-        if context.supervisor.keeper(name).state is State.RUNNING:
+        if context.supervisor.process(name).state is State.RUNNING:
             try:
                 await context.members.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
             except AgentRefused as error:  # it has the new level with its next start

@@ -50,10 +50,10 @@ def operation_types(context: Context) -> dict[str, OperationType]:
 
     # An unknown name is refused here, before there is an order.
     def the_named(params: JsonObject) -> frozenset[str]:
-        return frozenset({context.supervisor.keeper(params["name"]).name})
+        return frozenset({context.supervisor.process(params["name"]).name})
 
     def chosen(params: JsonObject) -> frozenset[str]:
-        return frozenset(keeper.name for keeper in context.chosen(params)) | {"scale"}
+        return frozenset(process.name for process in context.chosen(params)) | {"scale"}
 
     def everybody(_params: JsonObject) -> frozenset[str]:
         return frozenset({*context.supervisor.names, "scale"})
@@ -68,7 +68,7 @@ def operation_types(context: Context) -> dict[str, OperationType]:
 
     def logging(params: JsonObject) -> frozenset[str]:
         if params["name"] != "master":
-            context.supervisor.keeper(params["name"])
+            context.supervisor.process(params["name"])
         return frozenset()
 
     def any_agent(params: JsonObject) -> frozenset[str]:

@@ -14,9 +14,9 @@ from kctl.master import collector as module
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
 from kctl.master.health import Rules
-from kctl.master.keeper import Care
 from kctl.master.members import Members
-from kctl.master.restart import Policy
+from kctl.master.process_supervisor import SupervisionPolicy
+from kctl.master.restart import RestartPolicy
 from kctl.master.supervisor import Supervisor
 from kctl.reduce.metadata_topics import TopicRows
 from kctl.reduce.rows import TopicRow
@@ -52,7 +52,7 @@ class Fleet:
         (folder / "kctl.toml").write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["t"]\n')
         self.pool, self.cluster = AgentPool(), Cluster(NoBrokers(), "127.0.0.1:1")
         members = Members(folder, dict, lambda: (), self.pool)
-        supervisor = Supervisor([], Care(Policy(1.0, 2.0, 60.0, 3), Rules(60.0)), members.ping)
+        supervisor = Supervisor([], SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0, 3), Rules(60.0)), members.ping)
         self.collector = Collector(load(folder / "kctl.toml", {}), members, self.cluster, supervisor, EventFeed(), dict)
 
     def offsets(self, _: Request) -> JsonObject:

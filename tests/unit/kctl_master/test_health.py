@@ -1,4 +1,4 @@
-"""What counts as ill: a table of cases, and what holds for every history."""
+"""What counts as unhealthy: a table of cases, and what holds for every history."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.master.health import Health, Heartbeat, Illness, Rules, heard, judge, measured, refusals
+from kctl.master.health import Health, Heartbeat, Rules, Unhealthy, judge, on_heartbeat, on_memory_sample, refusals
 from kctl.master.restart import Cause
 
 MB = 1 << 20
@@ -20,7 +20,7 @@ RULES = Rules(
     stalled_seconds=60,
     main_thread_seconds=60,
 )
-WELL = Health(heard_at=100.0, progress_at=100.0, state="running", batches_total=5, boot_bytes=500 * MB)
+WELL = Health(heartbeat_at=100.0, progress_at=100.0, state="running", batches_total=5, boot_bytes=500 * MB)
 
 
 def beat(state: str | None = "running", batches: int | None = 5, lag: int | None = 9) -> Heartbeat:
@@ -37,16 +37,16 @@ def beat(state: str | None = "running", batches: int | None = 5, lag: int | None
         (replace(WELL, resident_bytes=1001 * MB, breaches=1), 101, Cause.MEMORY, True),
         (replace(WELL, resident_bytes=1001 * MB, boot_bytes=None), 101, None, None),
         (replace(WELL, resident_bytes=1001 * MB, boot_bytes=950 * MB), 101, None, None),
-        (replace(WELL, heard_at=170.0), 159.9, None, None),
-        (replace(WELL, heard_at=170.0), 160.0, Cause.STALLED, False),
+        (replace(WELL, heartbeat_at=170.0), 159.9, None, None),
+        (replace(WELL, heartbeat_at=170.0), 160.0, Cause.STALLED, False),
         (replace(WELL, hung_seconds=59.9), 101, None, None),
         (replace(WELL, hung_seconds=60.0), 101, Cause.UNRESPONSIVE, True),
     ],
 )
-def test_the_gravest_illness_is_named(health: Health, now: float, cause: Cause | None, at_once: bool | None) -> None:
-    illness = judge(RULES, health, now)
+def test_the_gravest_fault_is_named(health: Health, now: float, cause: Cause | None, at_once: bool | None) -> None:
+    unhealthy = judge(RULES, health, now)
 
-    assert (illness and illness.cause, illness and illness.at_once) == (cause, at_once)
+    assert (unhealthy and unhealthy.cause, unhealthy and unhealthy.at_once) == (cause, at_once)
 
 
 @pytest.mark.parametrize(
@@ -63,44 +63,44 @@ def test_the_gravest_illness_is_named(health: Health, now: float, cause: Cause |
     ],
 )
 def test_no_batch_is_a_stall_only_where_one_was_to_be_expected(told: Heartbeat, is_progress: bool) -> None:
-    health = heard(WELL, told, 150.0)
+    health = on_heartbeat(WELL, told, 150.0)
 
-    assert health.heard_at == 150.0
+    assert health.heartbeat_at == 150.0
     assert health.progress_at == (150.0 if is_progress else 100.0)
 
 
 def test_a_long_batch_that_stores_something_is_progress() -> None:
-    health = heard(WELL, replace(beat(), progress=7), 150.0)
-    assert heard(health, replace(beat(), progress=7), 160.0).progress_at == 150.0
-    assert heard(health, replace(beat(), progress=8), 160.0).progress_at == 160.0
+    health = on_heartbeat(WELL, replace(beat(), progress=7), 150.0)
+    assert on_heartbeat(health, replace(beat(), progress=7), 160.0).progress_at == 150.0
+    assert on_heartbeat(health, replace(beat(), progress=8), 160.0).progress_at == 160.0
 
 
 def test_a_main_thread_hangs_only_if_two_answers_in_a_row_say_so() -> None:
     """After a freeze of the whole machine the agent may answer before the main thread has had its turn."""
-    first = heard(WELL, replace(beat(), main_thread_age_seconds=70.0), 101.0)
+    first = on_heartbeat(WELL, replace(beat(), main_thread_age_seconds=70.0), 101.0)
     assert judge(RULES, first, 101) is None
 
-    again = heard(first, replace(beat(), main_thread_age_seconds=71.0), 102.0)
-    assert (judge(RULES, again, 102) or again) == Illness(
+    again = on_heartbeat(first, replace(beat(), main_thread_age_seconds=71.0), 102.0)
+    assert (judge(RULES, again, 102) or again) == Unhealthy(
         Cause.UNRESPONSIVE, True, "its agent answers, but its main thread has hung for 70.0 s"
     )
 
-    recovered = heard(first, replace(beat(), main_thread_age_seconds=0.1), 102.0)
+    recovered = on_heartbeat(first, replace(beat(), main_thread_age_seconds=0.1), 102.0)
     assert judge(RULES, recovered, 102) is None
 
 
 def test_an_agent_that_tells_nothing_of_its_main_thread_is_judged_without() -> None:
-    health = heard(heard(WELL, beat(), 150.0), beat(), 159.0)
+    health = on_heartbeat(on_heartbeat(WELL, beat(), 150.0), beat(), 159.0)
 
     assert judge(RULES, health, 159.5) is None
 
 
 def test_the_boot_size_is_measured_when_the_jvm_is_there_and_not_before() -> None:
-    health = measured(replace(WELL, state="starting", boot_bytes=None), RULES, 50 * MB)
+    health = on_memory_sample(replace(WELL, state="starting", boot_bytes=None), RULES, 50 * MB)
     assert health.boot_bytes is None
 
-    health = measured(replace(health, state="running"), RULES, 400 * MB)
-    health = measured(health, RULES, 700 * MB)
+    health = on_memory_sample(replace(health, state="running"), RULES, 400 * MB)
+    health = on_memory_sample(health, RULES, 700 * MB)
 
     assert health.boot_bytes == 400 * MB
 
@@ -108,7 +108,7 @@ def test_the_boot_size_is_measured_when_the_jvm_is_there_and_not_before() -> Non
 def test_one_measurement_below_the_soft_limit_forgives_those_above() -> None:
     health = WELL
     for size in (900, 900, 700, 900, 900):
-        health = measured(health, RULES, size * MB)
+        health = on_memory_sample(health, RULES, size * MB)
 
     assert health.breaches == 2
     assert judge(RULES, health, 101) is None
@@ -142,13 +142,15 @@ def test_a_worker_is_never_judged_by_a_limit_that_it_was_born_above(
     health, now = Health(0.0, 0.0), 0.0
     for pause, what in history:
         now += pause
-        health = heard(health, what, now) if isinstance(what, Heartbeat) else measured(health, of_fleet, what)
-        illness = judge(of_fleet, health, now)
-        if illness is not None and illness.cause is Cause.MEMORY:
+        health = (
+            on_heartbeat(health, what, now) if isinstance(what, Heartbeat) else on_memory_sample(health, of_fleet, what)
+        )
+        unhealthy = judge(of_fleet, health, now)
+        if unhealthy is not None and unhealthy.cause is Cause.MEMORY:
             assert health.boot_bytes is not None
             assert health.resident_bytes is not None
             assert health.resident_bytes > health.boot_bytes
-        if illness is not None and illness.cause is Cause.STALLED:
+        if unhealthy is not None and unhealthy.cause is Cause.STALLED:
             assert of_fleet.stalled_seconds is not None
-        if illness is None:
-            assert now - health.heard_at < of_fleet.ping_timeout_seconds
+        if unhealthy is None:
+            assert now - health.heartbeat_at < of_fleet.ping_timeout_seconds

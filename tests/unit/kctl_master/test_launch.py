@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from kctl.config import Config, load
-from kctl.master.launch import care, launches
+from kctl.master.launch import launches, supervision_policy
 from kctl_agent.worker.settings import parse
 
 TOML = """
@@ -50,4 +50,5 @@ def test_logs_and_sockets_have_the_workers_names_and_the_policy_is_the_configure
         tmp_path / "logs" / f"worker-{n}.log" for n in range(3)
     ]
     assert launches(loaded, [])[1].socket_path == tmp_path / "run" / "worker-1.sock"
-    assert (care(loaded).policy.backoff_min_seconds, care(loaded).policy.max_failures) == (2, 4)
+    restart = supervision_policy(loaded).restart
+    assert (restart.backoff_min_seconds, restart.max_failures) == (2, 4)

@@ -14,9 +14,9 @@ from kctl.master.restart import (
     Due,
     Event,
     Exited,
-    Policy,
     Ready,
     Replace,
+    RestartPolicy,
     Start,
     State,
     Status,
@@ -25,7 +25,7 @@ from kctl.master.restart import (
     step,
 )
 
-POLICY = Policy(backoff_min_seconds=1, backoff_max_seconds=60, stable_seconds=30, max_failures=5)
+POLICY = RestartPolicy(backoff_min_seconds=1, backoff_max_seconds=60, stable_seconds=30, max_failures=5)
 
 
 def run(events: list[tuple[float, Event]], status: Status | None = None, jitter: float = 0.0) -> Status:
@@ -114,7 +114,7 @@ def test_a_long_start_is_not_a_stable_run() -> None:
 
 
 policies = st.builds(
-    lambda low, factor, stable, failures: Policy(low, low * factor, stable, failures),
+    lambda low, factor, stable, failures: RestartPolicy(low, low * factor, stable, failures),
     st.floats(0.01, 100),
     st.floats(1, 1000),
     st.floats(0, 100),
@@ -123,7 +123,7 @@ policies = st.builds(
 
 
 @given(policies, st.integers(1, 10**9), st.floats(0, 1))
-def test_a_backoff_never_leaves_its_bounds(policy: Policy, failures: int, jitter: float) -> None:
+def test_a_backoff_never_leaves_its_bounds(policy: RestartPolicy, failures: int, jitter: float) -> None:
     pause = backoff_seconds(policy, failures, jitter)
 
     assert policy.backoff_min_seconds <= pause <= policy.backoff_max_seconds
@@ -142,7 +142,7 @@ histories = st.lists(st.tuples(st.floats(0, 5), events, st.floats(0, 1)), max_si
 
 @given(policies, histories)
 def test_there_are_never_two_incarnations_and_never_a_restart_storm(
-    policy: Policy, history: list[tuple[float, Event, float]]
+    policy: RestartPolicy, history: list[tuple[float, Event, float]]
 ) -> None:
     status, now, living, last_failure = Status(since=0), 0.0, False, None
     for pause, event, jitter in history:

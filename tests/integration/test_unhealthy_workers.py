@@ -1,4 +1,4 @@
-"""Every way a worker can be ill, as a real process under a real master: its cause, and what an operator reads."""
+"""Every way a worker can be unhealthy, as a real process under a real master: its cause, and what an operator reads."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ QUICK: dict[str, object] = {
 
 
 @pytest.fixture
-def ill(master: Callable[..., Master], short_dir: Path, eventually: Eventually) -> Callable[..., tuple[Master, Path]]:
+def faulty(
+    master: Callable[..., Master], short_dir: Path, eventually: Eventually
+) -> Callable[..., tuple[Master, Path]]:
     """A fleet of one worker that misbehaves for as long as a file is there."""
 
     def start(
         behaviour: str, until: str = "running", kafka: dict[str, object] | None = None, **workers: object
     ) -> tuple[Master, Path]:
-        illness = short_dir / "ill"
-        illness.touch()
-        conf = {"KCTL_TEST_WORKER": behaviour, "KCTL_TEST_ILL": str(illness)}
-        return master(until=until, kafka=kafka or {}, workers={**QUICK, **workers}, spark={"conf": conf}), illness
+        fault = short_dir / "faulty"
+        fault.touch()
+        conf = {"KCTL_TEST_WORKER": behaviour, "KCTL_TEST_FAULT_FILE": str(fault)}
+        return master(until=until, kafka=kafka or {}, workers={**QUICK, **workers}, spark={"conf": conf}), fault
 
     return start
 
@@ -48,15 +50,15 @@ def row(fleet: Master) -> dict[str, Any]:
     return fleet.status()["worker-0"]
 
 
-def healed(fleet: Master, illness: Path, eventually: Eventually, cause: str) -> dict[str, Any]:
-    """Its row when it has been restarted for that cause and, the illness gone, runs again."""
+def recovered(fleet: Master, fault: Path, eventually: Eventually, cause: str) -> dict[str, Any]:
+    """Its row when it has been restarted for that cause and, the fault gone, runs again."""
     eventually(lambda: row(fleet)["restarts_by_cause"].get(cause), what=f"restarted because of {cause}")
-    illness.unlink()
+    fault.unlink()
     return dict(eventually(lambda: (r := row(fleet))["state"] == "running" and r))
 
 
-def test_a_worker_that_dies_at_once_is_tried_with_growing_pauses_then_given_up(ill: Callable[..., Any]) -> None:
-    fleet, _ = ill("dies", until="fatal", max_failures=4)
+def test_a_worker_that_dies_at_once_is_tried_with_growing_pauses_then_given_up(faulty: Callable[..., Any]) -> None:
+    fleet, _ = faulty("dies", until="fatal", max_failures=4)
 
     told = row(fleet)
 
@@ -65,8 +67,8 @@ def test_a_worker_that_dies_at_once_is_tried_with_growing_pauses_then_given_up(i
     assert "action=fatal worker=worker-0: ended (exit code 1), not started again" in fleet.log.read_text()
 
 
-def test_a_worker_that_cannot_start_as_configured_is_not_tried_again(ill: Callable[..., Any]) -> None:
-    fleet, _ = ill("boot_failure", until="fatal")
+def test_a_worker_that_cannot_start_as_configured_is_not_tried_again(faulty: Callable[..., Any]) -> None:
+    fleet, _ = faulty("boot_failure", until="fatal")
 
     told = row(fleet)
 
@@ -86,8 +88,8 @@ def test_where_it_is_so_configured_a_worker_given_up_ends_the_fleet(
 
 
 @pytest.mark.alone
-def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(ill: Callable[..., Any], eventually: Eventually) -> None:
-    fleet, _ = ill("", backoff_min_seconds=1.0, backoff_max_seconds=1.0)
+def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(faulty: Callable[..., Any], eventually: Eventually) -> None:
+    fleet, _ = faulty("", backoff_min_seconds=1.0, backoff_max_seconds=1.0)
     seen_after: list[float] = []
 
     # The machine may be busy with something else just then, but not each time.
@@ -105,9 +107,9 @@ def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(ill: Callable[..., A
 
 @pytest.mark.alone
 def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(
-    ill: Callable[..., Any], eventually: Eventually
+    faulty: Callable[..., Any], eventually: Eventually
 ) -> None:
-    fleet, illness = ill("")
+    fleet, fault = faulty("")
     pid = row(fleet)["pid"]
 
     os.kill(pid, signal.SIGSTOP)
@@ -116,7 +118,7 @@ def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(
     found_after = time.monotonic() - stopped_at - told["since_seconds"]
 
     assert found_after < 0.2 + 1.5 + 1.0, "ping_interval + ping_timeout, and a second for a machine that is busy"
-    after = healed(fleet, illness, eventually, "unresponsive")
+    after = recovered(fleet, fault, eventually, "unresponsive")
     assert re.match(r"its agent has not answered for [12]\.\d s", after["last_error"])
     assert session_members(pid) == []
     assert "Fatal Python error: Aborted" in Path(after["log"]).read_text()
@@ -124,19 +126,19 @@ def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(
 
 
 def test_a_thread_that_holds_the_interpreter_is_a_hang_too_and_named_by_its_stack(
-    ill: Callable[..., Any], eventually: Eventually
+    faulty: Callable[..., Any], eventually: Eventually
 ) -> None:
-    fleet, illness = ill("hangs")
+    fleet, fault = faulty("hangs")
 
-    after = healed(fleet, illness, eventually, "unresponsive")
+    after = recovered(fleet, fault, eventually, "unresponsive")
 
     assert "in hang" in Path(after["log"]).read_text()
 
 
 def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(
-    ill: Callable[..., Any], eventually: Eventually
+    faulty: Callable[..., Any], eventually: Eventually
 ) -> None:
-    fleet, _ = ill("stubborn")
+    fleet, _ = faulty("stubborn")
     pid = row(fleet)["pid"]
 
     stopped = fleet.ask("stop", name="worker-0").result
@@ -149,11 +151,11 @@ def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(
 
 @pytest.mark.parametrize("limit", ["memory_soft", "memory_hard"])
 def test_a_worker_that_grows_is_restarted_because_of_its_memory(
-    ill: Callable[..., Any], eventually: Eventually, limit: str
+    faulty: Callable[..., Any], eventually: Eventually, limit: str
 ) -> None:
-    fleet, illness = ill("grows", memory_breaches=2, stop_timeout_seconds=20.0, **{limit: "180m"})
+    fleet, fault = faulty("grows", memory_breaches=2, stop_timeout_seconds=20.0, **{limit: "180m"})
 
-    after = healed(fleet, illness, eventually, "memory")
+    after = recovered(fleet, fault, eventually, "memory")
 
     assert re.search(rf"its memory, \d{{3}} MiB, (was|is) above {limit}, 180 MiB", after["last_error"])
     left = "worker-0 leaves" in Path(after["log"]).read_text()
@@ -161,19 +163,19 @@ def test_a_worker_that_grows_is_restarted_because_of_its_memory(
 
 
 def test_a_worker_whose_main_thread_hangs_is_restarted_though_its_agent_answers(
-    ill: Callable[..., Any], eventually: Eventually
+    faulty: Callable[..., Any], eventually: Eventually
 ) -> None:
-    fleet, illness = ill("blocks", kafka={"max_poll_interval_seconds": 1.0}, revoke_timeout_seconds=0.5)
+    fleet, fault = faulty("blocks", kafka={"max_poll_interval_seconds": 1.0}, revoke_timeout_seconds=0.5)
 
-    after = healed(fleet, illness, eventually, "unresponsive")
+    after = recovered(fleet, fault, eventually, "unresponsive")
 
     assert re.match(r"its agent answers, but its main thread has hung for [1-9]\.\d s", after["last_error"])
 
 
-def test_a_memory_limit_that_it_is_born_above_is_refused_and_told(
-    ill: Callable[..., Any], eventually: Eventually
+def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(
+    faulty: Callable[..., Any], eventually: Eventually
 ) -> None:
-    fleet, _ = ill("", memory_soft="4m")
+    fleet, _ = faulty("", memory_soft="4m")
 
     told = eventually(lambda: (r := row(fleet))["warning"] and r)
 
@@ -182,17 +184,17 @@ def test_a_memory_limit_that_it_is_born_above_is_refused_and_told(
 
 
 def test_a_worker_that_makes_no_progress_is_restarted_as_stalled(
-    ill: Callable[..., Any], eventually: Eventually
+    faulty: Callable[..., Any], eventually: Eventually
 ) -> None:
-    fleet, illness = ill("stalls", stalled_seconds=1.0)
+    fleet, fault = faulty("stalls", stalled_seconds=1.0)
 
-    after = healed(fleet, illness, eventually, "stalled")
+    after = recovered(fleet, fault, eventually, "stalled")
 
     assert re.match(r"it has messages to read and has made no progress for [1-4]\.\d s", after["last_error"])
 
 
-def test_a_paused_worker_is_not_stalled(ill: Callable[..., Any], eventually: Eventually) -> None:
-    fleet, _ = ill("", stalled_seconds=1.0)
+def test_a_paused_worker_is_not_stalled(faulty: Callable[..., Any], eventually: Eventually) -> None:
+    fleet, _ = faulty("", stalled_seconds=1.0)
 
     fleet.ask("pause", all=True)
     waited_since = time.monotonic()

@@ -1,4 +1,4 @@
-"""Keeps one worker in its desired state: `restart` decides, `process` acts, this joins them.
+"""Keeps one process in its desired state: `restart` decides, `process` acts, this joins them.
 
 One task reads one queue, so no two things happen to a worker at once: the end of its process, an answer of its agent, a
 timer and a request all become events. What is done follows from the state that is entered.
@@ -17,13 +17,26 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kctl.master.endings import cause, why
-from kctl.master.health import Health, Heartbeat, Rules, heard, judge, measured, refusals
+from kctl.master.health import Health, Heartbeat, Rules, judge, on_heartbeat, on_memory_sample, refusals
 from kctl.master.process import Child, remove_socket
 from kctl.master.process_log import ProcessLog
-from kctl.master.restart import Cause, Due, Event, Exited, Policy, Ready, Replace, Start, State, Status, Stop, step
+from kctl.master.restart import (
+    Cause,
+    Due,
+    Event,
+    Exited,
+    Ready,
+    Replace,
+    RestartPolicy,
+    Start,
+    State,
+    Status,
+    Stop,
+    step,
+)
 from kctl.master.snapshot import WorkerStatus
 
-__all__ = ["Care", "Keeper", "Launch", "Probe"]
+__all__ = ["Launch", "Probe", "ProcessSupervisor", "SupervisionPolicy"]
 
 log = logging.getLogger(__name__)
 
@@ -52,30 +65,30 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Care:
-    """How a fleet's processes are looked after: when they are started again, what counts as ill, how often to look."""
+class SupervisionPolicy:
+    """When a fleet's processes are started again, what counts as unhealthy, and how often that is checked."""
 
-    policy: Policy
+    restart: RestartPolicy
     rules: Rules
     ping_interval_seconds: float = 1.0
     memory_interval_seconds: float = 2.0
 
 
-class Keeper:
+class ProcessSupervisor:
     """Belongs to one event loop. `run` is its life; `start`, `restart` and `stop` are requests to it."""
 
     def __init__(
         self,
         launch: Launch,
-        care: Care,
+        policy: SupervisionPolicy,
         probe: Probe,
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
         given_up: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`at_start` gives what a new process is told beyond its launch's settings; `given_up` is told its name when it
-        is fatal."""
+        """`at_start` gives the settings of a new process beyond its launch's; `given_up` is called with its name when
+        it is fatal."""
         self.launch = launch
-        self.care = care
+        self.policy = policy
         self._probe = probe
         self._at_start = at_start
         self._given_up = given_up
@@ -83,7 +96,7 @@ class Keeper:
         self._incarnation = 0
         self._child: Child | None = None
         self._duties: asyncio.TaskGroup | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._health_check: asyncio.Task[None] | None = None
         self._health: Health | None = None
         self._status = Status(since=time.monotonic())
         self._is_gone = asyncio.Event()
@@ -130,11 +143,11 @@ class Keeper:
         alive = self._status.state in (State.STARTING, State.RUNNING)
         self._request(Replace(Cause.REQUESTED) if alive else Start())
 
-    async def stop(self, patience_seconds: float | None = None) -> None:
-        """Asks the worker to leave, kills it after `stop_timeout_seconds` (or so long); returns when nothing of it is
-        left."""
+    async def stop(self, timeout_seconds: float | None = None) -> None:
+        """Asks the process to leave, kills it after `timeout_seconds` (None: `stop_timeout_seconds`); returns when
+        nothing of it is left."""
         if not self._has_ended:
-            self._request(Stop(patience_seconds))
+            self._request(Stop(timeout_seconds))
             await self._is_gone.wait()
 
     async def until(self, predicate: Callable[[], bool]) -> None:
@@ -142,21 +155,21 @@ class Keeper:
         async with self._changed:
             await self._changed.wait_for(predicate)
 
-    def weighed(self, resident_bytes: int) -> None:
+    def on_memory_sample(self, resident_bytes: int) -> None:
         """The memory of all its processes, as measured just now."""
         if self._health is None:
             return
-        self._health = measured(self._health, self.care.rules, resident_bytes)
-        warning = refusals(self.care.rules, self._health)
+        self._health = on_memory_sample(self._health, self.policy.rules, resident_bytes)
+        warning = refusals(self.policy.rules, self._health)
         if warning != self._warning and warning is not None:
             log.warning("action=limit_refused worker=%s: %s", self.name, warning)
         self._warning = warning
         self._judge()
 
-    def heard(self, beat: Heartbeat, at: float) -> None:
-        """Its agent has answered somebody who asked `at` that time."""
-        if self._health is not None and beat.pid == self.pid and at > self._health.heard_at:
-            self._health = heard(self._health, beat, at)
+    def on_heartbeat(self, beat: Heartbeat, at: float) -> None:
+        """Its agent has answered a question that was asked `at` that time."""
+        if self._health is not None and beat.pid == self.pid and at > self._health.heartbeat_at:
+            self._health = on_heartbeat(self._health, beat, at)
 
     def status(self) -> WorkerStatus:
         now, status = time.monotonic(), self._status
@@ -193,7 +206,7 @@ class Keeper:
 
     async def _handle(self, event: Event) -> None:
         before = self._status
-        self._status = step(self.care.policy, before, event, time.monotonic(), random.random())
+        self._status = step(self.policy.restart, before, event, time.monotonic(), random.random())
         if isinstance(event, Exited):
             self._let_go()
         if self._status.state is before.state:
@@ -211,7 +224,7 @@ class Keeper:
             case State.RUNNING:
                 log.info("action=running worker=%s after_seconds=%.1f", self.name, self._status.since - before.since)
                 now = time.monotonic()
-                self._health = Health(heard_at=now, progress_at=now)
+                self._health = Health(heartbeat_at=now, progress_at=now)
             case State.STOPPING:
                 log.info("action=stop worker=%s pid=%s", self.name, self.pid)
                 self._health = None
@@ -232,15 +245,15 @@ class Keeper:
         self._incarnation += 1
         try:
             settings = {**self.launch.settings, **self._at_start(self.name)}
-            mark = str(self.launch.socket_path)
-            self._child = await Child.spawn(self.launch.command, settings, self.launch.log_path, mark)
+            socket = str(self.launch.socket_path)
+            self._child = await Child.spawn(self.launch.command, settings, self.launch.log_path, socket)
         except OSError as error:
             self._ending, self._last_error = "could not be started", str(error)
             self._post(Exited(_SPAWN_FAILED))
             return
         log.info("action=start worker=%s pid=%d", self.name, self._child.pid)
         self._duty(self._watch(self._child), "watch")
-        self._looking = self._duty(self._look_after(self._child.pid), "look")
+        self._health_check = self._duty(self._check_health(self._child.pid), "health")
 
     def _wait_for_next_try(self) -> None:
         assert self._status.next_try_at is not None
@@ -263,10 +276,10 @@ class Keeper:
             self._last_error = why(code, lines[-1] if lines else None)
         self._post(Exited(code))
 
-    async def _look_after(self, pid: int) -> None:
+    async def _check_health(self, pid: int) -> None:
         """Until it ends: first for an answer, then for one every `ping_interval_seconds`, if nobody else had one."""
         deadline = time.monotonic() + self.launch.start_timeout_seconds
-        while not await self._is_heard(pid, _PROBE_TIMEOUT_SECONDS):
+        while not await self._is_answering(pid, _PROBE_TIMEOUT_SECONDS):
             if time.monotonic() > deadline:
                 self._last_error = f"its agent did not answer within {self.launch.start_timeout_seconds:g} s"
                 self._post(Replace(Cause.UNRESPONSIVE, at_once=True))
@@ -274,46 +287,46 @@ class Keeper:
             await asyncio.sleep(_PROBE_INTERVAL_SECONDS)
         self._post(Ready())
         while True:
-            await asyncio.sleep(self.care.ping_interval_seconds)
-            silence = 0.0 if self._health is None else time.monotonic() - self._health.heard_at
-            if silence >= self.care.ping_interval_seconds or self._health is None:
-                patience = self.care.rules.ping_timeout_seconds - silence
-                await self._is_heard(pid, min(max(patience, 0.05), _PROBE_TIMEOUT_SECONDS))
+            await asyncio.sleep(self.policy.ping_interval_seconds)
+            silence = 0.0 if self._health is None else time.monotonic() - self._health.heartbeat_at
+            if silence >= self.policy.ping_interval_seconds or self._health is None:
+                remaining = self.policy.rules.ping_timeout_seconds - silence
+                await self._is_answering(pid, min(max(remaining, 0.05), _PROBE_TIMEOUT_SECONDS))
             self._forget_error()
             self._judge()
 
-    async def _is_heard(self, pid: int, timeout_seconds: float) -> bool:
+    async def _is_answering(self, pid: int, timeout_seconds: float) -> bool:
         beat = await self._probe(self.name, timeout_seconds)
         if beat is None or beat.pid != pid:
             return False
         if self._health is not None:
-            self._health = heard(self._health, beat, time.monotonic())
+            self._health = on_heartbeat(self._health, beat, time.monotonic())
         return True
 
     def _forget_error(self) -> None:
         """The last error outlives no process that does well: one that was started on request, or that is stable."""
         if self._health is not None and self._last_error is not None:
             seconds = time.monotonic() - self._status.since
-            if self._status.failures == 0 or seconds >= self.care.policy.stable_seconds:
+            if self._status.failures == 0 or seconds >= self.policy.restart.stable_seconds:
                 self._last_error = None
 
     def _judge(self) -> None:
         if self._health is None:
             return
-        illness = judge(self.care.rules, self._health, time.monotonic())
-        if illness is not None:
+        unhealthy = judge(self.policy.rules, self._health, time.monotonic())
+        if unhealthy is not None:
             self._health = None  # one verdict for each incarnation
-            self._last_error = illness.why
-            log.warning("action=ill worker=%s cause=%s: %s", self.name, illness.cause, illness.why)
-            self._post(Replace(illness.cause, illness.at_once))
+            self._last_error = unhealthy.why
+            log.warning("action=unhealthy worker=%s cause=%s: %s", self.name, unhealthy.cause, unhealthy.why)
+            self._post(Replace(unhealthy.cause, unhealthy.at_once))
 
     async def _end(self, child: Child, event: Event) -> None:
         started = time.monotonic()
         if isinstance(event, Replace) and event.at_once:
             code = await (child.abort() if event.cause is Cause.UNRESPONSIVE else child.kill())
         else:
-            patience = event.patience_seconds if isinstance(event, Stop) else None
-            code = await child.stop(self.launch.stop_timeout_seconds if patience is None else patience)
+            timeout_seconds = event.timeout_seconds if isinstance(event, Stop) else None
+            code = await child.stop(self.launch.stop_timeout_seconds if timeout_seconds is None else timeout_seconds)
         if code == -signal.SIGKILL:
             log.warning("action=killed worker=%s after_seconds=%.1f", self.name, time.monotonic() - started)
 
@@ -332,11 +345,11 @@ class Keeper:
         self._post(event)
 
     def _let_go(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._health_check is not None:
+            self._health_check.cancel()
         if self._child is not None:
             self._child.close()
-        self._child = self._looking = self._health = None
+        self._child = self._health_check = self._health = None
 
     def _request(self, event: Event) -> None:
         self._is_gone.clear()
