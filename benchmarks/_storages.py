@@ -16,7 +16,7 @@ import numpy as np
 import redis
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Mark, Storage
+from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
@@ -40,12 +40,12 @@ def burden(storage: FileStorage | RedisStorage, state: str) -> None:
         assert _lease_singles(storage) == IN_FLIGHT
     if state == "dead":
         storage.bury([Message(TOPIC, 2, offset, None, b"x" * VALUE_BYTES, 0) for offset in range(DEAD)], "no")
-    storage.place_marks([Mark(TOPIC, 0, None, 0)])
+    storage.init_offsets([StoredOffset(TOPIC, 0, None, 0)])
 
 
 def fill(storage: Storage, messages: int) -> None:
     """Put so many more, a multiple of 10,000, behind those that were put before."""
-    start = storage.marks([(TOPIC, 0)])[(TOPIC, 0)].next
+    start = storage.stored_offsets([(TOPIC, 0)])[(TOPIC, 0)].next
     with storage.writer() as writer:
         for chunk in chunks(start, messages):
             writer.put(chunk)
@@ -62,7 +62,7 @@ def chunks(start: int, messages: int) -> Iterator[Chunk]:
 
 def _lease_singles(storage: FileStorage | RedisStorage) -> int:
     """Blocks of one message, all leased to others for an hour."""
-    storage.place_marks([Mark(TOPIC, 1, None, 0)])
+    storage.init_offsets([StoredOffset(TOPIC, 1, None, 0)])
     offsets = np.arange(IN_FLIGHT)
     values = BinaryColumn(np.full(IN_FLIGHT, 4, np.int32), b"busy" * IN_FLIGHT)
     kept, storage.block_messages = storage.block_messages, 1

@@ -35,7 +35,7 @@ PAUSE_SECONDS = 0.002
 CALLS_AT_REST = 1000
 QUIET_PERCENT, QUIET_TRIES = 20, 60
 REST_SECONDS = 5.0
-"""After the last commit, until the worker has told its marks and published what it knows."""
+"""After the last commit, until the worker has told its stored offsets and published what it knows."""
 
 
 def main() -> None:

@@ -58,7 +58,7 @@ from kctl.demo.topics import create_topic
 from kctl.jars import jar_paths
 from kctl.master.launch import worker_settings
 from kctl_agent.storage import open_storage
-from kctl_agent.storage.base import Advance, Mark, Storage
+from kctl_agent.storage.base import Advance, Storage, StoredOffset
 from kctl_agent.worker import pipeline as worker
 from kctl_agent.worker.put import PartitionPlan, PutJob
 from kctl_agent.worker.settings import WorkerSettings, parse
@@ -135,7 +135,7 @@ def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], rounds: 
     settings.scratch_dir.mkdir(parents=True)
     for storage in storages.values():
         storage.prepare()
-        storage.place_marks([Mark(TOPIC, number, None, 0) for number in range(PARTITIONS)])
+        storage.init_offsets([StoredOffset(TOPIC, number, None, 0) for number in range(PARTITIONS)])
     sources = {TopicPartition(TOPIC, number): worker.Source(0, None, 1) for number in range(PARTITIONS)}
     checkpoint = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
     pipeline = worker.Pipeline(settings, next(iter(storages.values())), lambda _: None)
@@ -206,8 +206,8 @@ class Turns:
                 return
             sink, seconds = turn
             run = self._runs.get(sink)
-            if run is not None:  # the marks and the worker's positions have not seen the batches before
-                run._storage.advance_marks(
+            if run is not None:  # the stored offsets and the worker's positions have not seen the batches before
+                run._storage.advance_offsets(
                     [Advance(tp.topic, tp.partition, 1, 0, start) for tp, start in starts.items()]
                 )
                 run.positions = starts

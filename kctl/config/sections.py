@@ -301,7 +301,7 @@ class Storage:
     )
     path: Path = setting(
         Path("data/storage.sqlite"),
-        "The SQLite file, with mode `directly` for marks and dead letters; all workers share it. Not on NFS.",
+        "The SQLite file, with mode `directly` for stored offsets and dead letters; all workers share it. Not on NFS.",
     )
     url: str = setting(
         "redis://localhost:6379/0",
@@ -328,7 +328,7 @@ class Storage:
         " processor time again.",
         choices=("none", "snappy", "lz4", "zstd"),
     )
-    on_lost_marks: str = setting(
+    on_lost_offsets: str = setting(
         "stop",
         "When the group has committed offsets with this storage and it does not know the partition any more (it was "
         "emptied or replaced): `stop` with the reason, or `continue` at the committed offset.",

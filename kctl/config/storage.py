@@ -27,6 +27,6 @@ def storage_settings(config: Config) -> dict[str, Any]:
         "dead_limit": storage.dead_limit,
         "dead_expire_seconds": storage.dead_expire_seconds,
         "min_free_bytes": size_bytes(storage.min_free) or 0,
-        "on_lost_marks": storage.on_lost_marks,
+        "on_lost_offsets": storage.on_lost_offsets,
         "on_other_storage": storage.on_other_storage,
     }

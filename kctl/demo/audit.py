@@ -17,9 +17,9 @@ Place = tuple[str, int, int]
 @dataclass(frozen=True, slots=True)
 class Audit:
     """Messages. `stored` ones wait in the storage, were handled, or are dead letters; `lost` were produced and are
-    nowhere; `not_stored` were not read yet (they lie above the storage's mark); `duplicated` are twice in the storage,
-    or there although they were handled. `handled` counts each once, `handled_again` the further times, which only the
-    death of a sinker excuses."""
+    nowhere; `not_stored` were not read yet (they lie above the stored offset); `duplicated` are twice in the
+    storage, or there although they were handled. `handled` counts each once, `handled_again` the further times, which
+    only the death of a sinker excuses."""
 
     produced: int
     stored: int
@@ -36,10 +36,10 @@ def audit(
     produced: Mapping[tuple[str, int], int],
     handled: Iterable[Place] = (),
     dead: Iterable[DeadLetter] = (),
-    marks: Mapping[tuple[str, int], int] | None = None,
+    stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
     """Compare offset by offset. `produced` is the number of messages of each partition, whose offsets begin at 0.
-    `marks` says up to which offset each partition should be stored; without them all of it should be.
+    `stored_offsets` says up to which offset each partition should be stored; without them all of it should be.
 
     Every record is decoded, so a damaged block raises BadBlock.
     """
@@ -50,7 +50,7 @@ def audit(
     once = times_handled.count(True)
     duplicated = waiting.count(False) + letters.count(False)
     missing = seen.missing(produced)
-    lost = missing if marks is None else seen.missing({tp: marks.get(tp, 0) for tp in produced})
+    lost = missing if stored_offsets is None else seen.missing({tp: stored_offsets.get(tp, 0) for tp in produced})
     return Audit(
         produced=sum(produced.values()),
         stored=once + len(waiting) + len(letters),
@@ -70,7 +70,7 @@ def _places(blocks: Iterable[Block]) -> Iterator[Place]:
 
 
 class _Seen:
-    """A mark for every offset."""
+    """Every offset that was seen."""
 
     def __init__(self, produced: Mapping[tuple[str, int], int]) -> None:
         self._seen = {key: bytearray(count) for key, count in produced.items()}

@@ -181,8 +181,8 @@ def _audit(fleet: DemoFleet, producer: Producer, ended: str | None) -> Audit | N
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
     try:
         with closing(fleet.open_storage()) as storage:
-            marks = {tp: mark.next for tp, mark in storage.marks(produced).items()}
-            return audit(storage.blocks(), produced, handled(fleet.ledger, TOPIC), storage.dead(), marks)
+            stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
+            return audit(storage.blocks(), produced, handled(fleet.ledger, TOPIC), storage.dead(), stored_offsets)
     except (AgentError, KctlError):
         if ended is None:
             raise

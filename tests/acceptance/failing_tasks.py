@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kctl_agent.storage.base import Mark
+from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.batch_failure import failure
 from kctl_agent.worker.put import RESULT_SCHEMA, PartitionPlan, PutJob, put_in_task
@@ -33,7 +33,7 @@ def quotes(batches: Iterator[Any]) -> Iterator[Any]:
 def tasks(folder: Path) -> dict[str, Callable[[Iterator[Any]], Iterator[Any]]]:
     gone, there = FileStorage(folder / "gone" / "storage.sqlite"), FileStorage(folder / "storage.sqlite")
     there.prepare()
-    there.place_marks([Mark("t", 0, None, 5)])
+    there.init_offsets([StoredOffset("t", 0, None, 5)])
     plans = {("t", 0): PartitionPlan(7, 1, None)}
     return {
         "unusable": partial(put_in_task, PutJob(gone, plans, TOKEN)),

@@ -97,7 +97,8 @@ class Faults:
         assert {partition for partition, _ in messages} & {e["partition"] for e in reported}, reported
 
     def kill_worker(self, *, with_all_its_processes: bool) -> None:
-        """Inside a put: at the moment at which a mark has moved, and so before what it covers can be committed."""
+        """Inside a put: at the moment at which a stored offset has moved, and so before what it covers can be
+        committed."""
         pid = self.fleet.workers()["worker-0"]["pid"]
         processes = psutil.Process(pid).children(recursive=True) if with_all_its_processes else []
         with closing(self.fleet.open_storage()) as storage:
@@ -105,7 +106,7 @@ class Faults:
             os.kill(pid, signal.SIGKILL)
             for process in processes:
                 process.kill()
-            self.uncommitted.append(sum(self._marks(storage)) - self._committed())
+            self.uncommitted.append(sum(self._stored_offsets(storage)) - self._committed())
             self._eventually(lambda: self._is_up(but=pid), START_SECONDS, "another worker runs")
             self._await_flow(storage)
 
@@ -132,7 +133,7 @@ class Faults:
             self._await_end()
             self._eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
             letters = [(x.block.partition, x.offset) for x in storage.dead()]
-            marks = self._marks(storage)
+            stored_offsets = self._stored_offsets(storage)
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
         acknowledged, refused = counted(self.fleet.ledger)
         blamed = set(letters) - set(refused)
@@ -144,7 +145,7 @@ class Faults:
             f"handled again {sum(again.values())}; "
             f"stored and not committed at kills of the worker {self.uncommitted}"
         )
-        assert len(produced) == sum(marks) > 0
+        assert len(produced) == sum(stored_offsets) > 0
         assert set(acknowledged) == {place for place in produced if not is_poison(place[1])}
         assert set(refused) == set(letters) - blamed == produced - set(acknowledged)
         assert blamed | set(again) <= self.in_flight
@@ -168,9 +169,9 @@ class Faults:
         row = self.fleet.workers().get(name, {})
         return row if row.get("sinker", {}).get("lost", 0) >= lost else None
 
-    def _marks(self, storage: Storage) -> list[int]:
-        marks = storage.marks([(self.fleet.topic, partition) for partition in range(PARTITIONS)])
-        return [mark.next for mark in marks.values()]
+    def _stored_offsets(self, storage: Storage) -> list[int]:
+        stored_offsets = storage.stored_offsets([(self.fleet.topic, partition) for partition in range(PARTITIONS)])
+        return [stored.next for stored in stored_offsets.values()]
 
     def _committed(self) -> int:
         with KafkaAdminClient(bootstrap_servers=self.fleet.broker.bootstrap_servers) as admin:
@@ -178,8 +179,8 @@ class Faults:
             return sum(at.offset for of_group in found.values() for at in of_group.values() if at.offset >= 0)
 
     def _await_put(self, storage: Storage) -> None:
-        before = self._marks(storage)
-        while self._marks(storage) == before:
+        before = self._stored_offsets(storage)
+        while self._stored_offsets(storage) == before:
             self.fleet.check()
 
     def _await_end(self) -> None:
@@ -195,8 +196,8 @@ class Faults:
 
     def _await_flow(self, storage: Storage) -> None:
         """Something is put, and something is handled, that was not before."""
-        marks, written = self._marks(storage), sizes(self.fleet.ledger)
-        self._eventually(lambda: self._marks(storage) > marks, SETTLE_SECONDS, "messages are stored")
+        stored_offsets, written = self._stored_offsets(storage), sizes(self.fleet.ledger)
+        self._eventually(lambda: self._stored_offsets(storage) > stored_offsets, SETTLE_SECONDS, "messages are stored")
         self._eventually(lambda: sizes(self.fleet.ledger) != written, SETTLE_SECONDS, "messages are handled")
 
 

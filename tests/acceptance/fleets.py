@@ -202,7 +202,7 @@ class Fleet(DemoFleet):
                 "block_messages": 500,
                 "compression": "none",
                 "limit": 0,
-                "on_lost_marks": "stop",
+                "on_lost_offsets": "stop",
                 "on_other_storage": "stop",
             },
         }

@@ -22,10 +22,10 @@ from kctl_agent.worker.pipeline import Pipeline, _Run
 from kctl_agent.worker.start_offsets import StartOffsets
 
 STEPS: dict[str, tuple[Any, str, str]] = {
-    "the marks are read": (FileStorage, "marks", "after"),
+    "the stored offsets are read": (FileStorage, "stored_offsets", "after"),
     "the committed offsets are read": (Brokers, "found", "after"),
     "it is decided": (StartOffsets, "decide", "after"),
-    "the marks are placed": (StartOffsets, "place", "after"),
+    "the stored offsets are set": (StartOffsets, "place", "after"),
     "the query begins": (Pipeline, "start", "before"),
     "the query has begun": (Pipeline, "start", "after"),
     "a batch is put": (_Run, "_put", "before"),

@@ -1,4 +1,4 @@
-"""The storage's mark hides nothing: resets of the group, a topic made again, retention, and a gap."""
+"""The stored offset hides nothing: resets of the group, a topic made again, retention, and a gap."""
 
 from __future__ import annotations
 
@@ -93,10 +93,23 @@ def test_records_that_retention_removed_before_they_were_read_are_counted_and_to
     assert stored(fleet, 0) == list(range(200))
     assert stored(fleet, 1) == [*range(100), *range(170, 200)]
 
-    # A put whose range begins above the mark is refused, in this storage with this topic's own mark.
-    mark = fleet.storage.marks([(fleet.topic, 0)])[(fleet.topic, 0)]
-    at = np.array([mark.next + 5])
+    # A put whose range begins above the stored offset is refused, in this storage with this topic's own stored offset.
+    stored_offset = fleet.storage.stored_offsets([(fleet.topic, 0)])[(fleet.topic, 0)]
+    at = np.array([stored_offset.next + 5])
     columns = Columns(at, at, None, None, None)
-    with fleet.storage.writer() as writer, pytest.raises(GapRefused, match=f"above the mark {mark.next}"):
-        writer.put(Chunk(fleet.topic, 0, mark.topic_id, mark.next + 5, mark.next + 6, mark.version, columns))
+    with (
+        fleet.storage.writer() as writer,
+        pytest.raises(GapRefused, match=f"above the stored offset {stored_offset.next}"),
+    ):
+        writer.put(
+            Chunk(
+                fleet.topic,
+                0,
+                stored_offset.topic_id,
+                stored_offset.next + 5,
+                stored_offset.next + 6,
+                stored_offset.version,
+                columns,
+            )
+        )
     assert stored(fleet, 0) == list(range(200))

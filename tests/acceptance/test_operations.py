@@ -49,7 +49,7 @@ def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: Callable[..., F
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "what was paused is read")
     assert stored(fleet, 1) == list(range(200))
 
-    # Seek: the group and the mark move together, back and forward.
+    # Seek: the group and the stored offset move together, back and forward.
     planned = operation(fleet, "seek", "--topic", fleet.topic, "--to", "150", "--dry-run")
     assert "50 offsets are handled again" in planned["text"]
     assert len(stored(fleet, 0)) == 200

@@ -115,12 +115,12 @@ def test_a_storage_that_was_emptied_exchanged_or_is_another_groups_is_refused_un
         name.unlink()
     why = refusal(fleet, eventually)
     assert "it was emptied or replaced" in why
-    assert "storage.on_lost_marks is stop, and" in why
-    configure(fleet, f'path = "{other}"\non_lost_marks = "continue"')
+    assert "storage.on_lost_offsets is stop, and" in why
+    configure(fleet, f'path = "{other}"\non_lost_offsets = "continue"')
     fleet.send(20)
     assert run_until_caught_up(fleet, eventually) == [
-        ("storage_lost_marks", 0, 150, 150),
-        ("storage_lost_marks", 1, 150, 150),
+        ("storage_lost_offsets", 0, 150, 150),
+        ("storage_lost_offsets", 1, 150, 150),
     ]
 
     stranger = make_fleet(workers=1, partitions=2, storage=f'path = "{other}"')

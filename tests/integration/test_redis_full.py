@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Mark, Settled, StorageUnusable
+from kctl_agent.storage.base import Chunk, Settled, StorageUnusable, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.conformance.given import everything, offsets, put, total
 from kctl_agent.storage.redis import RedisStorage
@@ -52,11 +52,11 @@ def large(start: int) -> Chunk:
 
 def filled(storage: RedisStorage) -> int:
     """Puts until one is refused; how many messages the storage has taken."""
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     with pytest.raises(StorageUnusable, match="maxmemory"):
         put(storage, *map(large, range(0, 1_000_000, PER_CHUNK)))
     stats = storage.stats()
-    assert storage.marks([("t", 0)])[("t", 0)].next == stats.pending > 0
+    assert storage.stored_offsets([("t", 0)])[("t", 0)].next == stats.pending > 0
     return stats.pending
 
 

@@ -20,7 +20,7 @@ from kctl_agent.message import Message
 from kctl_agent.own_figures import stored
 from kctl_agent.sinker.settings import parse
 from kctl_agent.storage import open_storage
-from kctl_agent.storage.base import Chunk, Mark, Storage
+from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import pack
 from kctl_agent.storage.conformance.given import fill, put
 from kctl_agent.storage.file import FileStorage
@@ -324,7 +324,7 @@ def test_the_example_is_a_configuration_and_a_handler_that_run(
     told = sinker_settings(config, "sinker-0")
     values = [b'{"amount": 12.5}', b"no order", b'{"amount": 1}']
     messages = [Message("orders", 0, offset, None, value, 0) for offset, value in enumerate(values)]
-    storage.place_marks([Mark("orders", 0, None, 0)])
+    storage.init_offsets([StoredOffset("orders", 0, None, 0)])
     put(storage, Chunk("orders", 0, None, 0, 3, 1, pack(messages)))
 
     names = ("handler", "import_dir", "batch_size", "batch_wait_seconds", "ordered")

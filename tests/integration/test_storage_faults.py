@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kctl_agent.storage.base import Chunk, Mark, Storage, StorageUnusable
+from kctl_agent.storage.base import Chunk, Storage, StorageUnusable, StoredOffset
 from kctl_agent.storage.block import BinaryColumn
 from kctl_agent.storage.conformance.given import chunk, everything, put, stored, total
 from kctl_agent.storage.file import FileStorage
@@ -78,11 +78,11 @@ def killed_at_work(work: Callable[[int], None], steps: int) -> None:
 
 def test_a_put_that_was_killed_is_there_whole_or_not_at_all(storage: Storage) -> None:
     chance = random.Random(1)
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     storage.close()
 
     def work(told: int) -> None:
-        start = storage.marks([("t", 0)])[("t", 0)].next
+        start = storage.stored_offsets([("t", 0)])[("t", 0)].next
         while True:
             put(storage, chunk(start, start + 23))
             start += 23
@@ -90,7 +90,7 @@ def test_a_put_that_was_killed_is_there_whole_or_not_at_all(storage: Storage) ->
 
     for _ in range(ROUNDS):
         killed_at_work(work, chance.randrange(1, 12))
-        end = storage.marks([("t", 0)])[("t", 0)].next
+        end = storage.stored_offsets([("t", 0)])[("t", 0)].next
         assert stored(storage) == list(range(end))
         storage.close()
 
@@ -101,7 +101,7 @@ def test_a_put_that_was_killed_is_there_whole_or_not_at_all(storage: Storage) ->
 def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: Storage) -> None:
     chance = random.Random(2)
     count = 2000
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     put(storage, chunk(0, count))
     storage.close()
     read, handled_by = os.pipe()  # 4 bytes for each message that a handler has seen
@@ -136,7 +136,7 @@ def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: St
 
 
 def test_claimers_in_many_processes_share_without_overlap(storage: Storage) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     put(storage, chunk(0, 1000))
     storage.close()
     answers: multiprocessing.SimpleQueue[list[int]] = FORK.SimpleQueue()
@@ -170,14 +170,14 @@ def small_disk(short_dir: Path) -> Iterator[Path]:
 def test_a_full_disk_is_told_and_what_was_stored_before_stays_and_goes_on(small_disk: Path) -> None:
     with closing(FileStorage(small_disk / "s.sqlite", block_messages=500)) as storage:
         storage.prepare()
-        storage.place_marks([Mark("t", 0, "A", 0)])
+        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
         start = 0
         with pytest.raises(StorageUnusable, match=r"t-0 could not be stored: .*full"):  # noqa: PT012 - until it is full
             while True:
                 put(storage, chunk(start, start + 5000))
                 start += 5000
         assert start > 0
-        assert storage.marks([("t", 0)])[("t", 0)].next == start
+        assert storage.stored_offsets([("t", 0)])[("t", 0)].next == start
         assert total(storage) == (start, 0, 0, 0)
         with suppress(StorageUnusable):  # a lease may need room as well
             storage.claim("a", 1, 60.0)
@@ -266,15 +266,15 @@ def test_what_the_disk_did_not_take_counts_for_nobody_until_all_was_written_anew
     chunks = [replace(chunk(0, 5_000), partition=number, columns=columns) for number in range(3)]
 
     def told(of: FileStorage) -> int | None:
-        """The marks together, which the workers would commit to Kafka."""
+        """The stored offsets together, which the workers would commit to Kafka."""
         try:
-            return sum(mark.next for mark in of.marks([("t", number) for number in range(3)]).values())
+            return sum(stored.next for stored in of.stored_offsets([("t", number) for number in range(3)]).values())
         except StorageUnusable:
             return None
 
     with closing(FileStorage(path)) as storage:
         storage.prepare()
-        storage.place_marks([Mark("t", number, "A", 0) for number in range(3)])
+        storage.init_offsets([StoredOffset("t", number, "A", 0) for number in range(3)])
         put(storage, chunks[0])
         Path(f"{path}-doubts").mkdir()
         os.sync()
@@ -312,7 +312,7 @@ def test_a_file_that_cannot_be_written_is_told_and_used_again_when_it_can(short_
     path = short_dir / "s.sqlite"
     with closing(FileStorage(path)) as storage:
         storage.prepare()
-        storage.place_marks([Mark("t", 0, "A", 0)])
+        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     short_dir.chmod(0o755)
     answers: multiprocessing.SimpleQueue[str] = FORK.SimpleQueue()
 
@@ -341,7 +341,7 @@ def test_a_damaged_file_is_told_and_a_copy_put_in_its_place_is_used(tmp_path: Pa
     path, copy = tmp_path / "s.sqlite", tmp_path / "copy"
     storage = FileStorage(path, block_messages=5)
     storage.prepare()
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     put(storage, chunk(0, 5000))
     storage.close()
     shutil.copy(path, copy)

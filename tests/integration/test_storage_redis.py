@@ -19,7 +19,16 @@ import pytest
 import redis
 
 from kctl_agent.storage import redis_client
-from kctl_agent.storage.base import Advance, Binding, Chunk, GapRefused, Mark, MarkMissing, Selection, StorageUnusable
+from kctl_agent.storage.base import (
+    Advance,
+    Binding,
+    Chunk,
+    GapRefused,
+    Selection,
+    StorageUnusable,
+    StoredOffset,
+    StoredOffsetMissing,
+)
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
 from kctl_agent.storage.redis import RedisStorage
@@ -70,7 +79,7 @@ def client_of(server: RedisServer) -> Any:
 
 
 def test_nothing_is_lost_when_redis_is_killed_and_started_again(server: RedisServer, storage: RedisStorage) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     told, done = threading.Event(), threading.Event()
     stop = threading.Event()
 
@@ -93,7 +102,7 @@ def test_nothing_is_lost_when_redis_is_killed_and_started_again(server: RedisSer
     worker.join(60)
 
     assert done.is_set()
-    end = storage.marks([("t", 0)])[("t", 0)].next
+    end = storage.stored_offsets([("t", 0)])[("t", 0)].next
     assert end >= 300
     assert [message.offset for message in everything(storage)] == list(range(end))
 
@@ -119,9 +128,9 @@ def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_trie
         with server.frozen():
             began = time.monotonic()
             with pytest.raises(StorageUnusable, match="Timeout"):
-                storage.marks([("t", 0)])
+                storage.stored_offsets([("t", 0)])
             assert time.monotonic() - began < 5, "one time-out of a second, not seven"
-        assert storage.marks([("t", 0)])[("t", 0)].next == 3
+        assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3
         assert pickle.loads(pickle.dumps(storage)).reply_seconds == redis_client.REPLY_SECONDS, "an executor's"
 
 
@@ -244,7 +253,7 @@ def test_a_server_that_forgot_the_scripts_is_told_them_again(server: RedisServer
 
 
 def test_a_put_that_is_refused_or_repeated_leaves_nothing_behind(server: RedisServer, storage: RedisStorage) -> None:
-    with pytest.raises(MarkMissing):
+    with pytest.raises(StoredOffsetMissing):
         put(storage, chunk(0, 9))
     fill(storage, 6)
     with pytest.raises(GapRefused):
@@ -273,7 +282,7 @@ def test_a_large_put_goes_in_portions_of_whole_blocks(storage: RedisStorage) -> 
 
 def test_portions_are_measured_as_they_were_sent_last(storage: RedisStorage) -> None:
     storage.block_messages, storage.codec = 500, "zstd"
-    storage.place_marks([Mark("t", 0, None, 0)])
+    storage.init_offsets([StoredOffset("t", 0, None, 0)])
 
     with storage.writer() as writer:
         for start, values, portions in (
@@ -329,7 +338,7 @@ def test_storages_in_one_database_are_kept_apart_by_their_namespace(server: Redi
     with closing(RedisStorage(server.url, "others")) as other:
         other.prepare()
         assert total(other) == (0, 0, 0, 0)
-        assert other.marks([("t", 0)]) == {}
+        assert other.stored_offsets([("t", 0)]) == {}
         assert other.identity != storage.identity
     with client_of(server) as client:
         assert all(key.startswith(b"{kctl:") for key in client.scan_iter())
@@ -382,7 +391,7 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
         storage.settle(claims[1], [False] * 3, reason="no")
         storage.release("a")
         storage.bind(Binding("orders", "K1"))
-        storage.advance_marks([Advance("t", 0, 1, 9, 10)])
+        storage.advance_offsets([Advance("t", 0, 1, 9, 10)])
         storage.bury(claims[0].messages, "no")
         assert len(list(storage.dead())) == 6
         assert storage.find_dead("4711") is None
@@ -394,7 +403,7 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
     with client_of(server) as client:
         client.execute_command("ACL", "SETUSER", "kctl", "-hset")
     with pytest.raises(StorageUnusable, match=r"ACL|permission|cannot be used"):
-        opened(f"unix://kctl:hunter2@{server.socket}").place_marks([Mark("t", 1, "A", 0)])
+        opened(f"unix://kctl:hunter2@{server.socket}").init_offsets([StoredOffset("t", 1, "A", 0)])
 
 
 def test_it_speaks_tls(short_dir: Path, start: Callable[..., RedisServer], eventually: Eventually) -> None:
@@ -436,13 +445,13 @@ def test_a_full_redis_refuses_a_put_and_goes_on_when_there_is_room(start: Callab
     server = start("--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
     with closing(RedisStorage(server.url, "readers")) as storage, client_of(server) as client:
         storage.prepare()
-        storage.place_marks([Mark("t", 0, "A", 0)])
+        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
         start_at = 0
         with pytest.raises(StorageUnusable, match="maxmemory"):  # noqa: PT012 - until it is full
             while True:
                 put(storage, chunk(start_at, start_at + 5000))
                 start_at += 5000
-        assert storage.marks([("t", 0)])[("t", 0)].next == start_at
+        assert storage.stored_offsets([("t", 0)])[("t", 0)].next == start_at
 
         client.config_set("maxmemory", "100mb")
 

@@ -2,8 +2,8 @@
 
 Runs in Spark's executors, a call of up to `batch_size` messages after another. What a call leaves is tried again here,
 message by message, with the back-off in between, until it is acknowledged or has become a dead letter; then the
-partition's mark moves over the call. So the batch ends, and is committed, when all of its messages are acknowledged or
-dead, and a batch that is run again goes on behind the last call that had come to its end.
+partition's stored offset moves over the call. So the batch ends, and is committed, when all of its messages are
+acknowledged or dead, and a batch that is run again goes on behind the last call that had come to its end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class HandlerSettings:
 
 
 class HandlingStorage(DirectlyStorage):
-    """Marks and dead letters as in `DirectlyStorage`; a put hands the messages to the handler."""
+    """Stored offsets and dead letters as in `DirectlyStorage`; a put hands the messages to the handler."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """`settings` are those of `open_storage`, with `handler` for `HandlerSettings`. Opens nothing yet."""
@@ -150,13 +150,13 @@ class _HandlingWriter(Writer):
         self._pause = threading.Event()
 
     def put(self, chunk: Chunk) -> Put:
-        mark = judged(chunk, self._storage.marks([chunk.tp]).get(chunk.tp))
-        skip, done = skipped(chunk, mark), mark.next
+        stored = judged(chunk, self._storage.stored_offsets([chunk.tp]).get(chunk.tp))
+        skip, done = skipped(chunk, stored), stored.next
         for block in cut(chunk, skip, self._settings.batch_size, None, "none"):
             self._handle(block.messages(), chunk.topic_id)
-            self._storage.advance_marks([Advance(*chunk.tp, chunk.version, done, block.last + 1)])
+            self._storage.advance_offsets([Advance(*chunk.tp, chunk.version, done, block.last + 1)])
             done = block.last + 1
-        self._storage.advance_marks([Advance(*chunk.tp, chunk.version, done, chunk.end)])
+        self._storage.advance_offsets([Advance(*chunk.tp, chunk.version, done, chunk.end)])
         return Put(len(chunk.columns) - skip, skip, chunk.columns.bytes)
 
     def close(self) -> None:

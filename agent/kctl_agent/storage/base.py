@@ -2,18 +2,20 @@
 
 What every implementation guarantees to the workers that put:
 
-- **One transaction.** `put` writes the messages of one chunk *and* moves the partition's mark, or does neither.
-- **The mark decides.** Messages below the mark are skipped, so a task that is retried, a batch that is run again and
-  two owners that overlap store nothing twice. A chunk that begins above the mark is refused (`GapRefused`): it would
-  lose what lies between.
-- **Only `place_marks` moves a mark backwards**, for the reasons that `kctl_agent.worker.positions` decides on, and only
-  if the mark still is the one that the decision was made on: compare and set. Each placement gives the mark a new
-  version; puts and advances that were planned on another version are refused (`MarkMoved`). So a worker that was frozen
-  between any two steps can neither move the mark of the next owner nor store beside it.
+- **One transaction.** `put` writes the messages of one chunk *and* moves the partition's stored offset, or does
+  neither.
+- **The stored offset decides.** Messages below the stored offset are skipped, so a task that is retried, a batch that
+  is run again and two owners that overlap store nothing twice. A chunk that begins above the stored offset is refused
+  (`GapRefused`): it would lose what lies between.
+- **Only `init_offsets` moves a stored offset backwards**, for the reasons that `kctl_agent.worker.positions` decides
+  on, and only if the stored offset still is the one that the decision was made on: compare and set. Each such write
+  gives the stored offset a new version; puts and advances that were planned on another version are refused
+  (`StoredOffsetMoved`). So a worker that was frozen between any two steps can neither move the stored offset of the
+  next owner nor store beside it.
 - **One storage, one group.** With the first `bind` a storage gets an id of its own and belongs to one group of one
   cluster; every other is refused.
 - **Durable when the writer is closed.** Then what was put survives a power cut, and only then may its offset be
-  committed. So does a mark that was told.
+  committed. So does a stored offset that was returned.
 
 And to the sinkers that claim:
 
@@ -56,9 +58,6 @@ __all__ = [
     "Claim",
     "DeadLetter",
     "GapRefused",
-    "Mark",
-    "MarkMissing",
-    "MarkMoved",
     "OtherGroup",
     "PartitionStats",
     "Put",
@@ -68,6 +67,9 @@ __all__ = [
     "StorageError",
     "StorageStats",
     "StorageUnusable",
+    "StoredOffset",
+    "StoredOffsetMissing",
+    "StoredOffsetMoved",
     "TopicPartition",
     "Writer",
 ]
@@ -76,22 +78,22 @@ TopicPartition = tuple[str, int]
 
 
 class GapRefused(StorageError):
-    """A chunk begins above the mark: storing it would lose the messages between."""
+    """A chunk begins above the stored offset: storing it would lose the messages between."""
 
     code = "gap_refused"
 
 
-class MarkMissing(StorageError):
-    """A chunk of a partition for which no mark was placed."""
+class StoredOffsetMissing(StorageError):
+    """A chunk of a partition for which no stored offset was set."""
 
-    code = "mark_missing"
+    code = "stored_offset_missing"
 
 
-class MarkMoved(StorageError):
-    """The mark is not the one that was decided or planned on: another owner has placed it anew since (a reset, a seek,
-    a recreated topic), or has stored further."""
+class StoredOffsetMoved(StorageError):
+    """The stored offset is not the one that was decided or planned on: another owner has set it anew since (a reset, a
+    seek, a recreated topic), or has stored further."""
 
-    code = "mark_moved"
+    code = "stored_offset_moved"
     retriable = True
 
 
@@ -109,12 +111,12 @@ class StorageUnusable(StorageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StoredOffset:
     """How far one partition is stored. `next` is the first offset not yet stored; `topic_id` (KIP-516) tells a topic
     that was recreated.
 
-    `version` counts the placements of this mark; the storage gives it. `next` alone would not do for compare and set:
-    a mark that was placed back and has come forward again looks as it did before.
+    `version` counts how often `init_offsets` wrote it; the storage gives it. `next` alone would not do for compare
+    and set: a stored offset that was set back and has come forward again looks as it did before.
     """
 
     topic: str
@@ -130,8 +132,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """The offsets `start` up to, not including, `end` of a partition hold nothing to store. `version` is the mark's on
-    which the batch was planned."""
+    """The offsets `start` up to, not including, `end` of a partition hold nothing to store. `version` is the stored
+    offset's on which the batch was planned."""
 
     topic: str
     partition: int
@@ -167,7 +169,7 @@ class Binding:
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Messages of one partition in offset order that cover the offsets `start` up to, not including, `end`. `version`
-    is the mark's on which the batch was planned.
+    is the stored offset's on which the batch was planned.
 
     `start` is where the driver expects this chunk to begin, which is not always the first message's offset: control
     records, compaction and a filter of the user leave holes. `end` is the same for its end.
@@ -188,7 +190,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What one put stored: `stored` messages after `skipped` ones that lay below the mark, and their `bytes`."""
+    """What one put stored: `stored` messages after `skipped` ones that lay below the stored offset, and their
+    `bytes`."""
 
     stored: int
     skipped: int
@@ -210,8 +213,8 @@ class Storage(ABC):
         """Create what is missing and check what is there; raises `StorageUnusable` with the reason."""
 
     @abstractmethod
-    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
-        """The marks of these partitions; a partition without one is absent."""
+    def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """The stored offsets of these partitions; a partition without one is absent."""
 
     @abstractmethod
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
@@ -226,20 +229,24 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def place_marks(self, marks: Collection[Mark], seen: Mapping[TopicPartition, Mark] = MappingProxyType({})) -> None:
-        """Write these marks, backwards too, in one transaction, if each still is as it was `seen` (not in there: there
-        was none). Their `version` is not used: each gets the next one.
+    def init_offsets(
+        self,
+        stored_offsets: Collection[StoredOffset],
+        seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
+    ) -> None:
+        """Write these stored offsets, backwards too, in one transaction, if each still is as it was `seen` (not in
+        there: there was none). Their `version` is not used: each gets the next one.
 
         Raises:
-            MarkMoved: one of them is not as it was seen; nothing was written.
+            StoredOffsetMoved: one of them is not as it was seen; nothing was written.
         """
 
     @abstractmethod
-    def advance_marks(self, advances: Collection[Advance]) -> None:
-        """Move marks forward over offsets that hold no message, in one transaction; never backwards.
+    def advance_offsets(self, advances: Collection[Advance]) -> None:
+        """Move stored offsets forward over offsets that hold no message, in one transaction; never backwards.
 
         Raises:
-            GapRefused, MarkMissing, MarkMoved: nothing was written.
+            GapRefused, StoredOffsetMissing, StoredOffsetMoved: nothing was written.
         """
 
     @abstractmethod
@@ -318,7 +325,7 @@ class Storage(ABC):
     @abstractmethod
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
         """Remove for good what waits (pending and delayed, never what is leased) or dead letters; returns the number
-        of messages. Marks stay."""
+        of messages. Stored offsets stay."""
 
     def expire_dead(self) -> int:
         """Remove for good the dead letters that are older than the limits allow; returns the number of messages. For
@@ -345,10 +352,10 @@ class Writer(ABC):
 
     @abstractmethod
     def put(self, chunk: Chunk) -> Put:
-        """Store a chunk and move the mark to its end.
+        """Store a chunk and move the stored offset to its end.
 
         Raises:
-            GapRefused, MarkMissing, MarkMoved: nothing was written.
+            GapRefused, StoredOffsetMissing, StoredOffsetMoved: nothing was written.
             StorageUnusable: nothing was written; the cause (full disk, rights) is in the message.
         """
 

@@ -2,11 +2,12 @@
 
 WAL, so that readers never wait for the writer, and `synchronous=NORMAL`, in which a commit does not wait for the disk:
 a power cut takes back the last transactions, in their order. What must not be taken back is synced afterwards (`sync`):
-a put by the time its writer is closed, a mark when it is told, because its offset may be committed to Kafka then.
-What sinkers do is not: a power cut hands out again what was settled in the last moments, which at-least-once allows.
+a put by the time its writer is closed, a stored offset when it is told, because its offset may be committed to Kafka
+then. What sinkers do is not: a power cut hands out again what was settled in the last moments, which at-least-once
+allows.
 
-This file: the connection. The rest is in `file_marks`, `file_writer`, `file_claims`, `file_letters`, `file_schema` and,
-for the disk, `file_log`.
+This file: the connection. The rest is in `file_offsets`, `file_writer`, `file_claims`, `file_letters`, `file_schema`
+and, for the disk, `file_log`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage import file_claims, file_letters, file_marks
-from kctl_agent.storage.base import Advance, Binding, Mark, Storage, StorageUnusable, TopicPartition, Writer
+from kctl_agent.storage import file_claims, file_letters, file_offsets
+from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.clock import MachineClock
@@ -33,7 +34,7 @@ from kctl_agent.storage.file_doubts import doubting
 from kctl_agent.storage.file_log import Log
 from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, transaction
 from kctl_agent.storage.file_writer import FileWriter
-from kctl_agent.storage.putting import judged, placed, refuse_moved, refuse_other
+from kctl_agent.storage.putting import judged, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.room import Free, Limits
 from kctl_agent.storage.settling import dead_letters, judge, opened
 
@@ -91,29 +92,33 @@ class FileStorage(Storage):
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
         with self._session(is_durable=True) as db, transaction(db):
-            id_, before = file_marks.bound(db)
+            id_, before = file_offsets.bound(db)
             refuse_other(self.identity, owner, before, take_over)
             if before != owner:
                 id_ = id_ or uuid.uuid4().hex
-                file_marks.bind(db, id_, owner.known_from(before))
+                file_offsets.bind(db, id_, owner.known_from(before))
         return id_
 
-    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
+    def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         with self._session(is_durable=True) as db:  # what is told may be committed to Kafka
-            return file_marks.read(db, partitions)
+            return file_offsets.read(db, partitions)
 
-    def place_marks(self, marks: Collection[Mark], seen: Mapping[TopicPartition, Mark] = MappingProxyType({})) -> None:
+    def init_offsets(
+        self,
+        stored_offsets: Collection[StoredOffset],
+        seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
+    ) -> None:
         with self._session(is_durable=True) as db, transaction(db):
-            before = file_marks.read(db, [mark.tp for mark in marks])
-            for mark in marks:
-                refuse_moved(mark.tp, before.get(mark.tp), seen.get(mark.tp))
-            file_marks.write(db, [placed(mark, seen.get(mark.tp)) for mark in marks])
+            before = file_offsets.read(db, [stored.tp for stored in stored_offsets])
+            for stored in stored_offsets:
+                refuse_moved(stored.tp, before.get(stored.tp), seen.get(stored.tp))
+            file_offsets.write(db, [next_version(stored, seen.get(stored.tp)) for stored in stored_offsets])
 
-    def advance_marks(self, advances: Collection[Advance]) -> None:
+    def advance_offsets(self, advances: Collection[Advance]) -> None:
         with self._session(is_durable=True) as db, transaction(db):
-            before = file_marks.read(db, [each.tp for each in advances])
+            before = file_offsets.read(db, [each.tp for each in advances])
             for each in advances:
-                file_marks.advance(db, judged(each, before.get(each.tp)), each.end)
+                file_offsets.advance(db, judged(each, before.get(each.tp)), each.end)
 
     def writer(self) -> Writer:
         with self._told():

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from kctl_agent.storage import file_marks
+from kctl_agent.storage import file_offsets
 from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.clock import MachineClock
@@ -66,10 +66,10 @@ class FileWriter(Writer):
             blocks = list(blocks)
         try:
             with doubting(self._path), in_turn(self._folder), transaction(self._db):
-                mark = judged(chunk, file_marks.one(self._db, chunk.tp))
-                skip = skipped(chunk, mark)
+                stored = judged(chunk, file_offsets.one(self._db, chunk.tp))
+                skip = skipped(chunk, stored)
                 written = insert(self._db, self._cut(chunk, skip) if skip else blocks, self._clock.wall())
-                file_marks.advance(self._db, mark, chunk.end)
+                file_offsets.advance(self._db, stored, chunk.end)
         except sqlite3.Error as error:
             raise StorageUnusable(f"{chunk.topic}-{chunk.partition} could not be stored: {error}") from error
         _uncopied[self._path] += written

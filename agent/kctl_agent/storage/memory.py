@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Advance, Binding, Chunk, Mark, Put, Storage, TopicPartition, Writer
+from kctl_agent.storage.base import Advance, Binding, Chunk, Put, Storage, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
-from kctl_agent.storage.putting import cut, judged, placed, refuse_moved, refuse_other, skipped
+from kctl_agent.storage.putting import cut, judged, next_version, refuse_moved, refuse_other, skipped
 from kctl_agent.storage.room import Limits
 from kctl_agent.storage.settling import dead_letters, judge, opened, revived
 
@@ -65,7 +65,7 @@ class MemoryStorage(Storage):
         self.limits = limits
         self._clock = clock
         self._lock = threading.Lock()
-        self._marks: dict[TopicPartition, Mark] = {}
+        self._stored_offsets: dict[TopicPartition, StoredOffset] = {}
         self._owner: Binding | None = None
         self._held: dict[str, _Held] = {}
         self._dead: dict[str, DeadLetter] = {}
@@ -83,9 +83,9 @@ class MemoryStorage(Storage):
     def prepare(self) -> None:
         """Nothing is missing."""
 
-    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
+    def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         with self._lock:
-            return {tp: self._marks[tp] for tp in partitions if tp in self._marks}
+            return {tp: self._stored_offsets[tp] for tp in partitions if tp in self._stored_offsets}
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
         """No id: what is in memory is gone with the process, and the next one must go on all the same."""
@@ -94,17 +94,23 @@ class MemoryStorage(Storage):
             self._owner = owner.known_from(self._owner)
         return ""
 
-    def place_marks(self, marks: Collection[Mark], seen: Mapping[TopicPartition, Mark] = MappingProxyType({})) -> None:
+    def init_offsets(
+        self,
+        stored_offsets: Collection[StoredOffset],
+        seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
+    ) -> None:
         with self._lock:
-            for mark in marks:
-                refuse_moved(mark.tp, self._marks.get(mark.tp), seen.get(mark.tp))
-            self._marks.update({mark.tp: placed(mark, seen.get(mark.tp)) for mark in marks})
+            for stored in stored_offsets:
+                refuse_moved(stored.tp, self._stored_offsets.get(stored.tp), seen.get(stored.tp))
+            self._stored_offsets.update(
+                {stored.tp: next_version(stored, seen.get(stored.tp)) for stored in stored_offsets}
+            )
 
-    def advance_marks(self, advances: Collection[Advance]) -> None:
+    def advance_offsets(self, advances: Collection[Advance]) -> None:
         with self._lock:
-            before = {each.tp: judged(each, self._marks.get(each.tp)) for each in advances}
+            before = {each.tp: judged(each, self._stored_offsets.get(each.tp)) for each in advances}
             for each in advances:
-                self._marks[each.tp] = replace(before[each.tp], next=max(before[each.tp].next, each.end))
+                self._stored_offsets[each.tp] = replace(before[each.tp], next=max(before[each.tp].next, each.end))
 
     def writer(self) -> Writer:
         return _MemoryWriter(self)
@@ -112,11 +118,11 @@ class MemoryStorage(Storage):
     def put(self, chunk: Chunk) -> Put:
         """What its writers do."""
         with self._lock:
-            mark = judged(chunk, self._marks.get(chunk.tp))
-            skip = skipped(chunk, mark)
+            stored = judged(chunk, self._stored_offsets.get(chunk.tp))
+            skip = skipped(chunk, stored)
             blocks = list(cut(chunk, skip, self.block_messages, self.block_bytes, self.codec))
             self._add(blocks)
-            self._marks[chunk.tp] = replace(mark, next=max(mark.next, chunk.end))
+            self._stored_offsets[chunk.tp] = replace(stored, next=max(stored.next, chunk.end))
         return Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in blocks))
 
     def blocks(self) -> Iterator[Block]:

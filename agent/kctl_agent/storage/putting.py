@@ -1,4 +1,4 @@
-"""What all storages share: what may be written on which mark, how a chunk is cut into blocks. Pure."""
+"""What all storages share: what may be written on which stored offset, how a chunk is cut into blocks. Pure."""
 
 from __future__ import annotations
 
@@ -12,56 +12,56 @@ from kctl_agent.storage.base import (
     Binding,
     Chunk,
     GapRefused,
-    Mark,
-    MarkMissing,
-    MarkMoved,
     OtherGroup,
+    StoredOffset,
+    StoredOffsetMissing,
+    StoredOffsetMoved,
     TopicPartition,
 )
 from kctl_agent.storage.block import Block, encode
 
-__all__ = ["cut", "judged", "placed", "refuse_moved", "refuse_other", "skipped"]
+__all__ = ["cut", "judged", "next_version", "refuse_moved", "refuse_other", "skipped"]
 
 
-def skipped(chunk: Chunk, mark: Mark) -> int:
-    """How many messages of the chunk lie below the mark."""
-    return int(np.searchsorted(chunk.columns.offsets, mark.next))
+def skipped(chunk: Chunk, stored: StoredOffset) -> int:
+    """How many messages of the chunk lie below the stored offset."""
+    return int(np.searchsorted(chunk.columns.offsets, stored.next))
 
 
-def judged(planned: Chunk | Advance, mark: Mark | None) -> Mark:
-    """The mark, if what was planned on it may still be done.
+def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffset:
+    """The stored offset, if what was planned on it may still be done.
 
     Raises:
-        GapRefused, MarkMissing, MarkMoved: it may not.
+        GapRefused, StoredOffsetMissing, StoredOffsetMoved: it may not.
     """
     where = f"{planned.topic}-{planned.partition}"
-    if mark is None:
-        raise MarkMissing(f"{where} has no mark in the storage; nothing was written")
-    if mark.version != planned.version:
-        raise MarkMoved(
-            f"the mark of {where} was placed anew since this batch was planned (version {mark.version}, planned on "
-            f"{planned.version}); nothing was written"
+    if stored is None:
+        raise StoredOffsetMissing(f"{where} has no stored offset in the storage; nothing was written")
+    if stored.version != planned.version:
+        raise StoredOffsetMoved(
+            f"the stored offset of {where} was set anew since this batch was planned (version {stored.version}, "
+            f"planned on {planned.version}); nothing was written"
         )
-    if planned.start > mark.next:
+    if planned.start > stored.next:
         raise GapRefused(
-            f"a range of {where} begins at {planned.start}, above the mark {mark.next}: offsets {mark.next} to "
-            f"{planned.start - 1} would be lost; nothing was written"
+            f"a range of {where} begins at {planned.start}, above the stored offset {stored.next}: offsets "
+            f"{stored.next} to {planned.start - 1} would be lost; nothing was written"
         )
-    return mark
+    return stored
 
 
-def placed(mark: Mark, seen: Mark | None) -> Mark:
-    """The mark as it is written in the place of the one that was seen."""
-    return replace(mark, version=seen.version + 1 if seen else 1)
+def next_version(stored: StoredOffset, seen: StoredOffset | None) -> StoredOffset:
+    """The stored offset as it is written over the one that was seen."""
+    return replace(stored, version=seen.version + 1 if seen else 1)
 
 
-def refuse_moved(tp: TopicPartition, current: Mark | None, seen: Mark | None) -> None:
-    """Raises MarkMoved when the mark is not the one that was seen."""
+def refuse_moved(tp: TopicPartition, current: StoredOffset | None, seen: StoredOffset | None) -> None:
+    """Raises StoredOffsetMoved when the stored offset is not the one that was seen."""
     if current != seen:
         topic, partition = tp
-        raise MarkMoved(
-            f"the mark of {topic}-{partition} has moved from {_shown(seen)} to {_shown(current)} since it was read; "
-            "nothing was written"
+        raise StoredOffsetMoved(
+            f"the stored offset of {topic}-{partition} has moved from {_shown(seen)} to {_shown(current)} since it was "
+            "read; nothing was written"
         )
 
 
@@ -74,8 +74,8 @@ def refuse_other(identity: str, owner: Binding, before: Binding | None, take_ove
         )
 
 
-def _shown(mark: Mark | None) -> str:
-    return f"offset {mark.next} (version {mark.version})" if mark else "none"
+def _shown(stored: StoredOffset | None) -> str:
+    return f"offset {stored.next} (version {stored.version})" if stored else "none"
 
 
 def cut(chunk: Chunk, skip: int, block_messages: int, block_bytes: int | None, codec: str) -> Iterator[Block]:

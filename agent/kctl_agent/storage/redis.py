@@ -1,7 +1,7 @@
 """A Redis (6.2 or newer) as storage, for workers and sinkers on several machines.
 
 Every change is one Lua script (`lua/`, whose prelude lists the keys), so it happens as a whole or not at all, and each
-can be repeated after a broken connection: a put is judged by the mark, a settle by its lease.
+can be repeated after a broken connection: a put is judged by the stored offset, a settle by its lease.
 
 Sorted sets and hashes instead of streams: an entry of a stream cannot be given back to its place, made smaller or kept
 behind another one, and its idle time stands still for an hour when the server's clock is set back by one. What streams
@@ -21,10 +21,20 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Advance, Binding, Chunk, Mark, Put, Storage, StorageUnusable, TopicPartition, Writer
+from kctl_agent.storage.base import (
+    Advance,
+    Binding,
+    Chunk,
+    Put,
+    Storage,
+    StorageUnusable,
+    StoredOffset,
+    TopicPartition,
+    Writer,
+)
 from kctl_agent.storage.block import BLOCK_BYTES, Block, Columns
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
-from kctl_agent.storage.putting import cut, judged, placed, refuse_moved, refuse_other, skipped
+from kctl_agent.storage.putting import cut, judged, next_version, refuse_moved, refuse_other, skipped
 from kctl_agent.storage.redis_client import (
     REPLY_SECONDS,
     check_server,
@@ -35,7 +45,7 @@ from kctl_agent.storage.redis_client import (
     transact,
     where,
 )
-from kctl_agent.storage.redis_words import block_of, letter_of, mark_of, name_of, parted, partitions_of
+from kctl_agent.storage.redis_words import block_of, letter_of, name_of, parted, partitions_of, stored_offset_of
 from kctl_agent.storage.room import Limits
 from kctl_agent.storage.settling import Verdict, dead_letters, judge, opened, revived
 
@@ -114,35 +124,43 @@ class RedisStorage(Storage):
         refuse_other(self.identity, owner, before, take_over)
         return str(id_.decode())
 
-    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark]:
+    def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         wanted = list(partitions)
         client = self._client()
         with told(self._place), client.pipeline(transaction=False) as pipeline:
             for tp in wanted:
                 pipeline.hmget(self._key("mark", name_of(tp)), "topic_id", "next", "version")
             rows = pipeline.execute()
-        return {tp: mark for tp, row in zip(wanted, rows, strict=True) if (mark := mark_of(tp, row))}
+        return {tp: stored for tp, row in zip(wanted, rows, strict=True) if (stored := stored_offset_of(tp, row))}
 
-    def place_marks(self, marks: Collection[Mark], seen: Mapping[TopicPartition, Mark] = MappingProxyType({})) -> None:
+    def init_offsets(
+        self,
+        stored_offsets: Collection[StoredOffset],
+        seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
+    ) -> None:
         words = [
             word
-            for mark in marks
-            for word in (name_of(mark.tp), *_seen(seen.get(mark.tp)), *_placed(placed(mark, seen.get(mark.tp))))
+            for stored in stored_offsets
+            for word in (
+                name_of(stored.tp),
+                *_seen(seen.get(stored.tp)),
+                *_placed(next_version(stored, seen.get(stored.tp))),
+            )
         ]
-        found = self._run("place", *words)
-        for mark, row in zip(marks, found, strict=False):  # nothing comes back where all was written
-            refuse_moved(mark.tp, mark_of(mark.tp, row), seen.get(mark.tp))
+        found = self._run("init_offsets", *words)
+        for stored, row in zip(stored_offsets, found, strict=False):  # nothing comes back where all was written
+            refuse_moved(stored.tp, stored_offset_of(stored.tp, row), seen.get(stored.tp))
 
-    def advance_marks(self, advances: Collection[Advance]) -> None:
-        found = self._run("advance", *(w for a in advances for w in (name_of(a.tp), a.version, a.start, a.end)))
+    def advance_offsets(self, advances: Collection[Advance]) -> None:
+        found = self._run("advance_offsets", *(w for a in advances for w in (name_of(a.tp), a.version, a.start, a.end)))
         for each, row in zip(advances, found, strict=False):
-            judged(each, mark_of(each.tp, row))
+            judged(each, stored_offset_of(each.tp, row))
 
     def writer(self) -> Writer:
         return RedisWriter(self)
 
     def put(self, chunk: Chunk) -> Put:
-        """What its writers do. Cut once more only if messages of the chunk lie below the mark."""
+        """What its writers do. Cut once more only if messages of the chunk lie below the stored offset."""
         skip, cut_at = 0, ""
         while True:
             blocks = list(cut(chunk, skip, self.block_messages, self.block_bytes, self.codec))
@@ -150,8 +168,8 @@ class RedisStorage(Storage):
             found = self._send(blocks, place)
             if not found:
                 return Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in blocks))
-            mark = judged(chunk, mark_of(chunk.tp, found))
-            skip, cut_at = skipped(chunk, mark), str(mark.next)
+            stored = judged(chunk, stored_offset_of(chunk.tp, found))
+            skip, cut_at = skipped(chunk, stored), str(stored.next)
 
     def _send(self, blocks: Sequence[Block], place: Sequence[object]) -> Any:
         """The bytes as plain values and the script that judges them, in one transaction. Handed to the script they
@@ -384,13 +402,13 @@ def _name(block: Block) -> str:
     return name_of((block.topic, block.partition))
 
 
-def _seen(mark: Mark | None) -> tuple[object, ...]:
-    """Of a mark as `place.lua` compares it; empty words: there was none."""
-    return ("", "") if mark is None else (mark.next, mark.version)
+def _seen(stored: StoredOffset | None) -> tuple[object, ...]:
+    """Of a stored offset as `init_offsets.lua` compares it; empty words: there was none."""
+    return ("", "") if stored is None else (stored.next, stored.version)
 
 
-def _placed(mark: Mark) -> tuple[object, ...]:
-    return mark.topic_id or "", mark.next, mark.version
+def _placed(stored: StoredOffset) -> tuple[object, ...]:
+    return stored.topic_id or "", stored.next, stored.version
 
 
 def _words(selection: Selection) -> list[object]:

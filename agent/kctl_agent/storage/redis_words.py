@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kctl_agent.storage.base import Mark, TopicPartition
+from kctl_agent.storage.base import StoredOffset, TopicPartition
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import DeadLetter, PartitionStats
 
-__all__ = ["block_of", "letter_of", "mark_of", "name_of", "parted", "partitions_of"]
+__all__ = ["block_of", "letter_of", "name_of", "parted", "partitions_of", "stored_offset_of"]
 
 
 def name_of(tp: TopicPartition) -> str:
@@ -21,10 +21,14 @@ def parted(name: str) -> TopicPartition:
     return topic, int(partition)
 
 
-def mark_of(tp: TopicPartition, row: Sequence[bytes | None]) -> Mark | None:
-    """Of topic_id, next, version; marks of layouts before 3 have no version."""
+def stored_offset_of(tp: TopicPartition, row: Sequence[bytes | None]) -> StoredOffset | None:
+    """Of topic_id, next, version; stored offsets of layouts before 3 have no version."""
     topic_id, following, version = row
-    return None if not following else Mark(*tp, (topic_id or b"").decode() or None, int(following), int(version or 0))
+    return (
+        None
+        if not following
+        else StoredOffset(*tp, (topic_id or b"").decode() or None, int(following), int(version or 0))
+    )
 
 
 def block_of(row: Sequence[bytes]) -> Block:

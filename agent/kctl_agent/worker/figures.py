@@ -166,10 +166,10 @@ class Figures(OwnFigures):
             return False
         self._long_batch_seen_at = now
         try:
-            marks = self._storage.marks([tuple(tp) for tp in sources.positions()])
+            stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in sources.positions()])
         except StorageError:
             return False  # told where the storage is counted
-        before, self._stored_offsets = self._stored_offsets, {tp: mark.next for tp, mark in marks.items()}
+        before, self._stored_offsets = self._stored_offsets, {tp: stored.next for tp, stored in stored_offsets.items()}
         return before != self._stored_offsets
 
     def _count_storage(self) -> StorageFigures:

@@ -158,7 +158,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
                 self.on_committed({tp: at for tp, at in offsets.items() if tp not in commit.refused})
                 if commit.refused:
                     log.warning("%s", refusal(commit.refused))
-        except KafkaError as error:  # what is stored is marked: the next owner goes on from the mark
+        except KafkaError as error:  # what is stored is marked: the next owner goes on from the stored offset
             log.warning("offsets were not committed at the revocation (%s)", reason(error))
         finally:
             self._suspended = self._is_eager

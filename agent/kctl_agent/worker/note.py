@@ -2,7 +2,7 @@
 was read.
 
 By the note a worker knows its group's own commits. A committed offset without one was written by somebody else, who
-thereby reset the group; one with a note is what a worker had stored, wherever the mark of the storage is now.
+thereby reset the group; one with a note is what a worker had stored, wherever the stored offset of the storage is now.
 
 Pure. Kafka keeps 4,096 bytes of metadata per offset (`offset.metadata.max.bytes`); a note takes about 200.
 """

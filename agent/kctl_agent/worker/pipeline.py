@@ -1,7 +1,7 @@
 """The streaming query: from assigned partitions and their start offsets to batches that are stored.
 
 One query for each set of partitions, as a rule one for all, with a scratch checkpoint of its own that nobody needs
-afterwards: where to go on is told by the mark and the group. Spark asks for a batch on a Py4J callback thread
+afterwards: where to go on is told by the stored offset and the group. Spark asks for a batch on a Py4J callback thread
 (`_Run.put_batch`); the main thread starts and stops queries.
 
 The end offsets of a batch are read from the checkpoint's offset log, which Spark writes before it runs the batch. That
@@ -50,7 +50,7 @@ consumer's default of 500 a batch took a quarter to a third longer (benchmarks/R
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where to begin one partition, and the version of the mark that this was decided on."""
+    """Where to begin one partition, and the version of the stored offset that this was decided on."""
 
     start: int
     topic_id: str | None
@@ -105,7 +105,7 @@ class _Run:
             try:
                 ends = self._ends(batch_id)
                 if any(end < self.positions[tp] for tp, end in ends.items()):
-                    self.gate.set()  # the log was truncated: whoever starts the next query weighs log and mark anew
+                    self.gate.set()  # the log was truncated: the next query compares it with the stored offset
                     return
                 self.planned = {**self.positions, **ends}
                 rows = self._put(frame, ends)
@@ -140,7 +140,7 @@ class _Run:
             if end > (begin := reached.get(tuple(tp), self.positions[tp]))
         ]
         if holes:
-            self._storage.advance_marks(holes)
+            self._storage.advance_offsets(holes)
         return rows
 
     def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
@@ -244,7 +244,7 @@ class Pipeline:
         """End this query, or all: wait so long for running batches, then abandon them. Returns the positions that are
         stored.
 
-        An abandoned task may still write for a moment: the mark makes that harmless.
+        An abandoned task may still write for a moment: the stored offset makes that harmless.
         """
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}

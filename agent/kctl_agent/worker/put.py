@@ -47,7 +47,7 @@ class BadOrder(StorageError):
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
     """What the driver knows of one partition of a batch: it begins at `start`, and was planned on this version of the
-    mark."""
+    stored offset."""
 
     start: int
     version: int
@@ -88,7 +88,7 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     """Store one task's Arrow record batches (columns `PutJob.selected`); yields one row of `RESULT_SCHEMA`, or none.
 
     Raises:
-        BadOrder, GapRefused, MarkMoved: nothing of that portion was written; the Spark batch fails.
+        BadOrder, GapRefused, StoredOffsetMoved: nothing of that portion was written; the Spark batch fails.
         StorageUnusable: the same, and it may work later.
     """
     import pyarrow as pa

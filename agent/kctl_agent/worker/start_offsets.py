@@ -1,4 +1,4 @@
-"""Where a query is to begin: asks brokers and storage, lets `positions` decide, places the marks.
+"""Where a query is to begin: asks brokers and storage, lets `positions` decide, sets the stored offsets.
 
 For the main thread; it blocks. What is read and what is committed is the worker's business.
 """
@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 
 from kctl_agent.boot import BootError
-from kctl_agent.storage.base import Binding, Mark, OtherGroup, Storage
+from kctl_agent.storage.base import Binding, OtherGroup, Storage, StoredOffset
 from kctl_agent.storage.putting import refuse_moved
 from kctl_agent.worker.brokers import Brokers
 from kctl_agent.worker.epochs import LogSeen
@@ -27,10 +27,10 @@ __all__ = ["Decided", "StartOffsets"]
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The marks as they were read, before anything else was; what the brokers say, and what follows from both. With a
-    topic that is new to the group more partitions than were asked for."""
+    """The stored offsets as they were read, before anything else was; what the brokers say, and what follows from both.
+    With a topic that is new to the group more partitions than were asked for."""
 
-    marks: Mapping[tuple[str, int], Mark]
+    stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
     starts: Mapping[TopicPartition, Start]
     unanswered: Mapping[TopicPartition, str]
@@ -45,11 +45,11 @@ class Decided:
         return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
 
     def source(self, tp: TopicPartition) -> Source:
-        """Where to begin, once the marks are placed."""
-        start, before = self.starts[tp], self.marks.get(tuple(tp))
+        """Where to begin, once the stored offsets are set."""
+        start, before = self.starts[tp], self.stored_offsets.get(tuple(tp))
         version = before.version if before else 0
-        if start.mark is not None:
-            return Source(start.offset, start.mark.topic_id, version + 1)
+        if start.stored_offset is not None:
+            return Source(start.offset, start.stored_offset.topic_id, version + 1)
         return Source(start.offset, before.topic_id if before else None, version)
 
 
@@ -65,8 +65,8 @@ class StartOffsets:
     def decide(self, wanted: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
         """Decide for these partitions; their logs are compared with what is `known` of them.
 
-        Marks are read before the committed offsets, and once more where something has moved: what another owner does
-        meanwhile shows in the marks, and is nothing that happened to the storage or the group.
+        Stored offsets are read before the committed offsets, and once more where something has moved: what another
+        owner does meanwhile shows in the stored offsets, and is nothing that happened to the storage or the group.
 
         Raises:
             BootError: the storage belongs to another group, or a setting says to stop.
@@ -77,10 +77,10 @@ class StartOffsets:
         every = self._brokers.partitions_of({tp.topic for tp in wanted})
         if missing := {tp.topic for tp in wanted} - {tp.topic for tp in every}:
             raise UnknownTopicOrPartitionError(f"topic {min(missing)} cannot be described")
-        marks = self._storage.marks([tuple(tp) for tp in every])
-        read = {topic for topic, _ in marks}
-        # All of a topic that is new to the group are placed at once, whoever reads them: so a partition without a mark
-        # beside others that have one was added later, and what it got before anybody noticed is read.
+        stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in every])
+        read = {topic for topic, _ in stored_offsets}
+        # All of a topic that is new to the group are placed at once, whoever reads them: so a partition without a
+        # stored offset beside others that have one was added later, and what it got before anybody noticed is read.
         new = {tp for tp in every if tp.topic not in read} if is_latest else set()
         found, unanswered = self._brokers.found(wanted | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
@@ -92,29 +92,30 @@ class StartOffsets:
         starts = {
             tp: decide(
                 at,
-                marks.get(tuple(tp)),
+                stored_offsets.get(tuple(tp)),
                 at.log_end if is_latest and tp.topic not in read else at.log_start,
                 self.identity,
             )
             for tp, at in found.items()
         }
-        decided = Decided(marks, found, starts, unanswered)
+        decided = Decided(stored_offsets, found, starts, unanswered)
         if decided.moves:
             self._check_unmoved(decided)
             self._refuse(decided.moves)
         return decided
 
     def place(self, decided: Decided) -> None:
-        """Place the marks that move. Raises MarkMoved, StorageError."""
-        placing = [start.mark for start in decided.starts.values() if start.mark is not None]
+        """Set the stored offsets that move. Raises StoredOffsetMoved, StorageError."""
+        placing = [start.stored_offset for start in decided.starts.values() if start.stored_offset is not None]
         if placing:
-            self._storage.place_marks(placing, decided.marks)
+            self._storage.init_offsets(placing, decided.stored_offsets)
 
     def _check_unmoved(self, decided: Decided) -> None:
-        """Raises MarkMoved when another owner has stored or placed something since the marks were read."""
-        now = self._storage.marks([tuple(tp) for tp in decided.found])
+        """Raises StoredOffsetMoved when another owner has stored or placed something since the stored offsets were
+        read."""
+        now = self._storage.stored_offsets([tuple(tp) for tp in decided.found])
         for tp in decided.found:
-            refuse_moved(tuple(tp), now.get(tuple(tp)), decided.marks.get(tuple(tp)))
+            refuse_moved(tuple(tp), now.get(tuple(tp)), decided.stored_offsets.get(tuple(tp)))
 
     def _bind(self) -> None:
         """Each time: a storage may be exchanged while a worker runs."""
@@ -131,7 +132,7 @@ class StartOffsets:
         storage = self._settings.storage
         for setting, kind, choice in (
             ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),
-            ("storage.on_lost_marks", "storage_lost_marks", storage["on_lost_marks"]),
+            ("storage.on_lost_offsets", "storage_lost_offsets", storage["on_lost_offsets"]),
             ("storage.on_other_storage", "other_storage", storage["on_other_storage"]),
         ):
             found = [(tp, moved) for tp, moved in moves if moved.kind == kind]

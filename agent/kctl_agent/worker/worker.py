@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 from kctl_agent.errors import AgentError
 from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox, Operation, Outcome, is_paused
-from kctl_agent.storage.base import Mark, Storage, StorageError
+from kctl_agent.storage.base import Storage, StorageError, StoredOffset
 from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.commit_errors import refusal
 from kctl_agent.worker.commits import Commits
@@ -197,23 +197,24 @@ class Worker:
         return describe(error, what, self._settings.kafka.bootstrap_servers)
 
     def _position(self, tp: TopicPartition, found: Found) -> int | None:
-        """The next offset that would be stored: what the query has reached, else the mark, else what is committed."""
+        """The next offset that would be stored: what the query has reached, else the stored offset, else what is
+        committed."""
         reached = self._pipeline.positions.get(tp)
         if reached is not None:
             return reached
-        mark = self._storage.marks([tuple(tp)]).get(tuple(tp))
-        return mark.next if mark is not None and mark.topic_id == found.topic_id else found.committed
+        stored = self._storage.stored_offsets([tuple(tp)]).get(tuple(tp))
+        return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
 
     def _seek(self, membership: Membership, tp: TopicPartition, found: Found, seeking: Plan) -> None:
-        """The group first: if the broker refuses, nothing has changed; killed in between, or if the mark has moved, the
-        next start sees a reset."""
-        marks = self._storage.marks([tuple(tp)])
-        mark = marks.get(tuple(tp))
+        """The group first: if the broker refuses, nothing has changed; killed in between, or if the stored offset has
+        moved, the next start sees a reset."""
+        stored_offsets = self._storage.stored_offsets([tuple(tp)])
+        stored = stored_offsets.get(tuple(tp))
         if refused := membership.commit({tp: seeking.target}, is_reset=True):
             raise refused[tp](f"the group cannot be reset: {refusal(refused)}")
-        topic_id = found.topic_id or (mark.topic_id if mark else None)
+        topic_id = found.topic_id or (stored.topic_id if stored else None)
         try:
-            self._storage.place_marks([Mark(tp.topic, tp.partition, topic_id, seeking.target)], marks)
+            self._storage.init_offsets([StoredOffset(tp.topic, tp.partition, topic_id, seeking.target)], stored_offsets)
         except StorageError as error:
             later = (
                 f"the group is reset to {seeking.target}, and reading goes on there as soon as the storage can be used"
@@ -290,8 +291,8 @@ class Worker:
         return why is not None
 
     def _start_query(self, membership: Membership, wanted: frozenset[TopicPartition]) -> None:
-        """Decide, place the marks, commit, read: in this order. A worker that is frozen after any of the steps finds
-        itself refused at the next one, by the mark's version or by the group's coordinator."""
+        """Decide, set the stored offsets, commit, read: in this order. A worker that is frozen after any of the steps
+        finds itself refused at the next one, by the stored offset's version or by the group's coordinator."""
         if self._pipeline.sources is None:
             self._figures.enter("assigned")
         assert self._start_offsets is not None
@@ -375,13 +376,16 @@ class Worker:
         if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
             return
         self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS
-        stored = self._pipeline.positions  # before the marks are read, which are never behind it
+        positions = self._pipeline.positions  # before the stored offsets are read, which are never behind it
         try:
-            marks = self._storage.marks([tuple(tp) for tp in stored])
+            stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in positions])
         except StorageError as error:
             log.debug("whether the storage has gone back cannot be told: %s", error)
             return
-        if any((mark := marks.get(tuple(tp))) is None or mark.next < position for tp, position in stored.items()):
+        if any(
+            (stored := stored_offsets.get(tuple(tp))) is None or stored.next < position
+            for tp, position in positions.items()
+        ):
             self._pipeline.hold()
 
     def _compare_logs(self, running: Mapping[TopicPartition, Source], view: BrokerView) -> None:

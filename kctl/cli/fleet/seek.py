@@ -42,8 +42,9 @@ def _seek(
 ) -> None:
     """Continue reading a topic from another position.
 
-    The offset of the group and the mark of the storage move together, in every worker that has a partition of it. Says
-    first what will be skipped or handled again, and asks. Messages that are in the storage already are handled.
+    The committed offset of the group and the stored offset move together, in every worker that has a partition of
+    it. Says first what will be skipped or handled again, and asks. Messages that are in the storage already are
+    handled.
 
     \b
     kctl seek --topic orders --to earliest --dry-run

@@ -37,7 +37,7 @@ def clear(
 ) -> None:
     """Remove messages for good. Asks first, and says what it would remove.
 
-    They are not read from Kafka again: the marks stay where they are.
+    They are not read from Kafka again: the stored offsets stay where they are.
     """
     if dead == pending:
         raise UsageError("say what to remove: --pending or --dead")

@@ -36,7 +36,7 @@ async def resume(context: Context, params: JsonObject, _caller: Caller, tell: Te
 
 async def seek(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
     """Goes on reading a topic's partitions elsewhere: each owner moves the group's committed offset and the storage's
-    mark together. Every partition must have an owner, or nothing is changed."""
+    stored offset together. Every partition must have an owner, or nothing is changed."""
     topic, dry_run = params["topic"], params.get("dry_run", False)
     check_read(context, topic, params.get("partition"))
     owners = await _owners(context, topic)

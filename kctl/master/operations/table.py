@@ -82,7 +82,7 @@ def operation_types(context: Context) -> dict[str, OperationType]:
         kind(
             "seek",
             seek,
-            "go on reading a topic elsewhere: the group's offset and the storage's mark move together",
+            "go on reading a topic elsewhere: the group's offset and the stored offset move together",
             (
                 Param("topic", "string", "its topic", required=True),
                 Param("partition", "integer", "this partition only"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kctl_agent.storage.base import Mark
+from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
 
@@ -39,7 +39,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def filled(path: Path, owner: int) -> Path:
     storage = FileStorage(path)
     storage.prepare()
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     put(storage, chunk(0, 10))
     storage.close()
     os.chown(path, owner, owner)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Mark, Selection
+from kctl_agent.storage.base import Selection, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
 
@@ -35,7 +35,7 @@ def storage(config: Path) -> Iterator[FileStorage]:
     """Partition 0: 1 pending, 3 leased, 1 delayed, 1 dead; partition 1: one dead with odd bytes."""
     storage = FileStorage(config.parent / "data" / "storage.sqlite", block_messages=3)
     storage.prepare()
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     put(storage, chunk(0, 10))
     (first,) = storage.claim("a", 3, 600.0)
     reason = "Traceback (most recent call last):\n  …\nKeyError: 1"
@@ -189,7 +189,7 @@ def test_an_export_is_one_object_per_line_and_keeps_every_byte(kctl: Kctl, stora
 def test_a_damaged_block_is_exported_with_its_bytes(kctl: Kctl, config: Path) -> None:
     storage = FileStorage(config.parent / "data" / "storage.sqlite")
     storage.prepare()
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     put(storage, chunk(0, 4))
     with sqlite3.connect(storage.path) as db:
         db.execute("update block set body=x'00ff'")

@@ -1,4 +1,4 @@
-"""Mode `directly`: a put is a call of the handler, and the mark tells how far it has come."""
+"""Mode `directly`: a put is a call of the handler, and the stored offset tells how far it has come."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from kctl_agent.sinker import directly
 from kctl_agent.sinker.directly import HandlingStorage
 from kctl_agent.sinker.failures import FailureLog
-from kctl_agent.storage.base import Mark, StorageUnusable
+from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.conformance.given import chunk
 
 CODE = """
@@ -80,24 +80,24 @@ def make(tmp_path: Path) -> Make:
         path = str(tmp_path / "s.sqlite")
         storage = HandlingStorage({"path": path, "block_messages": 500, "compression": "none", "handler": told})
         storage.prepare()
-        storage.place_marks([Mark("t", 0, "A", 0)])
+        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
         return pickle.loads(pickle.dumps(storage))  # type: ignore[no-any-return]
 
     return made
 
 
-def mark(storage: HandlingStorage) -> int:
-    return storage.marks([("t", 0)])[("t", 0)].next
+def stored(storage: HandlingStorage) -> int:
+    return storage.stored_offsets([("t", 0)])[("t", 0)].next
 
 
-def test_a_put_hands_every_message_to_the_handler_in_calls_and_moves_the_mark(make: Make, module: Any) -> None:
+def test_a_put_hands_every_message_to_the_handler_in_calls_and_moves_the_stored_offset(make: Make, module: Any) -> None:
     storage = make("takes")
     with storage.writer() as writer:
         put = writer.put(chunk(0, 6))
         again = writer.put(chunk(0, 8))
 
     assert [[offset for offset, _ in call] for call in module.calls] == [[0, 1, 2, 3], [4, 5], [6, 7]]
-    assert (put.stored, again.stored, again.skipped, mark(storage)) == (6, 2, 6, 8)
+    assert (put.stored, again.stored, again.skipped, stored(storage)) == (6, 2, 6, 8)
 
 
 def test_what_is_refused_is_tried_again_alone_and_then_is_a_dead_letter(make: Make, module: Any) -> None:
@@ -108,7 +108,7 @@ def test_what_is_refused_is_tried_again_alone_and_then_is_a_dead_letter(make: Ma
     assert module.calls[1:] == [[(2, 1)], [(2, 2)]]
     (letter,) = storage.dead()
     assert (letter.offset, letter.tries, letter.error) == (2, 3, "the handler returned False")
-    assert mark(storage) == 4
+    assert stored(storage) == 4
 
 
 def test_what_is_acknowledged_later_is_no_dead_letter(make: Make, module: Any) -> None:
@@ -170,7 +170,7 @@ def test_a_call_that_hangs_is_left_behind_and_the_batch_goes_on(
         writer.put(chunk(4, 6))
 
     (letter,) = storage.dead()
-    assert (letter.offset, mark(storage)) == (2, 6)
+    assert (letter.offset, stored(storage)) == (2, 6)
     assert "did not return within 0.1 s on t-0 offset 2 (1 message)" in letter.error
     assert "released.wait()" in letter.error
 

@@ -12,7 +12,7 @@ import pytest
 
 from kctl_agent.message import Message
 from kctl_agent.storage import file_letters, open_storage, redis
-from kctl_agent.storage.base import Chunk, Mark, Storage
+from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns, pack
 from kctl_agent.storage.conformance.given import everything, put, stored
 from tests.redis_server import RedisServer, require_redis
@@ -31,7 +31,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisS
     settings |= {"block_messages": 500, "block_bytes": 100 * KIB, "limit": 9, "limit_bytes": 8, "dead_limit": 7}
     with closing(open_storage(settings)) as storage:
         storage.prepare()
-        storage.place_marks([Mark("t", 0, "A", 0)])
+        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
         yield storage
 
 

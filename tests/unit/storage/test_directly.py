@@ -1,4 +1,4 @@
-"""Mode `directly` keeps marks and dead letters, and no messages."""
+"""Mode `directly` keeps stored offsets and dead letters, and no messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from kctl_agent.message import Message
 from kctl_agent.storage import open_storage
-from kctl_agent.storage.base import Advance, Mark, Storage, StorageError
+from kctl_agent.storage.base import Advance, Storage, StorageError, StoredOffset
 
 
 def opened(path: Path, mode: str) -> Storage:
@@ -18,17 +18,17 @@ def opened(path: Path, mode: str) -> Storage:
     return storage
 
 
-def test_it_takes_no_messages_but_marks_and_dead_letters(tmp_path: Path) -> None:
+def test_it_takes_no_messages_but_stored_offsets_and_dead_letters(tmp_path: Path) -> None:
     storage = opened(tmp_path / "s.sqlite", "directly")
-    storage.place_marks([Mark("t", 0, "A", 5)])
-    storage.advance_marks([Advance("t", 0, 1, 5, 9)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 5)])
+    storage.advance_offsets([Advance("t", 0, 1, 5, 9)])
     storage.bury([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
 
     with pytest.raises(StorageError, match="the handler gets the messages"):
         storage.writer()
 
     assert storage.identity == f"directly:{tmp_path}/s.sqlite"
-    assert storage.marks([("t", 0)])[("t", 0)].next == 9
+    assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 9
     assert storage.claim("a", 10, 60.0) == []
     assert [letter.offset for letter in storage.dead()] == [7]
     storage.close()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.storage import file_writer, open_storage
-from kctl_agent.storage.base import Binding, Mark, StorageUnusable
+from kctl_agent.storage.base import Binding, StorageUnusable, StoredOffset
 from kctl_agent.storage.block import encode
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
@@ -66,7 +66,7 @@ def storage(path: Path, machine: Machine) -> Iterator[FileStorage]:
 
 
 def file_of_version_1(path: Path, blocks: int) -> None:
-    """As the release before wrote it: three messages per block, a mark."""
+    """As the release before wrote it: three messages per block, a stored offset."""
     with closing(sqlite3.connect(path)) as db, db:
         for statement in VERSION_1.split(";"):
             db.execute(statement)
@@ -88,7 +88,7 @@ def test_a_file_of_version_1_goes_on_where_it_was(path: Path) -> None:
         assert total(storage) == (12, 0, 0, 0)
         assert storage.stats().bytes == sum(len(block.body) for block in storage.blocks())
         put(storage, chunk(12, 15, version=0))
-        assert storage.marks([("t", 0)])[("t", 0)] == Mark("t", 0, "A", 15, 0)
+        assert storage.stored_offsets([("t", 0)])[("t", 0)] == StoredOffset("t", 0, "A", 15, 0)
         assert storage.bind(Binding("orders", "K1")), "it belongs to the first group that comes"
         assert [message.offset for message in everything(storage)] == list(range(15))
     with closing(sqlite3.connect(path)) as db:
@@ -240,27 +240,27 @@ def test_a_storage_that_was_lost_and_made_again_is_used_again(path: Path, storag
 def test_what_could_not_be_synced_does_not_count_as_stored(
     storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     monkeypatch.setattr(os, "fdatasync", failing)
     with pytest.raises(StorageUnusable, match=r"could not be synced: .*Input/output error"), storage.writer() as writer:
         writer.put(chunk(0, 3))
     with pytest.raises(StorageUnusable, match="Input/output error"):
-        storage.marks([("t", 0)])  # a mark that may be taken back by a power cut is not told
+        storage.stored_offsets([("t", 0)])  # a stored offset that may be taken back by a power cut is not told
 
 
-def test_a_put_and_a_mark_are_synced_once(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0)])
+def test_a_put_and_a_stored_offset_are_synced_once(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     synced: list[str] = []
     monkeypatch.setattr(os, "fdatasync", lambda log: synced.append(os.readlink(f"/proc/self/fd/{log}")))
     put(storage, chunk(0, 3), chunk(3, 6), chunk(6, 9))
     assert synced == [f"{storage.path}-wal"]
-    storage.marks([("t", 0)])
+    storage.stored_offsets([("t", 0)])
     assert len(synced) == 2
 
 
 def test_the_disk_begins_to_write_while_a_task_goes_on(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     really, is_synced = os.fdatasync, threading.Event()
 
     def note(log: int) -> None:
@@ -279,7 +279,7 @@ def test_what_the_disk_could_not_write_while_a_task_went_on_is_told_at_its_end(
 ) -> None:
     """Linux tells it once: to the sync that came first."""
     monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     really, errors = os.fdatasync, [OSError(errno.EIO, os.strerror(errno.EIO))]
 
     def fails_once(log: int) -> None:
@@ -294,13 +294,13 @@ def test_what_the_disk_could_not_write_while_a_task_went_on_is_told_at_its_end(
         writer.close()
 
     assert len(list(Path(f"{path}-doubts").iterdir())) == 1
-    assert storage.marks([("t", 0)])[("t", 0)].next == 3
+    assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3
     assert next_in_the_file_alone(path) == 3, "it was copied before it counted"
 
 
 def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux tells an error only to who had the log open when it came, unless nobody was told yet."""
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     opened: list[str] = []
     really = os.open
 
@@ -311,7 +311,7 @@ def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, mon
     with storage.writer() as writer:
         monkeypatch.setattr(os, "open", note)
         writer.put(chunk(0, 3))
-    storage.marks([("t", 0)])
+    storage.stored_offsets([("t", 0)])
 
     assert opened == []
 
@@ -319,7 +319,7 @@ def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, mon
 def test_after_a_failed_sync_all_is_copied_into_the_file_before_anything_counts(
     path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     with monkeypatch.context() as broken:
         broken.setattr(os, "fdatasync", failing)
         with pytest.raises(StorageUnusable):
@@ -327,14 +327,14 @@ def test_after_a_failed_sync_all_is_copied_into_the_file_before_anything_counts(
     assert next_in_the_file_alone(path) is None
 
     with closing(FileStorage(path)) as another:
-        assert another.marks([("t", 0)])[("t", 0)].next == 3
+        assert another.stored_offsets([("t", 0)])[("t", 0)].next == 3
 
     assert next_in_the_file_alone(path) == 3
     assert list(Path(f"{path}-doubts").iterdir()) == []
 
 
 def next_in_the_file_alone(path: Path) -> int | None:
-    """A partition's mark without what is in the log; copied by a process that holds no lock on the file."""
+    """A partition's stored offset without what is in the log; copied by a process that holds no lock on the file."""
     copy = path.with_name("copy")
     subprocess.run(["cp", path, copy], check=True)
     with closing(sqlite3.connect(copy)) as db:
@@ -358,7 +358,7 @@ def _put_where_files_end(storage: FileStorage) -> None:
 def test_an_error_of_the_disk_that_sqlite_meets_leaves_a_doubt_until_all_was_copied(
     path: Path, storage: FileStorage
 ) -> None:
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     storage.close()
     child = multiprocessing.get_context("fork").Process(target=_put_where_files_end, args=(storage,))
     child.start()
@@ -367,7 +367,7 @@ def test_an_error_of_the_disk_that_sqlite_meets_leaves_a_doubt_until_all_was_cop
     doubts = Path(f"{path}-doubts")
     assert len(list(doubts.iterdir())) == 1
 
-    assert storage.marks([("t", 0)])[("t", 0)].next == 0
+    assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 0
 
     assert list(doubts.iterdir()) == []
 
@@ -376,7 +376,7 @@ def test_a_log_that_has_grown_is_copied_into_the_file_and_begins_anew(
     path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_writer, "COPY_BYTES", 50_000)
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     put(storage, chunk(0, 6000))
     for thread in threading.enumerate():
         if thread.name == "storage-copy":

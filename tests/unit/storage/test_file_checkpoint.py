@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.storage import file, file_checkpoint, file_log, file_schema
-from kctl_agent.storage.base import Advance, Mark
+from kctl_agent.storage.base import Advance, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, everything, fill, put, stored
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.file_checkpoint import begin_copy, copy, reading, writing
@@ -43,8 +43,8 @@ def checkpoint(db: sqlite3.Connection) -> bool:
 
 
 def commit(storage: FileStorage) -> None:
-    mark = storage.marks([("t", 0)])[("t", 0)]
-    storage.advance_marks([Advance("t", 0, mark.version, mark.next, mark.next + 1)])
+    stored = storage.stored_offsets([("t", 0)])[("t", 0)]
+    storage.advance_offsets([Advance("t", 0, stored.version, stored.next, stored.next + 1)])
 
 
 def test_after_a_whole_copy_the_next_commit_begins_the_log_anew(path: Path, storage: FileStorage) -> None:
@@ -148,7 +148,7 @@ def test_one_process_copies_once_at_a_time_and_not_more_often_than_it_should(
 
 def test_copies_all_the_time_beside_puts_claims_and_settles_lose_nothing(path: Path, storage: FileStorage) -> None:
     everything(storage)
-    storage.place_marks([Mark("t", 1, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 1, "A", 0)])
     done, copied = threading.Event(), threading.Event()
     seen: list[int] = []
 

@@ -11,7 +11,7 @@ from kafka import TopicPartition
 
 from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
-from kctl_agent.storage.base import Advance, Mark
+from kctl_agent.storage.base import Advance, StoredOffset
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker import figures as module
 from kctl_agent.worker.brokers import BrokerView
@@ -30,7 +30,7 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
     server: AgentServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage, started = MemoryStorage(), time.monotonic()
-    storage.place_marks([Mark("t", 0, "A", 5)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 5)])
     figures = Figures("worker-0", server, storage, Inbox())
     figures.draw_from(
         Sources(lambda: None, BrokerView, lambda: {TP: 5}, dict, lambda: None, lambda: started if runs else None)
@@ -46,8 +46,8 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
     monkeypatch.setattr(module, "LONG_BATCH_SECONDS", 0.0)
     first = progress()
     assert progress() == first, "it stores nothing"
-    storage.advance_marks([Advance("t", 0, 1, 5, 9)])
+    storage.advance_offsets([Advance("t", 0, 1, 5, 9)])
     assert progress() == first + 1
     runs = False
-    storage.advance_marks([Advance("t", 0, 1, 9, 12)])
+    storage.advance_offsets([Advance("t", 0, 1, 9, 12)])
     assert progress() == first + 1, "what no batch stores is not looked at"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from kafka import TopicPartition
 
-from kctl_agent.storage.base import Mark, StorageUnusable
+from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.conformance.given import next_offset, stored
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.pipeline import Batch, Pipeline, Source, _Run
@@ -54,7 +54,7 @@ class Query:
 @pytest.fixture
 def storage() -> MemoryStorage:
     made = MemoryStorage(block_messages=3)
-    made.place_marks([Mark("t", 0, None, 0)])
+    made.init_offsets([StoredOffset("t", 0, None, 0)])
     return made
 
 

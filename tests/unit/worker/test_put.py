@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from kctl_agent.storage.base import Mark, Storage, Writer
+from kctl_agent.storage.base import Storage, StoredOffset, Writer
 from kctl_agent.storage.block import Columns
 from kctl_agent.storage.conformance.given import next_offset, stored
 from kctl_agent.storage.memory import MemoryStorage
@@ -34,7 +34,7 @@ def arrow(
 @pytest.fixture
 def storage() -> MemoryStorage:
     storage = MemoryStorage(block_messages=3)
-    storage.place_marks([Mark("t", 0, None, 0)])
+    storage.init_offsets([StoredOffset("t", 0, None, 0)])
     return storage
 
 

@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError, LeaderNotAvailableError
 
 from kctl_agent.boot import BootError
-from kctl_agent.storage.base import Binding, Mark, MarkMoved
+from kctl_agent.storage.base import Binding, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.note import CommitNote, StorageId
@@ -69,7 +69,7 @@ def start_offsets(storage: FileStorage, answers: Answers, **settings: str) -> St
     pipeline = PipelineSettings(
         "local[1]", "1g", (), {}, "", Path(), 1, 0.0, settings.get("on_data_loss", "continue"), 1.0
     )
-    own = {"on_lost_marks": "stop", "on_other_storage": "stop"} | settings
+    own = {"on_lost_offsets": "stop", "on_other_storage": "stop"} | settings
     whole = WorkerSettings("w", Path(), Path(), "INFO", kafka, pipeline, own)
     brokers: Any = answers
     return StartOffsets(whole, storage, brokers)
@@ -89,13 +89,13 @@ def test_what_another_owner_does_between_the_two_looks_is_not_taken_for_an_empti
     own = note(storage, start)
 
     def other_owner() -> None:
-        storage.place_marks([Mark("t", 0, "A", 0)])
+        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
         put(storage, chunk(0, 40))
         answers.committed[T0] = (40, own)
         answers.meanwhile = lambda: None
 
     answers.meanwhile = other_owner
-    with pytest.raises(MarkMoved):
+    with pytest.raises(StoredOffsetMoved):
         start.decide(frozenset({T0}), {})
 
     again = start.decide(frozenset({T0}), {})
@@ -108,7 +108,7 @@ def test_what_another_owner_stores_between_the_two_looks_is_not_taken_for_a_roll
     answers = Answers()
     start = start_offsets(storage, answers)
     own = note(storage, start)
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
 
     def other_owner() -> None:
         put(storage, chunk(0, 40))
@@ -116,7 +116,7 @@ def test_what_another_owner_stores_between_the_two_looks_is_not_taken_for_a_roll
         answers.meanwhile = lambda: None
 
     answers.meanwhile = other_owner
-    with pytest.raises(MarkMoved):
+    with pytest.raises(StoredOffsetMoved):
         start.decide(frozenset({T0}), {})
 
     assert start.decide(frozenset({T0}), {}).moves == []
@@ -143,7 +143,7 @@ def test_with_latest_a_new_topic_that_is_not_all_answered_for_waits_and_the_othe
 ) -> None:
     answers = Answers(partitions=(T0, T1, U0, U1), unanswered={U1: "it has no leader"})
     start = start_offsets(storage, answers, reset="latest")
-    storage.place_marks([Mark("t", 0, "A", 7), Mark("t", 1, "A", 7)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 7), StoredOffset("t", 1, "A", 7)])
 
     decided = start.decide(frozenset({T0, U0}), {})
 
@@ -163,7 +163,7 @@ def test_a_topic_that_is_not_described_is_not_begun(storage: FileStorage) -> Non
 @pytest.mark.parametrize(
     ("kind", "committed", "storage_id", "why"),
     [
-        ("on_lost_marks", 40, None, "storage.on_lost_marks is stop, and t-0: the group has committed offset 40"),
+        ("on_lost_offsets", 40, None, "storage.on_lost_offsets is stop, and t-0: the group has committed offset 40"),
         ("on_other_storage", 40, StorageId("9", "elsewhere"), "storage.on_other_storage is stop, and t-0: offset 40"),
     ],
 )
@@ -204,25 +204,25 @@ def test_a_new_group_begins_at_the_start_of_the_log_and_commits_nothing_before_i
 
     assert decided.source(T0) == Source(30, "A", 1)
     assert decided.first_commits({T0}) == {}
-    assert storage.marks([T0, T1]) == {T0: Mark("t", 0, "A", 30, 1)}, "those of others are not placed"
+    assert storage.stored_offsets([T0, T1]) == {T0: StoredOffset("t", 0, "A", 30, 1)}, "those of others are not placed"
 
 
-def test_reading_goes_on_at_the_mark_and_nothing_is_placed(storage: FileStorage) -> None:
+def test_reading_goes_on_at_the_stored_offset_and_nothing_is_placed(storage: FileStorage) -> None:
     answers = Answers()
     start = start_offsets(storage, answers)
     answers.committed[T0] = (30, note(storage, start))
-    storage.place_marks([Mark("t", 0, "A", 0)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     put(storage, chunk(0, 40))
 
     decided = start.decide(frozenset({T0}), {})
     start.place(decided)
 
     assert decided.source(T0) == Source(40, "A", 1)
-    assert storage.marks([T0])[T0].version == 1
+    assert storage.stored_offsets([T0])[T0].version == 1
 
 
 def test_a_reset_is_placed_and_to_be_committed_before_anything_is_read(storage: FileStorage) -> None:
-    storage.place_marks([Mark("t", 0, "A", 40)])
+    storage.init_offsets([StoredOffset("t", 0, "A", 40)])
     start = start_offsets(storage, Answers({T0: (20, None)}))
 
     decided = start.decide(frozenset({T0, T1}), {})
@@ -231,19 +231,21 @@ def test_a_reset_is_placed_and_to_be_committed_before_anything_is_read(storage: 
     assert [(tp, moved.kind) for tp, moved in decided.moves] == [(T0, "rewound")]
     assert decided.first_commits({T0, T1}) == {T0: 20}
     assert decided.source(T0) == Source(20, "A", 2)
-    assert storage.marks([T0])[T0] == Mark("t", 0, "A", 20, 2)
+    assert storage.stored_offsets([T0])[T0] == StoredOffset("t", 0, "A", 20, 2)
 
 
-def test_what_another_owner_places_after_the_decision_stays_and_no_other_mark_is_placed(storage: FileStorage) -> None:
-    storage.place_marks([Mark("t", 0, "A", 40)])
+def test_what_another_owner_places_after_the_decision_stays_and_no_other_stored_offset_is_placed(
+    storage: FileStorage,
+) -> None:
+    storage.init_offsets([StoredOffset("t", 0, "A", 40)])
     start = start_offsets(storage, Answers({T0: (20, None)}))
     decided = start.decide(frozenset({T0, T1}), {})
-    storage.place_marks([Mark("t", 0, "A", 50)], storage.marks([T0]))
+    storage.init_offsets([StoredOffset("t", 0, "A", 50)], storage.stored_offsets([T0]))
 
-    with pytest.raises(MarkMoved):
+    with pytest.raises(StoredOffsetMoved):
         start.place(decided)
 
-    assert storage.marks([T0, T1]) == {T0: Mark("t", 0, "A", 50, 2)}
+    assert storage.stored_offsets([T0, T1]) == {T0: StoredOffset("t", 0, "A", 50, 2)}
 
 
 def test_a_partition_that_no_leader_answers_for_is_left_out_and_the_others_are_read(storage: FileStorage) -> None:
@@ -255,9 +257,11 @@ def test_a_partition_that_no_leader_answers_for_is_left_out_and_the_others_are_r
     assert decided.starts.keys() == {T0}
 
 
-def test_lost_records_stop_the_worker_before_a_mark_is_placed_where_a_setting_says_so(storage: FileStorage) -> None:
-    storage.place_marks([Mark("t", 0, "A", 10), Mark("t", 1, "A", 20)])
-    before = storage.marks([T0, T1])
+def test_lost_records_stop_the_worker_before_a_stored_offset_is_placed_where_a_setting_says_so(
+    storage: FileStorage,
+) -> None:
+    storage.init_offsets([StoredOffset("t", 0, "A", 10), StoredOffset("t", 1, "A", 20)])
+    before = storage.stored_offsets([T0, T1])
     answers = Answers(log_start=30)
 
     with pytest.raises(
@@ -265,5 +269,5 @@ def test_lost_records_stop_the_worker_before_a_mark_is_placed_where_a_setting_sa
     ):
         start_offsets(storage, answers, on_data_loss="stop").decide(frozenset({T0, T1}), {})
 
-    assert storage.marks([T0, T1]) == before
+    assert storage.stored_offsets([T0, T1]) == before
     assert start_offsets(storage, answers).decide(frozenset({T0, T1}), {}).source(T1).start == 30

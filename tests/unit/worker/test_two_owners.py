@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.base import Advance, Mark, Storage, StorageError
+from kctl_agent.storage.base import Advance, Storage, StorageError, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, stored
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.memory import MemoryStorage
@@ -56,7 +56,7 @@ class World:
     resets: int = 0
     """How often somebody has reset the group."""
     honoured: set[int] = field(default_factory=lambda: {0})
-    """Which of the resets an owner has placed the mark for."""
+    """Which of the resets an owner has set the stored offset for."""
 
     def join(self, chance: random.Random) -> Iterator[None]:
         """The life of the next owner, one step a time; it ends when it is refused."""
@@ -74,16 +74,16 @@ class World:
             return
 
     def _read(self, generation: int, chance: random.Random) -> Iterator[None]:
-        marks = self.storage.marks([TP])
+        stored_offsets = self.storage.stored_offsets([TP])
         yield
         offset, metadata = self.group.committed or (None, "")
         reset = self.resets
         yield
         found = Found("t", 0, "A", offset, 0, LOG_END, parse(metadata))
-        start = decide(found, marks.get(TP), 0, HERE)
+        start = decide(found, stored_offsets.get(TP), 0, HERE)
         yield
-        if start.mark is not None:
-            self._place(start.mark, marks)
+        if start.stored_offset is not None:
+            self._place(start.stored_offset, stored_offsets)
             if start.moved:
                 assert reset not in self.honoured, f"honoured once more: {start.moved}"
                 self.honoured.add(reset)
@@ -91,7 +91,7 @@ class World:
         if start.must_commit:
             self.group.commit(generation, start.offset)
             yield
-        version = (marks[TP].version if marks else 0) + (start.mark is not None)
+        version = (stored_offsets[TP].version if stored_offsets else 0) + (start.stored_offset is not None)
         position = start.offset
         while True:
             end = min(position + chance.randint(1, 30), LOG_END)
@@ -100,11 +100,11 @@ class World:
             yield
             position = end
 
-    def _place(self, mark: Mark, seen: dict[tuple[str, int], Mark]) -> None:
-        self.storage.place_marks([mark], seen)
+    def _place(self, stored: StoredOffset, seen: dict[tuple[str, int], StoredOffset]) -> None:
+        self.storage.init_offsets([stored], seen)
         before = seen[TP].next if seen else 0
         for offset in LOG:
-            self.expected[offset] += (mark.next <= offset < before) - (before <= offset < mark.next)
+            self.expected[offset] += (stored.next <= offset < before) - (before <= offset < stored.next)
 
     def _put(self, position: int, end: int, version: int, chance: random.Random) -> Iterator[None]:
         begin = position
@@ -117,7 +117,7 @@ class World:
                 begin = part[-1] + 1
                 yield
         if begin < end:
-            self.storage.advance_marks([Advance("t", 0, version, begin, end)])
+            self.storage.advance_offsets([Advance("t", 0, version, begin, end)])
             yield
 
 
@@ -140,7 +140,7 @@ def walk(storage: Storage, seed: int, resets: bool) -> World:
             if next(owner, "ended") == "ended":
                 owners.remove(owner)
     last = world.join(chance)
-    while (world.group.committed or (0, ""))[0] < LOG_END or storage.marks([TP])[TP].next < LOG_END:
+    while (world.group.committed or (0, ""))[0] < LOG_END or storage.stored_offsets([TP])[TP].next < LOG_END:
         next(last)
         if owners and chance.random() < 0.3:
             next(chance.choice(owners), None)

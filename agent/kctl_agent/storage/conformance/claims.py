@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Mark, Settled, Storage
+from kctl_agent.storage.base import Settled, Storage, StoredOffset
 from kctl_agent.storage.block import pack
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, total
 
@@ -83,7 +83,7 @@ class Claims:
             Message("t", 0, 1, None, b"", 8),
             Message("t", 0, 2, b"", b"\x00v", 9, (("ä", b""),)),
         ]
-        storage.place_marks([Mark("t", 0, "A", 0)])
+        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
         put(storage, replace(chunk(0, 3), columns=pack(given)))
         (claim,) = storage.claim("a", 3, 60.0)
         assert claim.messages == given

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Claim, Mark, Put, Storage
+from kctl_agent.storage.base import Chunk, Claim, Put, Storage, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns
 
 __all__ = ["chunk", "everything", "fill", "next_offset", "offsets", "put", "stored", "total"]
@@ -35,7 +35,7 @@ def put(storage: Storage, *chunks: Chunk) -> list[Put]:
 
 def fill(storage: Storage, count: int, partition: int = 0, topic: str = "t") -> None:
     """`count` messages from offset 0 in a partition that has none."""
-    storage.place_marks([Mark(topic, partition, "A", 0)])
+    storage.init_offsets([StoredOffset(topic, partition, "A", 0)])
     put(storage, chunk(0, count, topic=topic, partition=partition))
 
 
@@ -44,7 +44,7 @@ def stored(storage: Storage) -> list[int]:
 
 
 def next_offset(storage: Storage) -> int:
-    return storage.marks([("t", 0)])[("t", 0)].next
+    return storage.stored_offsets([("t", 0)])[("t", 0)].next
 
 
 def offsets(claims: Iterable[Claim]) -> list[int]:

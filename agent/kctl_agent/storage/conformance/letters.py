@@ -66,7 +66,7 @@ class Letters:
         assert storage.requeue_dead() == 5
         assert storage.requeue_dead() == 0
 
-    def test_clearing_removes_what_is_selected_and_leaves_the_mark(self, storage: Storage) -> None:
+    def test_clearing_removes_what_is_selected_and_leaves_the_stored_offset(self, storage: Storage) -> None:
         kill(storage, 5)
         kill(storage, 5, partition=1)
 
@@ -77,7 +77,7 @@ class Letters:
 
         assert total(storage) == (0, 0, 0, 0)
         assert storage.stats().bytes == 0
-        assert storage.marks([("t", 0)])[("t", 0)].next == 5
+        assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 5
 
     def test_clearing_what_waits_spares_what_is_leased(self, storage: Storage) -> None:
         fill(storage, 9)

@@ -2,7 +2,7 @@
 --
 --   storage      hash    id, group, cluster_id: the id of this storage, and whose messages it holds
 --   mark:TP      hash    next, topic_id, version of a partition, token of its last put; TP is topic:partition
---   partitions   set     every TP that has a mark or had a block
+--   partitions   set     every TP that has a stored offset or had a block
 --   seq          number  the last id of a block or a dead letter
 --   block:ID     hash    tp, topic_id, first, last, count, since; state, tries; owner, token, leased while leased
 --   body:ID      string  the bytes of a block (in layout 1 a field of its hash)
@@ -47,10 +47,10 @@ local function tick(most)
   return now, machine
 end
 
--- {topic_id, next, version} of a mark; '' for what it lacks.
-local function read_mark(tp)
-  local mark = redis.call('HMGET', P .. 'mark:' .. tp, 'topic_id', 'next', 'version')
-  return {mark[1] or '', mark[2] or '', mark[3] or (mark[2] and '0') or ''}
+-- {topic_id, next, version} of a stored offset; '' for what it lacks.
+local function read_stored_offset(tp)
+  local stored = redis.call('HMGET', P .. 'mark:' .. tp, 'topic_id', 'next', 'version')
+  return {stored[1] or '', stored[2] or '', stored[3] or (stored[2] and '0') or ''}
 end
 
 local function count(tp, state, messages, bytes)

@@ -2,9 +2,9 @@
 -- {}: done. Else {topic_id, next, version} of each as it is, for the caller to judge.
 local found, is_allowed = {}, true
 for i = 1, #ARGV, 4 do
-  local mark = read_mark(ARGV[i])
-  found[#found + 1] = mark
-  is_allowed = is_allowed and mark[3] == ARGV[i + 1] and tonumber(ARGV[i + 2]) <= tonumber(mark[2])
+  local stored = read_stored_offset(ARGV[i])
+  found[#found + 1] = stored
+  is_allowed = is_allowed and stored[3] == ARGV[i + 1] and tonumber(ARGV[i + 2]) <= tonumber(stored[2])
 end
 if not is_allowed then return found end
 for i = 1, #ARGV, 4 do

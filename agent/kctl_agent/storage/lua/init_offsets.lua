@@ -1,12 +1,12 @@
--- ARGV: tp, next and version as they were seen ('': there was no mark), then topic_id, next, version to write; and so on.
+-- ARGV: tp, next and version as they were seen ('': there was none), then topic_id, next, version to write; and so on.
 -- All or nothing. {}: written, or there already, as when the reply to the first try was lost. Else {topic_id, next,
 -- version} of each as it is.
 local found, is_seen = {}, true
 for i = 1, #ARGV, 6 do
-  local mark = read_mark(ARGV[i])
-  found[#found + 1] = mark
-  local is_there = mark[1] == ARGV[i + 3] and mark[2] == ARGV[i + 4] and mark[3] == ARGV[i + 5]
-  is_seen = is_seen and (is_there or (mark[2] == ARGV[i + 1] and mark[3] == ARGV[i + 2]))
+  local stored = read_stored_offset(ARGV[i])
+  found[#found + 1] = stored
+  local is_there = stored[1] == ARGV[i + 3] and stored[2] == ARGV[i + 4] and stored[3] == ARGV[i + 5]
+  is_seen = is_seen and (is_there or (stored[2] == ARGV[i + 1] and stored[3] == ARGV[i + 2]))
 end
 if not is_seen then return found end
 for i = 1, #ARGV, 6 do

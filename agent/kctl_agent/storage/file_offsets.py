@@ -1,0 +1,48 @@
+"""Stored offsets of a file storage, and whose they are: statements on a connection whose transaction is the
+caller's."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable
+
+from kctl_agent.storage.base import Binding, StoredOffset, TopicPartition
+
+__all__ = ["advance", "bind", "bound", "one", "read", "write"]
+
+_COLUMNS = "topic, partition, topic_id, next, version"
+
+
+def bound(db: sqlite3.Connection) -> tuple[str, Binding | None]:
+    """The id of the storage and whose it is; "" and None before the first `bind`."""
+    row = db.execute("select id, group_name, cluster_id from storage").fetchone()
+    return (row[0], Binding(row[1], row[2])) if row else ("", None)
+
+
+def bind(db: sqlite3.Connection, id_: str, owner: Binding) -> None:
+    db.execute("delete from storage")
+    db.execute("insert into storage(id, group_name, cluster_id) values (?,?,?)", (id_, owner.group, owner.cluster_id))
+
+
+def read(db: sqlite3.Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+    """A partition without a stored offset is absent."""
+    wanted = frozenset(partitions)
+    stored_offsets = (StoredOffset(*row) for row in db.execute(f"select {_COLUMNS} from mark"))  # noqa: S608 - our own names
+    return {stored.tp: stored for stored in stored_offsets if stored.tp in wanted}
+
+
+def one(db: sqlite3.Connection, tp: TopicPartition) -> StoredOffset | None:
+    row = db.execute(f"select {_COLUMNS} from mark where topic=? and partition=?", tp).fetchone()  # noqa: S608
+    return StoredOffset(*row) if row else None
+
+
+def write(db: sqlite3.Connection, stored_offsets: Iterable[StoredOffset]) -> None:
+    db.executemany(
+        f"insert or replace into mark({_COLUMNS}) values (?,?,?,?,?)",  # noqa: S608
+        [(m.topic, m.partition, m.topic_id, m.next, m.version) for m in stored_offsets],
+    )
+
+
+def advance(db: sqlite3.Connection, stored: StoredOffset, end: int) -> None:
+    """Never backwards."""
+    db.execute("update mark set next=max(next, ?) where topic=? and partition=?", (end, *stored.tp))
