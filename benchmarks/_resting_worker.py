@@ -13,17 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kctl_agent import lifeline
+from kctl_agent.process import parent_watch
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.stop import Stop
 from kctl_agent.snapshot import (
-    BrokerFigures,
-    MemberFigures,
-    PartitionFigures,
+    BrokerMetadata,
+    MemberInfo,
+    PartitionMetadata,
+    PartitionStats,
     Snapshot,
-    StorageFigures,
-    TopicPartitionFigures,
-    WorkFigures,
+    StorageUsage,
+    WorkStats,
 )
 
 PARTITIONS = 8
@@ -34,7 +34,7 @@ ROWS_A_BATCH = 1000
 def main() -> None:
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
     leave = Stop()
-    lifeline.hold(leave.ask)
+    parent_watch.start(leave.ask)
     workers = int(settings["pipeline"]["conf"]["KCTL_BENCHMARK_WORKERS"])
     server = AgentServer(Path(settings["run_dir"]), settings["name"])
     step = ROWS_A_BATCH if settings["pipeline"]["conf"].get("KCTL_BENCHMARK_LOAD") else 0
@@ -58,12 +58,12 @@ def _at_rest(settings: dict[str, Any], workers: int) -> Snapshot:
         state_since=now,
         started_at=now,
         published_at=now,
-        member=MemberFigures(kafka["group"], kafka["assignor"], f"{name}-member", 1, "worker-0-member"),
-        partitions=tuple(PartitionFigures(topic, each, 0, 0, 0, 0, None, now) for each in own),
-        brokers=(BrokerFigures(1, "127.0.0.1", 9092, None, True),),
-        topics=tuple(TopicPartitionFigures(topic, each, 1, (1,), (1,), ()) for each in range(workers * PARTITIONS)),
-        storage=StorageFigures("file:/at-rest", 0, 0, 0, 0, 0),
-        work=WorkFigures(query_id="at-rest", rows_per_second=0.0),
+        member=MemberInfo(kafka["group"], kafka["assignor"], f"{name}-member", 1, "worker-0-member"),
+        partitions=tuple(PartitionStats(topic, each, 0, 0, 0, 0, None, now) for each in own),
+        brokers=(BrokerMetadata(1, "127.0.0.1", 9092, None, True),),
+        topics=tuple(PartitionMetadata(topic, each, 1, (1,), (1,), ()) for each in range(workers * PARTITIONS)),
+        storage=StorageUsage("file:/at-rest", 0, 0, 0, 0, 0),
+        work=WorkStats(query_id="at-rest", rows_per_second=0.0),
         rss_bytes=150 << 20,
     )
 

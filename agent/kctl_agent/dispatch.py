@@ -30,7 +30,7 @@ from kctl_agent.wire import JsonObject, encode, frame_of, json_text, quote
 
 __all__ = ["Dispatcher", "Tally", "place_of"]
 
-_TELLABLE: Final = (BadParams, BadRequest, Busy, CommandFailed, FrameTooLarge, NotPermitted, NotReady, UnknownMethod)
+_PUBLIC: Final = (BadParams, BadRequest, Busy, CommandFailed, FrameTooLarge, NotPermitted, NotReady, UnknownMethod)
 """Errors whose sentences are meant for a caller. Others, such as PathError, may hold a path and stay here."""
 
 
@@ -70,7 +70,7 @@ class Dispatcher:
             if command is None:
                 raise UnknownMethod(f'no method "{printable_name(frame["method"])}" here: getDescribe lists them')
             return self._answer(command, frame, now)
-        except _TELLABLE as error:
+        except _PUBLIC as error:
             return encode(reply_error(readable_id(frame), error))
         except Exception as error:
             name = command.name if command else "the request"

@@ -19,10 +19,10 @@ __all__ = [
     "MAX_ID_LENGTH",
     "PROTOCOL_VERSION",
     "Failure",
+    "PublicError",
     "Reply",
     "Request",
     "Role",
-    "TellableError",
     "check_request",
     "is_plain_number",
     "number_of",
@@ -230,21 +230,21 @@ def reply_ok(
     return frame
 
 
-class TellableError(Protocol):
-    """What a reply tells of an error; those of both distributions have it."""
+class PublicError(Protocol):
+    """What a reply holds of an error; those of both distributions have it."""
 
     code: ClassVar[str]
     retriable: ClassVar[bool]
 
 
-def reply_error(id: str | None, error: TellableError) -> JsonObject:  # noqa: A002 - the wire's own word
+def reply_error(id: str | None, error: PublicError) -> JsonObject:  # noqa: A002 - the wire's own word
     """A refusal as it goes on the wire; the error's message must be fit to leave the process."""
     failure = {"code": error.code, "message": str(error), "retriable": error.retriable}
     return {"v": PROTOCOL_VERSION, "id": id, "ok": False, "error": failure}
 
 
 def readable_id(frame: JsonObject) -> str | None:
-    """The id of a frame that may not be a request, if one can be told."""
+    """The id of a frame that may not be a request, if it has a readable one."""
     id_ = frame.get("id")
     return id_ if type(id_) is str and len(id_) <= MAX_ID_LENGTH else None
 

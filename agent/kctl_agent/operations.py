@@ -64,7 +64,7 @@ def is_paused(scopes: Iterable[Scope], topic: str, partition: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What was ordered, with the id under which its outcome is asked for."""
+    """What was asked for, with the id under which its outcome is asked for."""
 
     id: str
     rpc: str
@@ -84,7 +84,7 @@ class Outcome:
 
 
 class Inbox:
-    """Between the agent's thread, which accepts, and the owner's, which takes and tells. Every method is safe on any
+    """Between the agent's thread, which accepts, and the owner's, which takes and reports. Every method is safe on any
     thread and waits for nothing."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
@@ -106,7 +106,7 @@ class Inbox:
         self._paused = tuple(scopes)
 
     def accept(self, operation: Operation) -> None:
-        """Once: an order of an id that is known already is the same one, asked again over a new connection."""
+        """Once: an operation of an id that is known already is the same one, asked again over a new connection."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -125,7 +125,7 @@ class Inbox:
             self._waiting.clear()
             return taken
 
-    def tell(self, id_: str, outcome: Outcome) -> None:
+    def report(self, id_: str, outcome: Outcome) -> None:
         """What became of an operation."""
         with self._lock:
             self._outcomes[id_] = outcome

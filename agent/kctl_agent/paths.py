@@ -137,7 +137,7 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """The peer's (pid, uid, gid) when it connected: SO_PEERCRED, told by the kernel, not by the peer."""
+    """The peer's (pid, uid, gid) when it connected: SO_PEERCRED, from the kernel, not from the peer."""
     pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return pid, uid, gid
 
@@ -242,7 +242,7 @@ def remove_if_dead(run_dir: Path, name: str) -> bool:
     """
     path = socket_path(run_dir, name)
     try:
-        with _locked(run_dir, is_patient=False):
+        with _locked(run_dir, is_blocking=False):
             owner = socket_owner(path)
             if owner is None or is_alive(owner):
                 return False
@@ -289,12 +289,12 @@ def _record(path: Path, owner: ProcessIdentity) -> None:
 
 
 @contextmanager
-def _locked(run_dir: Path, *, is_patient: bool = True) -> Iterator[None]:
-    """One process at a time looks at and changes the names in `run_dir`. Impatient: it raises
+def _locked(run_dir: Path, *, is_blocking: bool = True) -> Iterator[None]:
+    """One process at a time reads and changes the names in `run_dir`. Not blocking: it raises
     BlockingIOError instead of waiting."""
     descriptor = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_patient else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_blocking else fcntl.LOCK_NB))
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""`ScriptedAgent`: an agent that does what a test tells it, well or badly, over a real socket and the real wire.
+"""`ScriptedAgent`: an agent that follows a test's script, well or badly, over a real socket and the real wire.
 
 For tests of whatever talks to agents, users' own included. A script says for each command what happens when asked:
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answers", "BreaksFrame", "Refuses", "ScriptedAgent", "SendsBytes", "Stalls", "Step", "Vanishes"]
 
-_LOOK_SECONDS: Final = 0.005  # how often a stalled reply looks at its event
+_POLL_SECONDS: Final = 0.005  # how often a stalled reply checks its event
 _SEND_SECONDS: Final = 10.0
 _CLOSE: Final = b"c"
 _VANISH: Final = b"v"
@@ -154,7 +154,7 @@ class ScriptedAgent:
         is_open = True
         while is_open:
             has_stalled = any(peer.stalled for peer in self._peers)
-            for key, _ in self._selector.select(_LOOK_SECONDS if has_stalled else None):
+            for key, _ in self._selector.select(_POLL_SECONDS if has_stalled else None):
                 if key.fileobj is self._woken:
                     is_open = self._woken.recv(1) != _CLOSE
                     if is_open:
@@ -164,7 +164,7 @@ class ScriptedAgent:
                 elif key.data in self._peers:
                     self._read(key.data)
             for peer in [peer for peer in self._peers if peer.stalled]:
-                self._look_after(peer)
+                self._answer_peer(peer)
         for peer in list(self._peers):
             self._drop(peer)
         self._selector.close()
@@ -200,7 +200,7 @@ class ScriptedAgent:
             else:
                 self._take(peer, steps.popleft() if len(steps) > 1 else steps[0])
 
-    def _look_after(self, peer: _Peer) -> None:
+    def _answer_peer(self, peer: _Peer) -> None:
         stalled = peer.stalled
         if stalled is None:
             return

@@ -39,7 +39,7 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 class AgentServer:
     """Serves `run_dir`/`name`.sock from the last published snapshot.
 
-    At most `max_connections` are served at once, others are told `busy`. A request must be complete within
+    At most `max_connections` are served at once, others are answered `busy`. A request must be complete within
     `frame_timeout_seconds` of its first byte, and a reply must make progress in that time; a silent connection is
     closed after `idle_timeout_seconds`. For a peer that does not read, one reply (16 MiB) and 64 KiB are held at most.
     """
@@ -128,8 +128,8 @@ class AgentServer:
         connections, poll, listener_fd = self._connections, self._epoll.poll, self._bound.socket.fileno()
         try:
             while True:
-                patience = self._sweep_at - monotonic()
-                events = poll(None if patience == inf else patience if patience > 0.0 else 0.0)
+                wait_seconds = self._sweep_at - monotonic()
+                events = poll(None if wait_seconds == inf else wait_seconds if wait_seconds > 0.0 else 0.0)
                 if self._is_closing:
                     return
                 now = monotonic()

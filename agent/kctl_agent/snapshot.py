@@ -1,4 +1,4 @@
-"""The immutable picture of a worker or sinker that its owning thread publishes and its agent answers from.
+"""The immutable snapshot of a worker or sinker that its owning thread publishes and its agent answers from.
 
 Plain values only: an answer is a matter of microseconds, whatever Spark or Kafka are doing. Unknown is None, never 0 or
 -1.
@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from kctl_agent.operations import Scope
 
 __all__ = [
-    "BrokerFigures",
+    "BrokerMetadata",
     "Event",
-    "MemberFigures",
-    "PartitionFigures",
-    "SinkerFigures",
+    "MemberInfo",
+    "PartitionMetadata",
+    "PartitionStats",
+    "SinkerStats",
     "Snapshot",
-    "StorageFigures",
-    "TopicPartitionFigures",
-    "WorkFigures",
+    "StorageUsage",
+    "WorkStats",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFigures:
+class PartitionStats:
     """One assigned partition. `start` and `end` are the broker's log start and end offset, taken at `taken_at`."""
 
     topic: str
@@ -56,7 +56,7 @@ class PartitionFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberFigures:
+class MemberInfo:
     """Where this worker stands in its consumer group; ids are None before it has joined."""
 
     group: str
@@ -67,7 +67,7 @@ class MemberFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerFigures:
+class BrokerMetadata:
     node_id: int
     host: str
     port: int
@@ -76,7 +76,7 @@ class BrokerFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPartitionFigures:
+class PartitionMetadata:
     topic: str
     partition: int
     leader_id: int | None
@@ -86,7 +86,7 @@ class TopicPartitionFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class StorageFigures:
+class StorageUsage:
     """Messages by state, and bytes. `identity` is equal for workers that share one storage."""
 
     identity: str
@@ -120,7 +120,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkFigures:
+class WorkStats:
     """What the pipeline is doing. `batch_started_at` is set while a batch runs."""
 
     query_id: str | None = None
@@ -143,7 +143,7 @@ class WorkFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkerFigures:
+class SinkerStats:
     """What became of messages since this sinker process started, and how its handler does.
 
     `handled`, `retried`, `dead` and `lost` count settled messages: gone for good, to come again, dead letters, and
@@ -163,7 +163,7 @@ class SinkerFigures:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything an agent can say at one moment."""
+    """Everything an agent can answer at one moment."""
 
     name: str
     kind: str
@@ -171,15 +171,15 @@ class Snapshot:
     state_since: float
     started_at: float
     published_at: float
-    member: MemberFigures | None = None
-    partitions: tuple[PartitionFigures, ...] = ()
-    brokers: tuple[BrokerFigures, ...] | None = None
-    topics: tuple[TopicPartitionFigures, ...] | None = None
-    storage: StorageFigures | None = None
-    work: WorkFigures = field(default_factory=WorkFigures)
+    member: MemberInfo | None = None
+    partitions: tuple[PartitionStats, ...] = ()
+    brokers: tuple[BrokerMetadata, ...] | None = None
+    topics: tuple[PartitionMetadata, ...] | None = None
+    storage: StorageUsage | None = None
+    work: WorkStats = field(default_factory=WorkStats)
     rss_bytes: int | None = None
     events: tuple[Event, ...] = ()
     paused: tuple[Scope, ...] = ()
-    """What it was ordered not to read."""
-    sinker: SinkerFigures | None = None
+    """What it was asked not to read."""
+    sinker: SinkerStats | None = None
     """Of a sinker only; its `work` counts handled messages and calls of the handler."""

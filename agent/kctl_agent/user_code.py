@@ -13,8 +13,8 @@ import os
 import sys
 from pathlib import Path
 
-from kctl_agent.boot import BootError
-from kctl_agent.tracebacks import plain, traceback_of
+from kctl_agent.process.bootstrap import BootstrapError
+from kctl_agent.process.tracebacks import plain, traceback_of
 
 __all__ = ["main"]
 
@@ -41,7 +41,7 @@ def _wrong_with(kind: str, name: str, import_dir: Path) -> tuple[str | None, str
             from kctl_agent.worker.transform import load_transform
 
             load_transform(name, import_dir)
-    except BootError as error:
+    except BootstrapError as error:
         cause = error.__cause__
         return plain(str(error)), None if cause is None else traceback_of(cause)
     return None, None

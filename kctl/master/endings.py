@@ -8,7 +8,7 @@ import signal
 __all__ = ["cause", "why"]
 
 _QUIET = re.compile(r"^\S+ \S+ (DEBUG|INFO|WARNING) ")
-"""A line of a process of ours (`kctl_agent.boot`) that reports no error."""
+"""A line of a process of ours (`kctl_agent.process.bootstrap`) that reports no error."""
 _HEAD = re.compile(r"^\d{4}-\S+ \S+ [A-Z]+ \S+ ")
 """Time, level and logger of such a line; what an operator reads is the rest."""
 _ERROR = re.compile(r"\b(ERROR|CRITICAL|FATAL|Fatal)\b|\w*(Error|Exception)\b")

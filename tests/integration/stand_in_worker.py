@@ -21,12 +21,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kctl_agent import lifeline
 from kctl_agent.commands import COMMANDS, operation_commands, ping_of, with_describe
 from kctl_agent.operations import Inbox, Operation, Outcome, Scope, is_paused
+from kctl_agent.process import parent_watch
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.stop import Stop
-from kctl_agent.snapshot import PartitionFigures, Snapshot, StorageFigures, WorkFigures
+from kctl_agent.snapshot import PartitionStats, Snapshot, StorageUsage, WorkStats
 
 END = 100
 
@@ -61,7 +61,7 @@ class StandIn:
                 self.waiting.remove((at, operation))
                 outcome = self.outcome(operation)
                 publish(self.snapshot())  # first: who was told that it is done finds it so
-                self.inbox.tell(operation.id, outcome)
+                self.inbox.report(operation.id, outcome)
 
     def outcome(self, operation: Operation) -> Outcome:
         if operation.rpc == "pause":
@@ -74,7 +74,7 @@ class StandIn:
 
     def snapshot(self) -> Snapshot:
         now = time.monotonic()
-        figures = PartitionFigures(
+        figures = PartitionStats(
             topic=self.topic,
             partition=self.partition,
             start=0,
@@ -93,8 +93,8 @@ class StandIn:
             started_at=self.started_at,
             published_at=now,
             partitions=(figures,),
-            storage=StorageFigures(identity="file:/stand-in", pending=7, processing=0, dead=0, bytes=70),
-            work=WorkFigures(batches_total=self.batches),
+            storage=StorageUsage(identity="file:/stand-in", pending=7, processing=0, dead=0, bytes=70),
+            work=WorkStats(batches_total=self.batches),
             paused=self.inbox.paused,
         )
 
@@ -118,7 +118,7 @@ def main() -> int:
         print("there is no such column: price", flush=True)
         return 1
     leave = Stop()
-    lifeline.hold(leave.ask)
+    parent_watch.start(leave.ask)
     if behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     grandchild = subprocess.Popen(

@@ -27,9 +27,9 @@ SERVE = """
 import logging, sys, time
 from pathlib import Path
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import PartitionFigures, Snapshot
+from kctl_agent.snapshot import PartitionStats, Snapshot
 now = time.monotonic()
-rows = tuple(PartitionFigures("orders", number, 0, 10, 12, 20, None, now) for number in range(50))
+rows = tuple(PartitionStats("orders", number, 0, 10, 12, 20, None, now) for number in range(50))
 logging.basicConfig(level=logging.DEBUG, filename=sys.argv[2])
 with AgentServer(Path(sys.argv[1]), "worker-0", frame_timeout_seconds=1.0) as server:
     server.publish(Snapshot("worker-0", "worker", "running", now, now, now, partitions=rows))

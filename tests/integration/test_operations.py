@@ -263,7 +263,7 @@ def test_log_level_and_stack_tell_what_was_and_where_it_stands(master: Callable[
         each["thread"]: each["stack"] for each in operation(fleet, "stack", name="worker-0")["result"]["threads"]
     }
     assert "stand_in_worker.py" in threads["MainThread"]
-    assert {"kctl-agent worker-0", "kctl-lifeline"} <= threads.keys()
+    assert {"kctl-agent worker-0", "kctl-parent-watch"} <= threads.keys()
 
 
 def change(path: Path, **sections: dict[str, object]) -> None:

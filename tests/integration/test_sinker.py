@@ -17,7 +17,7 @@ from kctl.config import load
 from kctl.demo.redis_server import RedisServer
 from kctl.master.launch import sinker_settings
 from kctl_agent.message import Message
-from kctl_agent.own_figures import stored
+from kctl_agent.process.stats import stored
 from kctl_agent.sinker.settings import parse
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset

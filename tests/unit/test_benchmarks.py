@@ -25,8 +25,8 @@ def test_each_step_of_a_worker_is_found_in_its_log_for_the_first_time(tmp_path: 
     log = tmp_path / "worker-0.log"
     log.write_text(
         "Setting default log level to WARN\n"
-        "2026-11-22 19:18:53,438 INFO kctl_agent.worker.figures starting -> joining\n"
-        "2026-11-22 19:18:53,653 INFO kctl_agent.worker.figures joining -> assigned\n"
+        "2026-11-22 19:18:53,438 INFO kctl_agent.worker.stats starting -> joining\n"
+        "2026-11-22 19:18:53,653 INFO kctl_agent.worker.stats joining -> assigned\n"
         "2026-11-22 19:18:54,107 INFO kctl_agent.worker reads {'demo-0': 0}\n"
         "2026-11-22 19:19:54,107 INFO kctl_agent.worker reads {'demo-0': 9}\n"
     )

@@ -1,1 +1,1 @@
-"""An application that is attached to a fleet: what its queries tell, the brokers' ends, a shadow group."""
+"""An application that is attached to a fleet: what its queries report, the brokers' ends, a shadow group."""

@@ -114,12 +114,12 @@ class Attached:
 
     def _run(self) -> None:
         while not self._stop.wait(_EVERY_SECONDS):
-            for step in (self._look, self._commit):
+            for step in (self._poll, self._commit):
                 self._quietly(step)
             self._server.publish(self._queries.snapshot(time.monotonic()))
 
     def _quietly(self, step: Callable[[], None]) -> None:
-        """A guest: whatever goes wrong with it is the guest's, and told among its figures."""
+        """A guest: whatever goes wrong with it is the guest's, and reported in its snapshot."""
         try:
             step()
         except Exception as error:
@@ -127,7 +127,7 @@ class Attached:
             if self._queries.failed(text):
                 _LOG.warning("kctl: %s", text)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """What Spark says besides events: which queries run (their listeners may have been dropped), and the ends."""
         active = {str(query.id): query for query in self._spark.streams.active}
         if self._queries.is_deaf(active):
@@ -158,7 +158,7 @@ class Attached:
         self._queries.committed(self._commit_group, self._shadow.commit(self._queries.positions()))
 
 
-_FAILED: Final = {"look": "the ends of the partitions cannot be read", "commit": "offsets cannot be committed"}
+_FAILED: Final = {"poll": "the ends of the partitions cannot be read", "commit": "offsets cannot be committed"}
 
 
 def _sentence(error: Exception, step: str, servers: str | None) -> str:

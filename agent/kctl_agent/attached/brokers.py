@@ -54,14 +54,14 @@ def last_progress(query: Any) -> str | None:
 
 
 def servers_of(query: Any) -> str | None:
-    """`kafka.bootstrap.servers` of a query's first Kafka source, out of its plan; None when that cannot be told."""
+    """`kafka.bootstrap.servers` of a query's first Kafka source, out of its plan; None when it is not known."""
     try:
         plan = query._jsq.streamingQuery().analyzedPlan()  # noqa: SLF001 - there is no public way to a query's options
     except Exception:  # Spark Connect, or a version that calls it otherwise: then `bootstrap_servers` must be given
         return None
-    waiting, looked = [plan], 0
-    while waiting and looked < _MAX_DEPTH:
-        node, looked = waiting.pop(), looked + 1
+    waiting, seen = [plan], 0
+    while waiting and seen < _MAX_DEPTH:
+        node, seen = waiting.pop(), seen + 1
         if node.getClass().getSimpleName().startswith("StreamingRelation"):
             try:
                 servers = node.extraOptions().get("kafka.bootstrap.servers")

@@ -1,4 +1,4 @@
-"""What the queries of an application have told, and the snapshot that follows from it. No Spark, no broker in here.
+"""What the queries of an application have reported, and the snapshot that follows from it. No Spark, no broker in here.
 
 Spark's objects change their types between versions (a first `startOffset` is the text 'None'), so only the JSON of a
 progress is read, and anything in it may be missing.
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from kctl_agent.snapshot import MemberFigures, PartitionFigures, Snapshot, WorkFigures
+from kctl_agent.snapshot import MemberInfo, PartitionStats, Snapshot, WorkStats
 
 __all__ = ["Queries", "offsets_of", "sources_of"]
 
@@ -22,7 +22,7 @@ Partition: TypeAlias = tuple[str, int]
 
 _KAFKA: Final = re.compile(r"KafkaV2\[|KafkaSource")
 _MISSED: Final = 2
-"""So many batches that Spark knows of and the listener was not told: it has been dropped."""
+"""So many batches that Spark knows of and the listener was not called for: it has been dropped."""
 
 
 @dataclass(slots=True)
@@ -30,8 +30,8 @@ class _Query:
     state: str = "starting"
     since: float = field(default_factory=time.monotonic)
     batch_id: int | None = None
-    heard_batch_id: int | None = None
-    """The last that the listener was told."""
+    reported_batch_id: int | None = None
+    """The last that the listener was called for."""
     seconds: float | None = None
     rows: int | None = None
     rows_per_second: float | None = None
@@ -61,13 +61,13 @@ class Queries:
             self._queries.setdefault(id_, _Query())
 
     def progressed(self, text: str, *, is_from_listener: bool = True) -> None:
-        """One progress as JSON; the same one may come twice, by the listener and by a look."""
+        """One progress as JSON; the same one may come twice, by the listener and by a poll."""
         progress = json.loads(text, parse_constant=lambda _: None)  # a rate over no time at all is not known
         id_, batch_id = str(progress.get("id")), progress.get("batchId")
         with self._lock:
             query = self._queries.setdefault(id_, _Query())
             if is_from_listener:
-                query.heard_batch_id = batch_id
+                query.reported_batch_id = batch_id
             if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
                 return
             query.batch_id, query.state = batch_id, "running"
@@ -100,12 +100,12 @@ class Queries:
                 del self._queries[id_]
 
     def is_deaf(self, active: Iterable[str]) -> bool:
-        """Whether Spark has finished batches of which the listener was not told: it drops listeners that were slow, and
-        with a stopped session all of them."""
+        """Whether Spark has finished batches that the listener was not called for: it drops slow listeners, and with a
+        stopped session all of them."""
         with self._lock:
             known = [self._queries[id_] for id_ in active if id_ in self._queries]
             return any(
-                query.batch_id is not None and query.batch_id - (query.heard_batch_id or 0) >= _MISSED
+                query.batch_id is not None and query.batch_id - (query.reported_batch_id or 0) >= _MISSED
                 for query in known
             )
 
@@ -129,7 +129,7 @@ class Queries:
             return merged
 
     def ends(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], *, at: float) -> None:
-        """What the brokers say, at `time.monotonic()`."""
+        """What the brokers report, at `time.monotonic()`."""
         with self._lock:
             self._starts, self._ends, self._ends_at = starts, ends, at
 
@@ -153,9 +153,9 @@ class Queries:
                 state_since=self._started_at if last is None else last.since,
                 started_at=self._started_at,
                 published_at=now,
-                member=None if self._group is None else MemberFigures(self._group, "none"),
-                partitions=tuple(self._figures(each, offset) for each, offset in sorted(positions.items())),
-                work=WorkFigures(
+                member=None if self._group is None else MemberInfo(self._group, "none"),
+                partitions=tuple(self._partition(each, offset) for each, offset in sorted(positions.items())),
+                work=WorkStats(
                     query_id=",".join(id_ for id_, _ in queries) or None,
                     batch_id=None if last is None else last.batch_id,
                     last_batch_seconds=None if last is None else last.seconds,
@@ -167,8 +167,8 @@ class Queries:
                 ),
             )
 
-    def _figures(self, partition: Partition, position: int) -> PartitionFigures:
-        return PartitionFigures(
+    def _partition(self, partition: Partition, position: int) -> PartitionStats:
+        return PartitionStats(
             topic=partition[0],
             partition=partition[1],
             start=self._starts.get(partition),
@@ -185,18 +185,18 @@ def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for each in progress.get("sources") or () if _KAFKA.search(str(each.get("description", "")))]
 
 
-def offsets_of(told: object) -> dict[Partition, int]:
+def offsets_of(offsets: object) -> dict[Partition, int]:
     """`{"orders": {"0": 17}}`, as an object or (by some versions) as its text; nothing of anything else."""
-    if isinstance(told, str):
+    if isinstance(offsets, str):
         try:
-            told = json.loads(told)
+            offsets = json.loads(offsets)
         except ValueError:
             return {}
-    if not isinstance(told, Mapping):
+    if not isinstance(offsets, Mapping):
         return {}
     return {
         (str(topic), int(partition)): offset
-        for topic, partitions in told.items()
+        for topic, partitions in offsets.items()
         if isinstance(partitions, Mapping)
         for partition, offset in partitions.items()
         if isinstance(offset, int) and str(partition).isdecimal()

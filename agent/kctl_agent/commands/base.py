@@ -1,4 +1,4 @@
-"""What a command is: a name, a pure answer, and what `describe` tells about it."""
+"""What a command is: a name, a pure answer, and what `describe` shows of it."""
 
 from __future__ import annotations
 

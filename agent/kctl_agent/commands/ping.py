@@ -15,7 +15,7 @@ __all__ = ["PING", "answer", "ping_of"]
 
 
 _OLD_SECONDS = 15.0
-"""Figures of the brokers older than this tell nothing about the lag of now."""
+"""Ends of the log older than this say nothing about the lag of now."""
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
@@ -40,12 +40,12 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float 
 def _lag(snapshot: Snapshot, now: float) -> int | None:
     not_read = {(topic, partition) for topic, partition, _ in (*snapshot.work.left_out, *snapshot.work.isolated)}
     total = 0
-    for figures in snapshot.partitions:
-        if figures.paused or (figures.topic, figures.partition) in not_read:
+    for stats in snapshot.partitions:
+        if stats.paused or (stats.topic, stats.partition) in not_read:
             continue
-        if figures.taken_at is None or now - figures.taken_at > _OLD_SECONDS or figures.lag is None:
+        if stats.taken_at is None or now - stats.taken_at > _OLD_SECONDS or stats.lag is None:
             return None
-        total += figures.lag
+        total += stats.lag
     return total if snapshot.partitions else None
 
 

@@ -48,7 +48,7 @@ class HandlerSettings:
     ordered: bool
 
     def load(self) -> Handler:
-        """Raises BootError."""
+        """Raises BootstrapError."""
         return load(self.handler, self.handler_timeout_seconds, Path(self.import_dir))
 
 
@@ -70,7 +70,7 @@ class HandlingStorage(DirectlyStorage):
         return HandlingStorage, (self.settings,)
 
     def writer(self) -> Writer:
-        """Raises BootError, or what the handler's `open` raises."""
+        """Raises BootstrapError, or what the handler's `open` raises."""
         return _HandlingWriter(self, _calls(self.handler_settings))
 
 

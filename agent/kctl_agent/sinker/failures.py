@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from kctl_agent.errors import AgentError
-from kctl_agent.tracebacks import indented
+from kctl_agent.process.tracebacks import indented
 
 __all__ = ["FailureLog", "HandlerError"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from kctl_agent.errors import StorageError
 from kctl_agent.operations import Inbox
-from kctl_agent.own_figures import OwnFigures, stored
+from kctl_agent.process.stats import ProcessStats, stored
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, SinkerFigures, Snapshot, StorageFigures
+from kctl_agent.snapshot import Event, SinkerStats, Snapshot, StorageUsage
 from kctl_agent.storage.base import Storage
 
 __all__ = ["Call", "Figures"]
@@ -28,21 +28,21 @@ class Call:
     messages: int
 
 
-class Figures(OwnFigures):
+class Figures(ProcessStats):
     """Every method may be called from any thread."""
 
     usual_states = frozenset({"idle", "running"})
 
     def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)
-        self._sinker = SinkerFigures()
+        self._sinker = SinkerStats()
         self._calls: deque[Call] = deque(maxlen=KEPT_CALLS)
-        self._stored: StorageFigures | None = None
+        self._stored: StorageUsage | None = None
         self._counted_at = float("-inf")
 
     def happened(self, kind: str, text: str, topic: str, partition: int, first: int, last: int) -> None:
         """Log an event and keep it for the answers."""
-        self._tell(Event(time.time(), kind, text, topic, partition, first, last))
+        self._record(Event(time.time(), kind, text, topic, partition, first, last))
 
     def in_flight(self, messages: int) -> None:
         """So many messages are claimed and not yet settled."""
@@ -101,7 +101,7 @@ class Figures(OwnFigures):
         try:
             self._stored = stored(self._storage)
         except StorageError:  # whoever claims or settles tells it
-            self._stored = StorageFigures(self._storage.identity)
+            self._stored = StorageUsage(self._storage.identity)
 
 
 def _percentile(ascending: list[float], share: float) -> float | None:

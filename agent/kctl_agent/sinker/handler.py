@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.boot import BootError, search_first
 from kctl_agent.message import Message
+from kctl_agent.process.bootstrap import BootstrapError, search_first
+from kctl_agent.process.tracebacks import plain, stack_of, traceback_of
 from kctl_agent.sinker.failures import HandlerError
-from kctl_agent.tracebacks import plain, stack_of, traceback_of
 
 __all__ = ["Handler", "HandlerError", "load", "told"]
 
@@ -119,7 +119,7 @@ def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> H
     """The handler `package.module:function` (or `:Class`, which is instantiated); `import_dir` is searched first.
 
     Raises:
-        BootError: it cannot be imported, found, made or called.
+        BootstrapError: it cannot be imported, found, made or called.
     """
     if import_dir is not None:
         search_first(import_dir)
@@ -131,11 +131,11 @@ def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> H
         if inspect.isclass(target):
             target = target()
     except (Exception, SystemExit) as error:  # the user's module may raise anything at its import
-        raise BootError(f"sinkers.handler {name!r} cannot be loaded: {_named(error)}") from error
+        raise BootstrapError(f"sinkers.handler {name!r} cannot be loaded: {_named(error)}") from error
     if not callable(getattr(target, "handle", target)):
-        raise BootError(f"sinkers.handler {name!r} is neither a function nor a class with a method `handle`")
+        raise BootstrapError(f"sinkers.handler {name!r} is neither a function nor a class with a method `handle`")
     if not _takes_messages(getattr(target, "handle", target)):
-        raise BootError(f"sinkers.handler {name!r} cannot be called with one argument, the list of messages")
+        raise BootstrapError(f"sinkers.handler {name!r} cannot be called with one argument, the list of messages")
     return Handler(name, target, timeout_seconds)
 
 

@@ -14,10 +14,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from kctl_agent import lifeline
-from kctl_agent.boot import EX_CONFIG, BootError, begin, log_trace
 from kctl_agent.commands import COMMANDS, Command, operation_commands
 from kctl_agent.operations import Inbox
+from kctl_agent.process import parent_watch
+from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.figures import Figures
 from kctl_agent.sinker.guard import Guard
@@ -49,14 +49,14 @@ def _commands(inbox: Inbox) -> dict[str, Command]:
 def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     storage = open_storage(settings.storage)
     figures, stop = Figures(settings.name, server, storage, inbox), Stop()
-    lifeline.hold(stop.ask)
+    parent_watch.start(stop.ask)
     code, why = 0, ""
     try:
         storage.prepare()
         figures.start()
         handler = load(settings.handler, settings.handler_timeout_seconds, settings.import_dir)
         _run(settings, storage, handler, figures, stop, inbox)
-    except BootError as error:
+    except BootstrapError as error:
         code, why = EX_CONFIG, f"cannot start: {error}"
         log_trace(error)
     except Exception as error:  # the boundary of the process: its last line says why in one sentence

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.boot import fitting
 from kctl_agent.operations import Scope
+from kctl_agent.process.bootstrap import fitting
 
 __all__ = ["SinkerSettings", "parse"]
 
@@ -49,7 +49,7 @@ class SinkerSettings:
 
 
 def parse(line: str) -> SinkerSettings:
-    """Settings from the first line of stdin. Raises BootError that names what is missing or unknown."""
+    """Settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
     with fitting("sinker"):
         given = json.loads(line)
         paths = {key: Path(given[key]) for key in ("run_dir", "scratch_dir", "import_dir")}

@@ -69,7 +69,7 @@ class Sinker:
         looks = 0
         while not self._stop.is_asked:
             for operation in self._inbox.take():  # there is but `pause`, and nothing is in hand here
-                self._inbox.tell(operation.id, Outcome("done", "paused partitions are known"))
+                self._inbox.report(operation.id, Outcome("done", "paused partitions are known"))
             if self._inbox.paused:
                 self._figures.enter("paused")
                 self._stop.wait(IDLE_SECONDS[-1])

@@ -1,4 +1,4 @@
-"""Kafka's stock assignors, which also tell every member who the leader is.
+"""Kafka's stock assignors, which also announce the leader to every member.
 
 Only the leader runs `assign()`; it writes its own member id into the user data of every assignment, where each member
 reads it in `on_assignment`. The name stays the stock one, so members of other clients share the group and ignore the
@@ -17,7 +17,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-__all__ = ["ASSIGNORS", "leader_telling"]
+__all__ = ["ASSIGNORS", "leader_announcing"]
 
 ASSIGNORS: dict[str, type[AbstractPartitionAssignor]] = {
     assignor.name: assignor
@@ -30,18 +30,18 @@ ASSIGNORS: dict[str, type[AbstractPartitionAssignor]] = {
 }
 
 
-def leader_telling(
-    name: str, own_member_id: Callable[[], str], on_told: Callable[[int, str | None], None]
+def leader_announcing(
+    name: str, own_member_id: Callable[[], str], on_leader: Callable[[int, str | None], None]
 ) -> type[AbstractPartitionAssignor]:
     """The stock assignor `name`, extended by the leader's note.
 
-    `own_member_id` is asked in `assign`, when it is set already; `on_told(generation, leader)` is called on
+    `own_member_id` is asked in `assign`, when it is set already; `on_leader(generation, leader)` is called on
     kafka-python's I/O thread at every assignment, with None when the leader is a client that leaves no note.
     """
 
     stock: Any = ASSIGNORS[name]
 
-    class LeaderTelling(stock):  # type: ignore[misc]
+    class LeaderAnnouncing(stock):  # type: ignore[misc]
         def assign(self, cluster: Any, members: Any) -> Any:
             note = json.dumps({"leader": own_member_id()}).encode()
             shares = super().assign(cluster, members)
@@ -51,11 +51,11 @@ def leader_telling(
             }
 
         def on_assignment(self, assignment: Any, generation: int) -> None:
-            on_told(generation, _leader(bytes(assignment.user_data or b"")))
+            on_leader(generation, _leader(bytes(assignment.user_data or b"")))
             super().on_assignment(assignment, generation)
 
-    LeaderTelling.name = name
-    return LeaderTelling
+    LeaderAnnouncing.name = name
+    return LeaderAnnouncing
 
 
 def _leader(note: bytes) -> str | None:

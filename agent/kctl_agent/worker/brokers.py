@@ -1,7 +1,7 @@
-"""What the brokers say: ends of the log, the group's offsets, metadata. One admin client, asked from two threads.
+"""What the brokers report: ends of the log, the group's offsets, metadata. One admin client, asked from two threads.
 
 `Brokers` blocks; the main thread asks it at an assignment. `BrokerWatcher` asks it every second in a thread of its own
-and keeps the last answer, so that a broker that hangs ages the figures but stops nothing.
+and keeps the last answer, so that a broker that hangs ages the answers but stops nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from kctl_agent.attached.partition_offsets import answered_offsets
 from kctl_agent.kafka_errors import describe, name_of, reason
-from kctl_agent.snapshot import BrokerFigures, TopicPartitionFigures
+from kctl_agent.snapshot import BrokerMetadata, PartitionMetadata
 from kctl_agent.stale_coordinators import forget_coordinators
 from kctl_agent.worker.epochs import LogSeen, divergence
 from kctl_agent.worker.note import log_seen, parse
@@ -44,10 +44,10 @@ METADATA_EVERY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What the brokers say of the subscribed topics. `ids` are those of KIP-516, absent with old brokers; a topic with
-    an error has neither rows nor an id."""
+    """What the brokers report of the subscribed topics. `ids` are those of KIP-516, absent with old brokers; a topic
+    with an error has neither rows nor an id."""
 
-    rows: tuple[TopicPartitionFigures, ...]
+    rows: tuple[PartitionMetadata, ...]
     ids: dict[str, str]
     errors: dict[str, type[KafkaError]]
 
@@ -78,11 +78,11 @@ class BrokerView:
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     taken_at: float | None = None
-    brokers: tuple[BrokerFigures, ...] | None = None
-    topics: tuple[TopicPartitionFigures, ...] | None = None
+    brokers: tuple[BrokerMetadata, ...] | None = None
+    topics: tuple[PartitionMetadata, ...] | None = None
     topic_ids: dict[str, str] = field(default_factory=dict)
     logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
-    """The ends, with the leaders that told them."""
+    """The ends, with the leaders that reported them."""
     unanswered: dict[TopicPartition, Unanswered] = field(default_factory=dict)
 
 
@@ -101,7 +101,7 @@ class Bounds:
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
-    """The ends, with the leaders that told them."""
+    """The ends, with the leaders that reported them."""
     unanswered: dict[TopicPartition, str] = field(default_factory=dict)
 
 
@@ -127,10 +127,10 @@ class Brokers:
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """Log start and end offsets, and the ends with the leaders that told them. With `read_committed` the end is the
-        last stable offset.
+        """Log start and end offsets, and the ends with the leaders that reported them. With `read_committed` the end is
+        the last stable offset.
 
-        A partition that has no leader, or whose leader does not answer, keeps nothing from being told of the others.
+        A partition that has no leader, or whose leader does not answer, keeps nothing from being known of the others.
         Raises KafkaError when none is answered for.
         """
         try:
@@ -171,8 +171,8 @@ class Brokers:
         undescribed = topics.undescribed(partitions)
         bounds = self.bounds([tp for tp in partitions if tp not in undescribed])
         before = {tp: log_seen(notes[tp], at.offset, at.leader_epoch) for tp, at in committed.items()}
-        diverged, untold = self.divergences_of_each(before | dict(known or {}), bounds.logs)
-        unanswered = undescribed | bounds.unanswered | untold
+        diverged, unknown = self.divergences_of_each(before | dict(known or {}), bounds.logs)
+        unanswered = undescribed | bounds.unanswered | unknown
         found = {
             tp: Found(
                 tp.topic,
@@ -195,7 +195,7 @@ class Brokers:
     ) -> dict[TopicPartition, int]:
         """From where on logs differ from those seen before; no broker is asked unless another one leads.
 
-        Raises KafkaError when it can be told later; when it never can, that is logged, and nothing is known.
+        Raises KafkaError when it can be known later; when it never can, that is logged, and nothing is known.
         """
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].is_newer_than(seen)
@@ -207,23 +207,23 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """The same, and why it cannot be told of some. Raises KafkaError when it can be told of none."""
+        """The same, and why it is not known of some. Raises KafkaError when it is known of none."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:
             first = error
-        diverged, untold = dict[TopicPartition, int](), dict[TopicPartition, str]()
+        diverged, unknown = dict[TopicPartition, int](), dict[TopicPartition, str]()
         for tp in now:
             try:
                 diverged |= self.divergences({tp: before.get(tp)}, {tp: now[tp]})
             except KafkaError as error:
-                untold[tp] = f"its leader does not tell which log it has ({reason(error)})"
-        if len(untold) == len(now):
+                unknown[tp] = f"its leader does not say which log it has ({reason(error)})"
+        if len(unknown) == len(now):
             raise first
-        return diverged, untold
+        return diverged, unknown
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
-        """OffsetForLeaderEpoch: where the log ends that was written up to the older epoch, told by the newer's leader.
+        """OffsetForLeaderEpoch: where the log ends that was written up to the older epoch, as the newer leader answers.
 
         kafka-python has the message, and no method of its admin client for it.
         """
@@ -260,7 +260,7 @@ class Brokers:
         return offset if offset >= 0 else None
 
     def cluster_id(self) -> str | None:
-        """None with brokers that are too old to tell it; asked until it is known. Raises KafkaError."""
+        """None with brokers that are too old to have one; asked until it is known. Raises KafkaError."""
         if self._cluster_id is None:
             self._cluster_id = self._admin.describe_cluster()["cluster_id"]
         return self._cluster_id
@@ -271,7 +271,7 @@ class Brokers:
 
     def topics(self) -> Topics:
         """Partitions and ids of the subscribed topics. Raises KafkaError."""
-        rows: list[TopicPartitionFigures] = []
+        rows: list[PartitionMetadata] = []
         ids: dict[str, str] = {}
         errors: dict[str, type[KafkaError]] = {}
         for topic in self._admin.describe_topics(list(self._settings.topics)):
@@ -283,21 +283,21 @@ class Brokers:
             rows += [_topic_partition(topic["name"], partition) for partition in topic["partitions"]]
         return Topics(tuple(sorted(rows, key=lambda row: (row.topic, row.partition))), ids, errors)
 
-    def brokers(self) -> tuple[BrokerFigures, ...]:
+    def brokers(self) -> tuple[BrokerMetadata, ...]:
         cluster = self._admin.describe_cluster()
         controller = self._controller(cluster["controller_id"])
         return tuple(
-            BrokerFigures(b["broker_id"], b["host"], b["port"], b["rack"], b["broker_id"] == controller)
+            BrokerMetadata(b["broker_id"], b["host"], b["port"], b["rack"], b["broker_id"] == controller)
             for b in cluster["brokers"]
         )
 
-    def _controller(self, told: int) -> int | None:
-        """The leader of the quorum. What DescribeCluster tells is the controller with ZooKeeper only; KRaft hides it
+    def _controller(self, reported: int) -> int | None:
+        """The leader of the quorum. What DescribeCluster answers is the controller with ZooKeeper only; KRaft hides it
         there, and any broker is named."""
         try:
             quorum = self._admin.describe_metadata_quorum()
         except UnsupportedVersionError:
-            return told
+            return reported
         except ClusterAuthorizationFailedError:
             return None
         leaders: list[int] = [each["leader_id"] for topic in quorum["topics"] for each in topic["partitions"]]
@@ -319,9 +319,9 @@ def _of_epochs(
     return OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.items()))
 
 
-def _topic_partition(topic: str, partition: dict[str, Any]) -> TopicPartitionFigures:
+def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata:
     leader = partition["leader_id"]
-    return TopicPartitionFigures(
+    return PartitionMetadata(
         topic,
         partition["partition_index"],
         leader if leader >= 0 else None,

@@ -1,10 +1,10 @@
 """Whether a log that another broker leads now still is the one that was read (KIP-320, as Kafka's own consumer asks).
 
 A log that was truncated by an unclean election and has grown past the position again looks like any other by its end.
-But each leader has an epoch, and the new one can tell how far its log goes that was written up to an older one: if that
-is less than the older leader itself once told, what lay between is not in the log any more.
+But each leader has an epoch, and the new one knows how far its log goes that was written up to an older one: if that
+is less than the older leader itself once reported, what lay between is not in the log any more.
 
-Pure. What is compared was told by leaders, not read from records: Spark does not hand over their epochs.
+Pure. What is compared was reported by leaders, not read from records: Spark does not hand over their epochs.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ __all__ = ["Epochs", "LogSeen", "divergence"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogSeen:
-    """A leader of `epoch` has told that its log ends at `end`, or further on by now."""
+    """A leader of `epoch` has reported that its log ends at `end`, or further on by now."""
 
     epoch: int
     end: int
 
     def is_newer_than(self, before: LogSeen | None) -> bool:
-        """Another leader has told this since: the log may be another one."""
+        """Another leader has reported this since: the log may be another one."""
         return before is not None and self.epoch > before.epoch
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
     """From which offset on the log differs from the one that was seen before; None: nowhere below its end, or unknown.
 
-    `end_of_epoch` is what the leader tells to OffsetForLeaderEpoch: where its log ends that was written in the epoch
+    `end_of_epoch` is what the leader answers to OffsetForLeaderEpoch: where its log ends that was written in the epoch
     of `before` or earlier; negative when it does not know.
     """
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
@@ -41,14 +41,15 @@ def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
 
 
 class Epochs:
-    """The last that was seen of each partition's log. `began`, `saw` and `told` are for one thread, the rest for any.
+    """The last that was seen of each partition's log. `began`, `observe` and `committed` are for one thread, the rest
+    for any.
 
     What is known counts only while a partition stays with this worker: another owner may have dealt with a truncation.
     """
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
-        self._told: dict[TopicPartition, LogSeen] = {}
+        self._committed: dict[TopicPartition, LogSeen] = {}
         self._given_up: frozenset[TopicPartition] = frozenset()
 
     @property
@@ -57,7 +58,7 @@ class Epochs:
         return {tp: seen for tp, seen in self._seen.items() if tp not in self._given_up}
 
     def began(self, found: Mapping[TopicPartition, LogSeen | None]) -> None:
-        """Reading begins, in the logs that were found; whatever was known before has been weighed."""
+        """Reading begins, in the logs that were found; whatever was known before has been compared."""
         self._seen = {tp: seen for tp, seen in {**self._seen, **found}.items() if seen is not None}
         self._given_up -= found.keys()
 
@@ -65,8 +66,8 @@ class Epochs:
         """They go to somebody else."""
         self._given_up |= frozenset(partitions)
 
-    def saw(self, logs: Mapping[TopicPartition, LogSeen]) -> None:
-        """They are the logs that were read so far; what an older leader tells than known before counts for nothing."""
+    def observe(self, logs: Mapping[TopicPartition, LogSeen]) -> None:
+        """They are the logs that were read so far; what an older leader reports than is known counts for nothing."""
         newer = {tp: log for tp, log in logs.items() if (before := self._seen.get(tp)) is None or log > before}
         self._seen = {**self._seen, **newer}
 
@@ -76,16 +77,16 @@ class Epochs:
         a truncation."""
         return self._seen.get(tp)
 
-    def told(self, partitions: Collection[TopicPartition]) -> None:
-        """Their notes were committed. A little more may have been seen meanwhile; then it is untold."""
-        self._told = {**self._told, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
+    def committed(self, partitions: Collection[TopicPartition]) -> None:
+        """Their notes were committed. A little more may have been seen meanwhile; then it is uncommitted again."""
+        self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
-    def untold(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Positions that were committed before the log was seen to go so far, as the last one of a flow mostly is."""
         return {
             tp: position
             for tp, position in positions.items()
             if (seen := self._seen.get(tp)) is not None
-            and (told := self._told.get(tp)) is not None
-            and told.end < position <= seen.end
+            and (noted := self._committed.get(tp)) is not None
+            and noted.end < position <= seen.end
         }

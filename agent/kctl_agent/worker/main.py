@@ -15,18 +15,18 @@ from pathlib import Path
 
 from kafka.errors import KafkaError
 
-from kctl_agent import lifeline
-from kctl_agent.boot import EX_CONFIG, BootError, begin, log_trace
 from kctl_agent.commands import COMMANDS, Command, operation_commands, ping_of
 from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox
+from kctl_agent.process import parent_watch
+from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.server import AgentServer
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
-from kctl_agent.worker.figures import Figures
 from kctl_agent.worker.membership import Fenced
 from kctl_agent.worker.session import lost_jvm
 from kctl_agent.worker.settings import WorkerSettings, parse
+from kctl_agent.worker.stats import WorkerStats
 from kctl_agent.worker.worker import Worker
 
 __all__ = ["main"]
@@ -57,36 +57,36 @@ def _sweep(scratch_dir: Path) -> None:
 
 
 def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs each refused connection; we tell of an outage once
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs each refused connection; an outage is logged once
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the trace of each failed batch
     _sweep(settings.scratch_dir)
     storage = _storage(settings)
-    figures = Figures(settings.name, server, storage, inbox)
-    figures.start()
-    worker = Worker(settings, figures, storage, inbox)
-    lifeline.hold(worker.stop)
+    stats = WorkerStats(settings.name, server, storage, inbox)
+    stats.start()
+    worker = Worker(settings, stats, storage, inbox)
+    parent_watch.start(worker.stop)
     code, why = 0, ""
     try:
         worker.run()
-    except BootError as error:
-        figures.enter("failed")
-        figures.failed(str(error))
+    except BootstrapError as error:
+        stats.enter("failed")
+        stats.failed(str(error))
         code, why = EX_CONFIG, f"cannot start: {error}"
         log_trace(error)
     except Fenced as error:
-        figures.enter("failed")
-        figures.failed(str(error))
+        stats.enter("failed")
+        stats.failed(str(error))
         code, why = EX_CONFIG, f"fenced: {error}"
     except Exception as error:  # the boundary of the process: its last line says why in one sentence
         text = lost_jvm(error) or _text(error, settings.kafka.bootstrap_servers)
-        figures.enter("failed")
-        figures.failed(text[:500])
+        stats.enter("failed")
+        stats.failed(text[:500])
         code, why = 1, f"failed: {text}"
         log.error("%s; leaving", why)
         log_trace(error, KafkaError)
     finally:
         worker.close()
-        figures.close()
+        stats.close()
     if why:
         log.error("%s", why)  # the last line of the log is what `kctl status` shows
     else:
@@ -101,7 +101,7 @@ def _text(error: Exception, servers: str) -> str:
 
 
 def _storage(settings: WorkerSettings) -> Storage:
-    """Raises BootError when the mode is `directly` and its handler cannot be had."""
+    """Raises BootstrapError when the mode is `directly` and its handler cannot be had."""
     if settings.storage["mode"] != "directly":
         return open_storage(settings.storage, reply_seconds=STORAGE_REPLY_SECONDS)
     from kctl_agent.sinker.directly import HandlingStorage

@@ -19,8 +19,8 @@ from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
 from kafka.future import Future
 
 from kctl_agent.kafka_errors import reason
-from kctl_agent.snapshot import MemberFigures
-from kctl_agent.worker.assignor import leader_telling
+from kctl_agent.snapshot import MemberInfo
+from kctl_agent.worker.assignor import leader_announcing
 from kctl_agent.worker.commit_errors import Commit, keep_partition_errors, refusal
 from kctl_agent.worker.settings import KafkaSettings
 
@@ -52,7 +52,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     `note(partition)` is what is committed with its offset, as metadata; it must not block either.
 
     `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` likewise, with nothing to
-    commit; `on_committed(offsets)` is told what a callback has committed, on the I/O thread: it must not block.
+    commit; `on_committed(offsets)` gets what a callback has committed, on the I/O thread: it must not block.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self.on_lost = on_lost
         self.on_committed = on_committed
         self.note = note
-        assignor = leader_telling(settings.assignor, lambda: str(self._metadata().member_id), self._told)
+        assignor = leader_announcing(settings.assignor, lambda: str(self._metadata().member_id), self._on_leader)
         session_ms = int(settings.session_timeout_seconds * 1000)
         self._consumer = KafkaConsumer(
             bootstrap_servers=settings.bootstrap_servers,
@@ -108,13 +108,13 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return self._suspended
 
     @property
-    def figures(self) -> MemberFigures:
+    def info(self) -> MemberInfo:
         metadata = self._metadata()
         joined = metadata.generation_id >= 0 and bool(metadata.member_id)
         generation = metadata.generation_id if joined else None
         leader = self._leader[1] if self._leader and self._leader[0] == generation else None
         member_id = metadata.member_id if joined else None
-        return MemberFigures(self._settings.group, self._settings.assignor, member_id, generation, leader)
+        return MemberInfo(self._settings.group, self._settings.assignor, member_id, generation, leader)
 
     def poll(self, timeout_seconds: float) -> None:
         """Take part in the group: rejoin when asked, call the listener. Raises Fenced, KafkaError."""
@@ -195,7 +195,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             "fleet.name, and start this worker again"
         )
 
-    def _told(self, generation: int, leader: str | None) -> None:
+    def _on_leader(self, generation: int, leader: str | None) -> None:
         self._leader = (generation, leader)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:

@@ -171,7 +171,7 @@ class Pipeline:
         )
 
     def open(self) -> None:
-        """Start the JVM and the session, and check the user's transform. Raises BootError."""
+        """Start the JVM and the session, and check the user's transform. Raises BootstrapError."""
         self._spark = session(self._settings)
         topic = TopicPartition(self._settings.kafka.topics[0], 0)
         check_transform(self._settings.pipeline.transform, self._transform(self._source({topic: Source(0, None)})))
@@ -227,7 +227,7 @@ class Pipeline:
             raise
         self._runs = {**self._runs, frozenset(sources): run}
 
-    def hold(self, group: frozenset[TopicPartition] | None = None) -> bool:
+    def drain(self, group: frozenset[TopicPartition] | None = None) -> bool:
         """Let no further batch begin, of this query or of any; True when none is running, so that `stop` will not have
         to wait for one."""
         runs = self._of(group).values()
@@ -236,7 +236,7 @@ class Pipeline:
         return not any(run.busy.locked() for run in runs)
 
     @property
-    def held(self) -> frozenset[frozenset[TopicPartition]]:
+    def draining(self) -> frozenset[frozenset[TopicPartition]]:
         """Queries that begin no further batch: they have to be stopped."""
         return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
 

@@ -29,9 +29,9 @@ class Found:
     log_end: int
     note: CommitNote | None = None
     seen: LogSeen | None = None
-    """Which leader has told the end; None when the brokers are too old to say."""
+    """Which leader has reported the end; None when the brokers are too old to say."""
     diverged: int | None = None
-    """From here on the log is another one than was read; None: it is the same, or nobody can tell."""
+    """From here on the log is another one than was read; None: it is the same, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

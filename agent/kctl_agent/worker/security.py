@@ -1,4 +1,4 @@
-"""TLS and SASL towards the brokers, as kafka-python's clients and as Spark's Java client want to be told.
+"""TLS and SASL towards the brokers, as kafka-python's clients and as Spark's Java client want to be configured.
 
 Both read certificates as PEM. Keys and certificate of our own go to the Java client as text, which it takes only so
 (KIP-651); what it calls a password it never logs.

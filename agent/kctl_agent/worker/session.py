@@ -72,7 +72,7 @@ def lost_jvm(error: BaseException) -> str | None:
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
-    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - PySpark tells nobody of its JVM's process
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - PySpark has no public name for its JVM's process
     if process is None or not isinstance(error, Py4JError | OSError):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a worker is told at its start: one JSON object on the first line of its stdin.
+"""What a worker is started with: one JSON object on the first line of its stdin.
 
 The control plane has checked ranges and names already; here only the shape is made certain, so that a worker that is
 started by hand fails with a sentence as well.
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.boot import fitting
 from kctl_agent.operations import Scope
+from kctl_agent.process.bootstrap import fitting
 from kctl_agent.worker.security import Security
 
 __all__ = ["KafkaSettings", "PipelineSettings", "WorkerSettings", "dump", "parse"]
@@ -64,11 +64,11 @@ class WorkerSettings:
     pipeline: PipelineSettings
     storage: dict[str, Any]
     paused: tuple[Scope, ...] = ()
-    """What it must not read until it is told otherwise."""
+    """What it must not read until it is asked to."""
 
 
 def parse(line: str) -> WorkerSettings:
-    """Settings from the first line of stdin. Raises BootError that names what is missing or unknown."""
+    """Settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
     with fitting("worker"):
         given = json.loads(line)
         kafka, pipeline = given.pop("kafka"), given.pop("pipeline")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kafka import TopicPartition
 from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 
-from kctl_agent.boot import BootError
+from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Binding, OtherGroup, Storage, StoredOffset
 from kctl_agent.storage.putting import refuse_moved
 from kctl_agent.worker.brokers import Brokers
@@ -69,7 +69,7 @@ class StartOffsets:
         owner does meanwhile shows in the stored offsets, and is nothing that happened to the storage or the group.
 
         Raises:
-            BootError: the storage belongs to another group, or a setting says to stop.
+            BootstrapError: the storage belongs to another group, or a setting says to stop.
             KafkaError, StorageError: it may work later.
         """
         self._bind()
@@ -124,11 +124,11 @@ class StartOffsets:
         try:
             id_ = self._storage.bind(owner, take_over=take_over)
         except OtherGroup as error:
-            raise BootError(str(error)) from error
+            raise BootstrapError(str(error)) from error
         self.identity = StorageId(id_, _name(self._storage))
 
     def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
-        """Raises BootError where a setting says to stop."""
+        """Raises BootstrapError where a setting says to stop."""
         storage = self._settings.storage
         for setting, kind, choice in (
             ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),
@@ -139,7 +139,7 @@ class StartOffsets:
             if found and choice == "stop":
                 (tp, moved), more = found[0], len(found) - 1
                 others = f" (and so for {more} more partition{'s' * (more > 1)})" if more else ""
-                raise BootError(f"{setting} is stop, and {tp.topic}-{tp.partition}: {moved.cause}{others}")
+                raise BootstrapError(f"{setting} is stop, and {tp.topic}-{tp.partition}: {moved.cause}{others}")
 
 
 def _name(storage: Storage) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl_agent.boot import BootError, search_first
+from kctl_agent.process.bootstrap import BootstrapError, search_first
 from kctl_agent.worker.put import COLUMNS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Wi
 
 def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFrame]:
     """The function that `module:function` names, for which `import_dir` is searched first; for an empty name one that
-    changes nothing. Raises BootError."""
+    changes nothing. Raises BootstrapError."""
     if not name:
         return lambda frame: frame
     search_first(import_dir)
@@ -31,24 +31,24 @@ def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFra
     try:
         transform: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
     except (Exception, SystemExit) as error:  # the user's module may raise anything at its import
-        raise BootError(f"workers.transform {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise BootstrapError(f"workers.transform {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if not callable(transform):
-        raise BootError(f"workers.transform {name!r} is not a function")
+        raise BootstrapError(f"workers.transform {name!r} is not a function")
     return transform
 
 
 def check_transform(name: str, frame: DataFrame) -> None:
-    """Judge a transform by what it made of the source. Raises BootError when it drops a column or moves records."""
+    """Check a transform by what it made of the source. Raises BootstrapError if it drops a column or moves records."""
     if not name:
         return
     missing = [column for column in COLUMNS if column not in frame.columns]
     if missing:
-        raise BootError(f"the transform {name} drops {', '.join(missing)}; it must keep {', '.join(COLUMNS)}")
+        raise BootstrapError(f"the transform {name} drops {', '.join(missing)}; it must keep {', '.join(COLUMNS)}")
     plan = frame._jdf.queryExecution().analyzed().toString()  # noqa: SLF001 - explain() only prints
     nodes = {node.group(1) for line in plan.splitlines() if (node := NODE.match(line))}
     moved = sorted(node for node in nodes if node.startswith(MOVING))
     if moved:
-        raise BootError(
+        raise BootstrapError(
             f"the transform {name} moves records ({', '.join(moved)}); it must be stateless and leave each record "
             "in its partition and order"
         )

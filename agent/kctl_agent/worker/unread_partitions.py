@@ -16,7 +16,7 @@ Reasons = Mapping[TopicPartition, str]
 
 
 class Listener(Protocol):
-    """`worker.figures`, as far as it is needed here."""
+    """`worker.stats`, as far as it is needed here."""
 
     def happened(self, kind: str, text: str, tp: TopicPartition | None = None) -> None: ...
 

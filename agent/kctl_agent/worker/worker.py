@@ -2,7 +2,7 @@
 
 One thread owns all of it and never waits long: it polls the group, looks after the query, commits. A revocation runs in
 a thread of its own while that one waits for it inside `poll` (see `membership`); batches run on Spark's (see
-`pipeline`), figures are published by another (`figures`).
+`pipeline`), stats are published by another (`stats`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.commit_errors import refusal
 from kctl_agent.worker.commits import Commits
 from kctl_agent.worker.epochs import Epochs
-from kctl_agent.worker.figures import Figures, Sources
 from kctl_agent.worker.groups import Groups
 from kctl_agent.worker.left_out import LeftOut
 from kctl_agent.worker.membership import Fenced, Lost, Membership
@@ -37,6 +36,7 @@ from kctl_agent.worker.seek import Plan, plan
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.start_backoff import StartBackoff
 from kctl_agent.worker.start_offsets import Decided, StartOffsets
+from kctl_agent.worker.stats import Sources, WorkerStats
 from kctl_agent.worker.unread_partitions import UnreadPartitions
 
 __all__ = ["Worker"]
@@ -58,12 +58,12 @@ RESUME_FRACTION = 0.8
 class Worker:
     """Everything but the session, the socket and the exit code. `run` is the main thread's."""
 
-    def __init__(self, settings: WorkerSettings, figures: Figures, storage: Storage, inbox: Inbox) -> None:
+    def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: Storage, inbox: Inbox) -> None:
         self._settings = settings
         self._inbox = inbox
         self._operations: list[Operation] = []
         """Taken and not yet carried out, the oldest first."""
-        self._figures = figures
+        self._stats = stats
         self._storage = storage
         self._stop_asked = False
         self._commits = Commits()
@@ -78,9 +78,9 @@ class Worker:
         self._check_at = 0.0
         self._throttled_by: str | None = None
         self._left_out = LeftOut()
-        self._unread = UnreadPartitions(figures)
+        self._unread = UnreadPartitions(stats)
         self._backoff = StartBackoff()
-        self._error = ReportedError(figures.failed)
+        self._error = ReportedError(stats.failed)
         self._pipeline = Pipeline(settings, self._storage, self._batch_done)
         self._start_offsets: StartOffsets | None = None
         self._brokers: Brokers | None = None
@@ -92,20 +92,20 @@ class Worker:
         self._stop_asked = True
 
     def run(self) -> None:
-        """Until `stop`. Raises BootError, Fenced, or what cannot be healed from inside."""
+        """Until `stop`. Raises BootstrapError, Fenced, or what cannot be healed from inside."""
         self._storage.prepare()
         self._pipeline.open()
         kafka = self._settings.kafka
         self._brokers = Brokers(kafka, self._settings.name)
         self._start_offsets = StartOffsets(self._settings, self._storage, self._brokers)
-        self._figures.enter("joining")
+        self._stats.enter("joining")
         self._membership = Membership(
             kafka, self._settings.name, self._revoked, self._lost, self._commits.done, self._note
         )
         self._watcher = BrokerWatcher(self._brokers, lambda: self._membership.partitions if self._membership else ())
-        self._figures.draw_from(
+        self._stats.draw_from(
             Sources(
-                member=lambda: self._membership.figures if self._membership else None,
+                member=lambda: self._membership.stats if self._membership else None,
                 brokers=lambda: self._watcher.view if self._watcher else BrokerView(),
                 positions=self._positions_by_partition,
                 committed=lambda: {tp: offset for tp, offset in self._commits.known.items() if not self._is_void(tp)},
@@ -119,13 +119,13 @@ class Worker:
             while not self._stop_asked:
                 self._turn(self._membership)
         except Fenced as error:
-            self._figures.happened("fenced", str(error))
+            self._stats.happened("fenced", str(error))
             self._stop_query(0.0)  # at once: another member reads these partitions now
             raise
 
     def close(self) -> None:
         """Leave in order: the batch ends, its offsets are committed, the group is left, the JVM ends."""
-        self._figures.enter("stopping")
+        self._stats.enter("stopping")
         if self._watcher:
             self._watcher.stop()
         steps: list[Callable[[], None]] = [self._pipeline.close]
@@ -148,7 +148,7 @@ class Worker:
         else:
             self._error.resolve("poll")
         if membership.is_rebalancing:
-            self._figures.enter("rebalancing")
+            self._stats.enter("rebalancing")
         self._commit(membership)
         if not self._is_held_by_operations(membership):
             self._look_after_query(membership)
@@ -166,7 +166,7 @@ class Worker:
                 outcome = Outcome("failed", str(error))
             if outcome.state == "running":
                 return operation.rpc == "seek"
-            self._inbox.tell(operation.id, outcome)
+            self._inbox.report(operation.id, outcome)
             log.info("operation %s, %s: %s", operation.id, outcome.state, outcome.text)
             del self._operations[0]
         return False
@@ -185,7 +185,7 @@ class Worker:
         seeking = plan(operation.params["to"], found, self._position(tp, found), lambda at: brokers.offset_at(tp, at))
         if operation.params.get("dry_run"):
             return Outcome("done", seeking.sentence, seeking.to_json())
-        if membership.is_rebalancing or not self._pipeline.hold():
+        if membership.is_rebalancing or not self._pipeline.drain():
             return Outcome("running", "the running batch is finished first")
         self._commit(membership)  # of what has just been put, so that the plan begins where reading has ended
         seeking = replace(seeking, position=self._position(tp, found))
@@ -224,7 +224,7 @@ class Worker:
         self._reached = {**self._reached, tp: seeking.target}
         if seeking.skipped or seeking.again:
             kind = "skipped" if seeking.skipped else "rewound"
-            self._figures.happened(kind, f"on request: {seeking.sentence}", tp, (seeking.position or 0, seeking.target))
+            self._stats.happened(kind, f"on request: {seeking.sentence}", tp, (seeking.position or 0, seeking.target))
 
     def _look_after_query(self, membership: Membership) -> None:
         """Make the query read what is assigned, as long as the storage has room."""
@@ -240,7 +240,7 @@ class Worker:
         self._check_queries(plan)
         running = self._pipeline.sources
         if running is None and membership.partitions and not wanted:
-            self._figures.enter("paused")
+            self._stats.enter("paused")
         for group in plan:
             if group.isdisjoint(running or ()) and self._is_due(group) and not self._is_full():
                 self._start_query(membership, group)
@@ -260,9 +260,9 @@ class Worker:
         is_leaderless = self._reading.is_without_leader(running, self._view, LEADERLESS_SECONDS)
         groups = self._pipeline.groups
         if not is_recreated and not is_leaderless and not self._is_full():
-            groups = (groups - set(plan)) | self._pipeline.held
+            groups = (groups - set(plan)) | self._pipeline.draining
         for group in groups:
-            if self._pipeline.hold(group) or self._reading.is_without_leader(running, self._view, ABANDON_SECONDS):
+            if self._pipeline.drain(group) or self._reading.is_without_leader(running, self._view, ABANDON_SECONDS):
                 self._stop_query(0.0, group)
 
     def _unreadable(self) -> frozenset[TopicPartition]:
@@ -280,21 +280,21 @@ class Worker:
     def _is_full(self) -> bool:
         """Whether the storage has no room for another batch, or not enough to go on after it had none."""
         before = self._throttled_by
-        why = self._figures.why_full(RESUME_FRACTION if before else 1.0)
+        why = self._stats.why_full(RESUME_FRACTION if before else 1.0)
         if why is not None:
-            self._figures.enter("throttled")
+            self._stats.enter("throttled")
             if before is None:
-                self._figures.happened("throttled", f"takes no new batch: {why}")
+                self._stats.happened("throttled", f"takes no new batch: {why}")
         if why != before:
             self._throttled_by = why
-            self._figures.is_throttled_by(why)
+            self._stats.is_throttled_by(why)
         return why is not None
 
     def _start_query(self, membership: Membership, wanted: frozenset[TopicPartition]) -> None:
         """Decide, set the stored offsets, commit, read: in this order. A worker that is frozen after any of the steps
         finds itself refused at the next one, by the stored offset's version or by the group's coordinator."""
         if self._pipeline.sources is None:
-            self._figures.enter("assigned")
+            self._stats.enter("assigned")
         assert self._start_offsets is not None
         try:
             decided = self._start_offsets.decide(wanted, self._epochs.known)
@@ -322,13 +322,13 @@ class Worker:
         self._left_out.take_in(readable)
         log.info("reads %s", {f"{tp.topic}-{tp.partition}": decided.source(tp).start for tp in sorted(readable)})
         self._commit(membership)
-        self._figures.enter("running")
+        self._stats.enter("running")
 
     def _begin(self, decided: Decided, readable: frozenset[TopicPartition]) -> None:
         """Report what has moved; from here on the logs and offsets that were found are the ones that count."""
         for tp, moved in decided.moves:
             text = moved.sentence(f"{tp.topic}-{tp.partition}")
-            self._figures.happened(moved.kind, text, tp, (moved.from_offset, moved.to_offset))
+            self._stats.happened(moved.kind, text, tp, (moved.from_offset, moved.to_offset))
         found = {tp: decided.found[tp] for tp in readable}
         recreated = {tp for tp, moved in decided.moves if moved.kind == "topic_recreated"}
         self._reading.began({tp: at.topic_id for tp, at in found.items()}, recreated, time.monotonic())
@@ -348,10 +348,10 @@ class Worker:
             why, is_storage = failure.text, failure.is_storage  # the storage's is everybody's, whatever they read
             self._stop_query(0.0, group)
             if self._pipeline.sources is None:
-                self._figures.enter("assigned")
+                self._stats.enter("assigned")
             failures, seconds = self._groups.failed(group, why, time.monotonic(), may_split=not is_storage)
             self._report_retry(why, failures, seconds, is_storage=is_storage)
-            self._figures.query_failed(why, is_first=failures == 1)
+            self._stats.query_failed(why, is_first=failures == 1)
         running = self._pipeline.sources
         if running is not None:
             if running.keys() == frozenset().union(*plan) and self._pipeline.has_settled(GRACE_SECONDS):
@@ -368,7 +368,7 @@ class Worker:
                 f"{tp.topic}-{tp.partition}: {start - begin} offsets from {begin} on were removed by retention "
                 "before they were read"
             )
-            self._figures.happened("records_lost", text, tp, (begin, start))
+            self._stats.happened("records_lost", text, tp, (begin, start))
 
     def _check_storage(self) -> None:
         """If the storage holds less than was put into it, let the query end: the next one reads it again. A put would
@@ -380,13 +380,13 @@ class Worker:
         try:
             stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in positions])
         except StorageError as error:
-            log.debug("whether the storage has gone back cannot be told: %s", error)
+            log.debug("whether the storage has gone back is not known: %s", error)
             return
         if any(
             (stored := stored_offsets.get(tuple(tp))) is None or stored.next < position
             for tp, position in positions.items()
         ):
-            self._pipeline.hold()
+            self._pipeline.drain()
 
     def _compare_logs(self, running: Mapping[TopicPartition, Source], view: BrokerView) -> None:
         """If the log of a partition was truncated below what is read of it, let the query end: the next one begins
@@ -397,15 +397,15 @@ class Worker:
         assert self._brokers is not None
         known, logs = self._epochs.known, {tp: seen for tp, seen in view.logs.items() if tp in running}
         try:
-            diverged, untold = self._brokers.divergences_of_each(known, logs)
+            diverged, unknown = self._brokers.divergences_of_each(known, logs)
         except KafkaError as error:
-            log.debug("which log it is cannot be told yet: %s", error)
+            log.debug("which log it is is not known yet: %s", error)
             return
         planned = self._pipeline.planned
         cut = {tp for tp, offset in diverged.items() if offset < planned.get(tp, offset)}
         if cut:
-            self._pipeline.hold()
-        self._epochs.saw({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in untold})
+            self._pipeline.drain()
+        self._epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
 
     def _retry_later(self, error: str) -> None:
         seconds = self._backoff.failed(time.monotonic())
@@ -428,7 +428,7 @@ class Worker:
         return ends
 
     def _positions_by_partition(self) -> dict[TopicPartition, int | None]:
-        """Of everything that is assigned, whether a query reads it just now or not; on the figures' thread."""
+        """Of everything that is assigned, whether a query reads it just now or not; on the stats' thread."""
         reached = {**self._reached, **self._pipeline.positions}
         assigned = self._membership.partitions if self._membership else ()
         return {tp: None if self._is_void(tp) else reached.get(tp) for tp in assigned}
@@ -437,7 +437,7 @@ class Worker:
         """On Spark's callback thread."""
         self._backoff.reset()
         self._stored.append(frozenset(batch.ends))
-        self._figures.batch(batch)
+        self._stats.batch(batch)
 
     def _commit(self, membership: Membership) -> None:
         """Commit what is stored; what fails is tried again with the next turn, or at the revocation."""
@@ -445,7 +445,7 @@ class Worker:
         positions = {tp: position for tp, position in self._pipeline.positions.items() if tp not in waiting}
         ends = self._commits.due(positions)
         if not ends and self._commits.is_quiet:
-            ends = self._epochs.untold(positions)
+            ends = self._epochs.uncommitted(positions)
         if not ends or membership.is_rebalancing:
             return
         try:
@@ -457,7 +457,7 @@ class Worker:
             self._error.tolerate("commit", text, time.monotonic())
         else:
             self._commits.answered(ends, refused, time.monotonic())
-            self._epochs.told(ends.keys() - refused.keys())
+            self._epochs.committed(ends.keys() - refused.keys())
             if refused:
                 self._error.tolerate("commit", f"{refusal(refused)}; the other partitions are", time.monotonic())
             elif not self._commits.is_refused:
@@ -469,13 +469,13 @@ class Worker:
             return {}
         self._epochs.give_up(partitions)
         log.info("revoked: %s", sorted(f"{tp.topic}-{tp.partition}" for tp in partitions))
-        if self._figures.state != "stopping":
-            self._figures.enter("rebalancing")
+        if self._stats.state != "stopping":
+            self._stats.enter("rebalancing")
         return self._commits.due(self._stop_query(self._settings.pipeline.revoke_timeout_seconds))
 
     def _lost(self) -> None:
         self._epochs.give_up(self._epochs.known)
-        self._figures.happened("lost", "the group went on without this worker; it joins again")
+        self._stats.happened("lost", "the group went on without this worker; it joins again")
         self._stop_query(0.0)
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import (
-    BrokerFigures,
+    BrokerMetadata,
     Event,
-    MemberFigures,
-    PartitionFigures,
+    MemberInfo,
+    PartitionMetadata,
+    PartitionStats,
     Snapshot,
-    StorageFigures,
-    TopicPartitionFigures,
-    WorkFigures,
+    StorageUsage,
+    WorkStats,
 )
 from tests.caller import Caller
 
@@ -66,17 +66,17 @@ def snapshot() -> Snapshot:
         state_since=now - 30,
         started_at=now - 60,
         published_at=now,
-        member=MemberFigures("orders-group", "range", member_id="m-1", generation=7, leader="m-1"),
+        member=MemberInfo("orders-group", "range", member_id="m-1", generation=7, leader="m-1"),
         partitions=(
-            PartitionFigures("orders", 0, 5, 100, 120, 130, 1_700_000_000.5, now - 2),
-            PartitionFigures("orders", 1, None, None, None, None, None, None),
+            PartitionStats("orders", 0, 5, 100, 120, 130, 1_700_000_000.5, now - 2),
+            PartitionStats("orders", 1, None, None, None, None, None, None),
         ),
-        brokers=(BrokerFigures(1, "b1.example", 9092, None, True),),
-        topics=(TopicPartitionFigures("orders", 0, 1, (1, 2), (1,), (2,)),),
-        storage=StorageFigures(
+        brokers=(BrokerMetadata(1, "b1.example", 9092, None, True),),
+        topics=(PartitionMetadata("orders", 0, 1, (1, 2), (1,), (2,)),),
+        storage=StorageUsage(
             "file:/data/storage.sqlite", 10, None, 0, 4096, 1000, delayed=3, dead_limit=50, full="no room"
         ),
-        work=WorkFigures("q-1", 3, now - 4, 1.5, 200, 133.3, 600, 3, None),
+        work=WorkStats("q-1", 3, now - 4, 1.5, 200, 133.3, 600, 3, None),
         rss_bytes=50_000_000,
         events=(Event(1_700_000_000.0, "rewound", "the group was reset", "orders", 0, 100, 5),),
     )

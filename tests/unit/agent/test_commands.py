@@ -16,7 +16,7 @@ from kctl_agent.commands import COMMANDS, Command, Param, ping_of, with_describe
 from kctl_agent.commands.base import check_params
 from kctl_agent.errors import BadParams, NotReady
 from kctl_agent.operations import Inbox
-from kctl_agent.snapshot import MemberFigures, Snapshot, StorageFigures
+from kctl_agent.snapshot import MemberInfo, Snapshot, StorageUsage
 from kctl_agent.wire import JsonObject, encode
 
 
@@ -113,7 +113,7 @@ def test_the_storage_is_told_by_its_identity_and_unknown_counts_are_null(snapsho
         "free_bytes": None,
         "full": "no room",
     }
-    unknown = answer("block_size", replace(snapshot, storage=StorageFigures("file:/x")))
+    unknown = answer("block_size", replace(snapshot, storage=StorageUsage("file:/x")))
     assert {name: value for name, value in unknown.items() if value is not None} == {"storage": "file:/x"}
 
 
@@ -136,7 +136,7 @@ def test_the_leader_is_told_with_the_members_own_partitions(snapshot: Snapshot) 
 def test_who_does_not_know_the_leader_does_not_say_that_it_is_none(
     snapshot: Snapshot, member_id: str | None, leader: str | None, is_leader: bool | None
 ) -> None:
-    member = MemberFigures("g", "range", member_id=member_id, leader=leader)
+    member = MemberInfo("g", "range", member_id=member_id, leader=leader)
 
     assert answer("member_leader", replace(snapshot, member=member))["is_leader"] is is_leader
 

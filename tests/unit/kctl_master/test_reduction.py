@@ -17,12 +17,12 @@ from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessor, Owner, Rules
 from kctl_agent.commands import COMMANDS
 from kctl_agent.snapshot import (
-    BrokerFigures,
-    MemberFigures,
-    PartitionFigures,
+    BrokerMetadata,
+    MemberInfo,
+    PartitionMetadata,
+    PartitionStats,
     Snapshot,
-    StorageFigures,
-    TopicPartitionFigures,
+    StorageUsage,
 )
 from kctl_agent.wire import JsonObject
 
@@ -37,11 +37,11 @@ def said(rpc: str, partitions: int) -> JsonObject:
     now = time.monotonic()
     snapshot = Snapshot(
         *("worker-0", "worker", "running", now, now, now),
-        member=MemberFigures("group", "range", "worker-0-id", 3, "worker-0-id"),
-        partitions=tuple(PartitionFigures("orders", n, 0, 10, 12, 20, None, now) for n in range(partitions)),
-        brokers=(BrokerFigures(1, "b1.example", 9092, None, True),),
-        topics=tuple(TopicPartitionFigures("orders", n, 1, (1, 2), (1,), (2,)) for n in range(partitions)),
-        storage=StorageFigures("file:/data/storage.sqlite", 10, 0, 0, 4096, 1000),
+        member=MemberInfo("group", "range", "worker-0-id", 3, "worker-0-id"),
+        partitions=tuple(PartitionStats("orders", n, 0, 10, 12, 20, None, now) for n in range(partitions)),
+        brokers=(BrokerMetadata(1, "b1.example", 9092, None, True),),
+        topics=tuple(PartitionMetadata("orders", n, 1, (1, 2), (1,), (2,)) for n in range(partitions)),
+        storage=StorageUsage("file:/data/storage.sqlite", 10, 0, 0, 4096, 1000),
     )
     sent: JsonObject = json.loads(json.dumps(COMMANDS[rpc].answer(snapshot, {}, now)))
     return sent

@@ -14,7 +14,7 @@ from kctl.rpc.fan_out import Failed, FanOut
 from kctl.rpc.results import BadResult, partitions, ping, worker
 from kctl_agent.commands import COMMANDS as AGENTS
 from kctl_agent.operations import Scope
-from kctl_agent.snapshot import Event, SinkerFigures, Snapshot, WorkFigures
+from kctl_agent.snapshot import Event, SinkerStats, Snapshot, WorkStats
 from kctl_agent.wire import JsonObject
 from tests.unit.kctl_master.test_reduction import said
 
@@ -105,10 +105,10 @@ def test_everything_that_an_agent_replies_to_workers_is_printed_again() -> None:
     now = time.monotonic()
     snapshot = Snapshot(
         *("sinker-0", "sinker", "running", now, now, now),
-        work=WorkFigures(left_out=(("orders", 1, "no leader"),), last_error="x", batch_started_at=now),
+        work=WorkStats(left_out=(("orders", 1, "no leader"),), last_error="x", batch_started_at=now),
         events=(Event(1.0, "rewound", "back", "orders", 1, 10, 4),),
         paused=(Scope("orders", 2, "ann", 3.0),),
-        sinker=SinkerFigures(handled=3, handler_p50_seconds=0.5),
+        sinker=SinkerStats(handled=3, handler_p50_seconds=0.5),
     )
     sent = AGENTS["workers"].answer(snapshot, {}, now)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.boot import BootError
 from kctl_agent.message import Message
+from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.sinker.failures import HandlerError
 from kctl_agent.sinker.handler import Handler, load, told
 
@@ -158,7 +158,7 @@ def test_a_handler_that_cannot_be_had_is_a_boot_error(
     name = f"shop_{abs(hash(code))}"
     (tmp_path / f"{name}.py").write_text(code)
 
-    with pytest.raises(BootError) as failure:
+    with pytest.raises(BootstrapError) as failure:
         load(f"{name}:handle", 1.0, tmp_path)
 
     assert f"sinkers.handler '{name}:handle'" in str(failure.value)

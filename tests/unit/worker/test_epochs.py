@@ -63,10 +63,10 @@ def test_what_an_older_leader_tells_late_counts_for_nothing() -> None:
     epochs.began({TP: LogSeen(4, 100)})
 
     for told in (LogSeen(3, 500), LogSeen(4, 90)):
-        epochs.saw({TP: told})
+        epochs.observe({TP: told})
     assert epochs.known == {TP: LogSeen(4, 100)}
 
-    epochs.saw({TP: LogSeen(5, 80)})
+    epochs.observe({TP: LogSeen(5, 80)})
     assert epochs.known == {TP: LogSeen(5, 80)}
 
 
@@ -88,20 +88,20 @@ def test_of_brokers_that_tell_no_epoch_nothing_is_known_or_noted() -> None:
 
     epochs.began({TP: None})
 
-    assert (epochs.known, epochs.seen(TP), epochs.untold({TP: 100})) == ({}, None, {})
+    assert (epochs.known, epochs.seen(TP), epochs.uncommitted({TP: 100})) == ({}, None, {})
 
 
 def test_the_last_offset_of_a_flow_is_noted_once_more_when_the_log_was_seen_to_go_so_far() -> None:
     epochs = Epochs()
     epochs.began({TP: LogSeen(4, 100)})
-    assert epochs.untold({TP: 100}) == {}, "nothing was committed here"
+    assert epochs.uncommitted({TP: 100}) == {}, "nothing was committed here"
 
-    epochs.told([TP])
-    assert epochs.untold({TP: 120}) == {}, "nobody has told yet that the log goes so far"
+    epochs.committed([TP])
+    assert epochs.uncommitted({TP: 120}) == {}, "nobody has told yet that the log goes so far"
 
-    epochs.saw({TP: LogSeen(4, 120)})
-    assert epochs.untold({TP: 120}) == {TP: 120}
+    epochs.observe({TP: LogSeen(4, 120)})
+    assert epochs.uncommitted({TP: 120}) == {TP: 120}
 
-    epochs.told([TP])
-    epochs.saw({TP: LogSeen(4, 130)})
-    assert epochs.untold({TP: 120}) == {}
+    epochs.committed([TP])
+    epochs.observe({TP: LogSeen(4, 130)})
+    assert epochs.uncommitted({TP: 120}) == {}

@@ -124,7 +124,7 @@ def test_a_log_that_ends_before_it_begins_was_truncated_and_ends_the_query(
     put(run, 0, 3, arrow([0, 1, 2]))
     put(run, 1, 2)
 
-    assert pipeline.held == {frozenset({TP})}
+    assert pipeline.draining == {frozenset({TP})}
     assert (pipeline.positions, next_offset(storage), len(batches)) == ({TP: 3}, 3, 1)
 
 
@@ -156,9 +156,9 @@ def test_a_query_that_is_stopped_gives_back_what_is_stored_and_its_checkpoint_is
 
 def test_only_an_idle_query_can_be_held_at_once(run: _Run, pipeline: Pipeline) -> None:
     with run.busy:
-        assert not pipeline.hold()
-        assert pipeline.held == {frozenset({TP})}, "no further batch begins all the same"
-    assert pipeline.hold()
+        assert not pipeline.drain()
+        assert pipeline.draining == {frozenset({TP})}, "no further batch begins all the same"
+    assert pipeline.drain()
 
 
 def test_a_batch_that_does_not_end_in_time_is_abandoned(

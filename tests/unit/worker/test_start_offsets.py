@@ -12,7 +12,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaError, LeaderNotAvailableError
 
-from kctl_agent.boot import BootError
+from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Binding, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
@@ -174,7 +174,7 @@ def test_a_storage_that_is_not_what_it_was_is_refused_until_a_setting_decides(
     own = note(storage, start_offsets(storage, answers))
     answers.committed = {T0: (committed, replace(own, storage=storage_id or own.storage))}
 
-    with pytest.raises(BootError, match=why):
+    with pytest.raises(BootstrapError, match=why):
         start_offsets(storage, answers).decide(frozenset({T0}), {})
 
     other = "take_over" if kind == "on_other_storage" else "continue"
@@ -184,7 +184,7 @@ def test_a_storage_that_is_not_what_it_was_is_refused_until_a_setting_decides(
 def test_the_storage_of_another_group_is_refused(storage: FileStorage) -> None:
     storage.bind(Binding("other", "K"))
 
-    with pytest.raises(BootError, match="belongs to group other of cluster K, and this is group g of cluster K"):
+    with pytest.raises(BootstrapError, match="belongs to group other of cluster K, and this is group g of cluster K"):
         start_offsets(storage, Answers()).decide(frozenset({T0}), {})
 
 
@@ -265,7 +265,7 @@ def test_lost_records_stop_the_worker_before_a_stored_offset_is_placed_where_a_s
     answers = Answers(log_start=30)
 
     with pytest.raises(
-        BootError, match=r"workers.on_data_loss is stop, and t-0: 20 .*\(and so for 1 more partition\)$"
+        BootstrapError, match=r"workers.on_data_loss is stop, and t-0: 20 .*\(and so for 1 more partition\)$"
     ):
         start_offsets(storage, answers, on_data_loss="stop").decide(frozenset({T0, T1}), {})
 

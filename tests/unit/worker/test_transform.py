@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.boot import BootError, log_trace
+from kctl_agent.process.bootstrap import BootstrapError, log_trace
 from kctl_agent.worker.transform import load_transform
 
 
@@ -28,7 +28,7 @@ def test_a_transform_that_cannot_be_had_is_a_boot_error(
     name = f"clean_{abs(hash(code))}"
     (tmp_path / f"{name}.py").write_text(code)
 
-    with pytest.raises(BootError) as failure:
+    with pytest.raises(BootstrapError) as failure:
         load_transform(f"{name}:clean", tmp_path)
 
     assert f"workers.transform '{name}:clean'" in str(failure.value)
@@ -41,7 +41,7 @@ def test_what_a_module_raised_at_its_import_is_logged_with_its_traceback(
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "licensed.py").write_text("raise OSError('no licence')")
 
-    with pytest.raises(BootError) as failure:
+    with pytest.raises(BootstrapError) as failure:
         load_transform("licensed:clean", tmp_path)
     log_trace(failure.value)
 
@@ -50,6 +50,6 @@ def test_what_a_module_raised_at_its_import_is_logged_with_its_traceback(
 
 
 def test_an_error_that_is_one_sentence_by_design_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    log_trace(BootError("storage.path is missing"))
+    log_trace(BootstrapError("storage.path is missing"))
 
     assert caplog.text == ""

@@ -14,14 +14,14 @@ import sys
 import threading
 from collections.abc import Callable
 
-__all__ = ["hold"]
+__all__ = ["start"]
 
 _LOG = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 
 
-def hold(stop: Callable[[], None]) -> None:
+def start(stop: Callable[[], None]) -> None:
     """From now on `stop` is called, from any thread or a signal handler, when the master is gone.
 
     Two ways to notice: the end of stdin, whose other end the master holds, however it ends; and SIGTERM by
@@ -34,7 +34,7 @@ def hold(stop: Callable[[], None]) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:  # it has died between the two
         stop()
-    threading.Thread(target=_watch, args=(stop,), name="kctl-lifeline", daemon=True).start()
+    threading.Thread(target=_watch, args=(stop,), name="kctl-parent-watch", daemon=True).start()
 
 
 def _watch(stop: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""What a worker and a sinker both tell about themselves: state, last error, events, what their storage holds.
+"""What a worker and a sinker both publish about themselves: state, last error, events, what their storage holds.
 
 A thread publishes an immutable snapshot every half second and soon after each change, so that the answers stay young
 while the main thread is busy or waits.
@@ -17,11 +17,11 @@ from dataclasses import replace
 from kctl_agent.errors import StorageError
 from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, Snapshot, StorageFigures, WorkFigures
+from kctl_agent.snapshot import Event, Snapshot, StorageUsage, WorkStats
 from kctl_agent.storage.base import Storage, StorageStats
 from kctl_agent.storage.room import why_full
 
-__all__ = ["OwnFigures", "counted", "stored"]
+__all__ = ["ProcessStats", "counted", "stored"]
 
 _PUBLISH_SECONDS = 0.5
 _EXPIRE_SECONDS = 60.0
@@ -29,7 +29,7 @@ _KEPT_EVENTS = 50
 _RATE_WINDOW_SECONDS = 10.0
 
 
-class OwnFigures(ABC):
+class ProcessStats(ABC):
     """Every method may be called from any thread."""
 
     usual_states: frozenset[str] = frozenset()
@@ -46,11 +46,11 @@ class OwnFigures(ABC):
         self._closed = False
         self._started_at = self._state_since = time.monotonic()
         self._state = "starting"
-        self._work = WorkFigures()
+        self._work = WorkStats()
         self._recent: deque[tuple[float, int]] = deque()
         """When, by `time.monotonic()`, how many messages went through."""
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
-        self._thread = threading.Thread(target=self._run, name="kctl-figures", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
 
     @property
     def state(self) -> str:
@@ -87,8 +87,8 @@ class OwnFigures(ABC):
     @abstractmethod
     def _snapshot(self) -> Snapshot: ...
 
-    def _common(self, kind: str, storage: StorageFigures | None) -> Snapshot:
-        """What every snapshot says. The lock is held."""
+    def _common(self, kind: str, storage: StorageUsage | None) -> Snapshot:
+        """What every snapshot holds. The lock is held."""
         now = time.monotonic()
         while self._recent and self._recent[0][0] < now - _RATE_WINDOW_SECONDS:
             self._recent.popleft()
@@ -108,7 +108,7 @@ class OwnFigures(ABC):
             paused=self._inbox.paused,
         )
 
-    def _tell(self, event: Event) -> None:
+    def _record(self, event: Event) -> None:
         """Log an event and keep it for the answers."""
         self._log.warning("%s: %s", event.kind, event.text)
         with self._lock:
@@ -134,20 +134,20 @@ class OwnFigures(ABC):
         if count:
             age = self._storage.limits.dead_seconds
             text = f"{count} dead letters were older than {age:g} s (storage.dead_expire_seconds) and were removed"
-            self._tell(Event(time.time(), "dead_letters_expired", text))
+            self._record(Event(time.time(), "dead_letters_expired", text))
 
     def _publish(self) -> None:
         self._server.publish(self._snapshot())
 
 
-def stored(storage: Storage) -> StorageFigures:
+def stored(storage: Storage) -> StorageUsage:
     """What the storage holds now; what waits for its next try is pending too. Raises StorageError."""
     return counted(storage.identity, storage.stats())
 
 
-def counted(identity: str, stats: StorageStats) -> StorageFigures:
+def counted(identity: str, stats: StorageStats) -> StorageUsage:
     """The same, of what was counted already."""
-    return StorageFigures(
+    return StorageUsage(
         identity,
         pending=stats.pending + stats.delayed,
         processing=stats.processing,

@@ -1,7 +1,7 @@
-"""How a worker or a sinker begins: settings from the first line of stdin, its log, then its agent's socket, before
+"""How a worker or a sinker starts: settings from the first line of stdin, its log, then its agent's socket, before
 anything that takes long or may hang.
 
-For processes of our own only, as `lifeline`.
+For processes of our own only, as `parent_watch`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kctl_agent.commands import Command, with_describe
 from kctl_agent.errors import AgentError, BadParams
 from kctl_agent.operations import Inbox, Scope
 from kctl_agent.paths import prepare_run_dir
+from kctl_agent.process.tracebacks import indented, traceback_of
 from kctl_agent.server import AgentServer
-from kctl_agent.tracebacks import indented, traceback_of
 
-__all__ = ["EX_CONFIG", "BootError", "Settings", "begin", "fitting", "log_trace", "search_first"]
+__all__ = ["EX_CONFIG", "BootstrapError", "Settings", "begin", "fitting", "log_trace", "search_first"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,14 +37,14 @@ _PRIVATE = 0o077
 """The umask: what it writes is for its user alone, also what Spark and the user's handler write."""
 
 
-class BootError(AgentError):
+class BootstrapError(AgentError):
     """The process cannot start as it is configured."""
 
-    code = "boot_failed"
+    code = "bootstrap_failed"
 
 
 class Settings(Protocol):
-    """What every process of ours is told."""
+    """What every process of ours is started with."""
 
     @property
     def name(self) -> str: ...
@@ -74,7 +74,7 @@ def begin(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the master's business
     try:
         settings = parse(sys.stdin.readline())
-    except BootError as error:
+    except BootstrapError as error:
         sys.stderr.write(f"kctl {kind}: {error}\n")
         return EX_CONFIG
     logging.basicConfig(
@@ -86,7 +86,7 @@ def begin(
         inbox = Inbox(settings.paused)
         with AgentServer(settings.run_dir, settings.name, with_describe(commands(inbox))) as server:
             return serve(settings, server, inbox)
-    except (BootError, OSError) as error:
+    except (BootstrapError, OSError) as error:
         log_trace(error, OSError)
         _LOG.error("cannot start: %s", error)
         return EX_CONFIG
@@ -98,7 +98,7 @@ def begin(
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
     """Log the traceback behind an ending: of what the user's module raised at its import, and of what nobody expects.
     An error that is one sentence by design, or an expected one, is traced at DEBUG only."""
-    cause = error.__cause__ if isinstance(error, BootError) else None
+    cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
     trace = traceback_of(cause or error, own_frames=cause is None)
     _LOG.log(logging.DEBUG if is_plain else logging.ERROR, "%s", indented("traceback:", trace))
@@ -112,12 +112,12 @@ def search_first(folder: Path) -> None:
 
 @contextmanager
 def fitting(kind: str) -> Iterator[None]:
-    """What goes wrong while settings are taken apart, as a BootError that says what is missing or unknown."""
+    """What goes wrong while settings are taken apart, as a BootstrapError that says what is missing or unknown."""
     try:
         yield
     except json.JSONDecodeError as error:
-        raise BootError(f"the settings on stdin are not JSON: {error}") from error
+        raise BootstrapError(f"the settings on stdin are not JSON: {error}") from error
     except KeyError as error:
-        raise BootError(f"the settings on stdin lack {error}") from error
+        raise BootstrapError(f"the settings on stdin lack {error}") from error
     except (TypeError, BadParams) as error:
-        raise BootError(f"the settings on stdin do not fit this {kind}: {error}") from error
+        raise BootstrapError(f"the settings on stdin do not fit this {kind}: {error}") from error

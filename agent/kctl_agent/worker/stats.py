@@ -1,4 +1,4 @@
-"""What a worker says about itself, gathered from its parts."""
+"""What a worker publishes about itself, gathered from its parts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from kafka import TopicPartition
 
 from kctl_agent.operations import Inbox, is_paused
-from kctl_agent.own_figures import OwnFigures, counted
+from kctl_agent.process.stats import ProcessStats, counted
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, MemberFigures, PartitionFigures, Snapshot, StorageFigures
+from kctl_agent.snapshot import Event, MemberInfo, PartitionStats, Snapshot, StorageUsage
 from kctl_agent.storage.base import Storage, StorageError, StorageStats
 from kctl_agent.storage.room import why_full
 from kctl_agent.worker.brokers import BrokerView
 from kctl_agent.worker.pipeline import Batch
 
-__all__ = ["Figures", "Sources"]
+__all__ = ["Sources", "WorkerStats"]
 
 LONG_BATCH_SECONDS = 15.0
 """A batch that runs for longer is asked every so often whether it still stores something."""
@@ -25,9 +25,9 @@ LONG_BATCH_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the figures come from; each is asked on the publishing thread and must answer without waiting."""
+    """Where the stats come from; each is asked on the publishing thread and must answer without waiting."""
 
-    member: Callable[[], MemberFigures | None]
+    member: Callable[[], MemberInfo | None]
     brokers: Callable[[], BrokerView]
     positions: Callable[[], Mapping[TopicPartition, int | None]]
     committed: Callable[[], Mapping[TopicPartition, int]]
@@ -37,7 +37,7 @@ class Sources:
     """Where the group begins that has committed nothing."""
 
 
-class Figures(OwnFigures):
+class WorkerStats(ProcessStats):
     """State, work and events of one worker. Every method may be called from any thread."""
 
     def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
@@ -45,8 +45,8 @@ class Figures(OwnFigures):
         self._timestamps: dict[TopicPartition, float] = {}
         self._sources: Sources | None = None
         self._throttled_by: str | None = None
-        self._stored: StorageFigures | None = None
-        self._stats: StorageStats | None = None
+        self._stored: StorageUsage | None = None
+        self._storage_stats: StorageStats | None = None
         self._storage_failed = False
         self._left_out: Mapping[TopicPartition, str] = {}
         self._isolated: Mapping[TopicPartition, str] = {}
@@ -56,7 +56,7 @@ class Figures(OwnFigures):
     def why_full(self, share: float) -> str | None:
         """Why the storage, as last counted, has no room for another batch (`storage.room`); None if it has, and before
         the first count."""
-        return None if self._stats is None else why_full(self._stats, share)
+        return None if self._storage_stats is None else why_full(self._storage_stats, share)
 
     def is_throttled_by(self, why: str | None) -> None:
         """Why no new batch is taken; None: it is. Reported as the last error as long as there is no other."""
@@ -77,7 +77,7 @@ class Figures(OwnFigures):
         self._wake.set()
 
     def query_failed(self, why: str, *, is_first: bool) -> None:
-        """A query has ended by itself. The first of several in a row is an event too; more would bury all else."""
+        """A query has ended by itself. The first of several in a row is an event too; more would push all else out."""
         with self._lock:
             self._work = replace(self._work, queries_failed=self._work.queries_failed + 1)
         if is_first:
@@ -89,7 +89,7 @@ class Figures(OwnFigures):
         """Log an event and keep it for the answers."""
         topic, partition = tp or (None, None)
         begin, end = offsets or (None, None)
-        self._tell(Event(time.time(), kind, text, topic, partition, begin, end))
+        self._record(Event(time.time(), kind, text, topic, partition, begin, end))
 
     def batch(self, batch: Batch) -> None:
         now = time.monotonic()
@@ -140,10 +140,10 @@ class Figures(OwnFigures):
         texts = [f"{tp.topic}-{tp.partition} is not read: {why}" for tp, why in sorted(reasons.items())]
         return "; ".join(texts)[:500] or None
 
-    def _partitions(self, sources: Sources, view: BrokerView) -> tuple[PartitionFigures, ...]:
+    def _partitions(self, sources: Sources, view: BrokerView) -> tuple[PartitionStats, ...]:
         committed, paused = sources.committed(), self._inbox.paused
         return tuple(
-            PartitionFigures(
+            PartitionStats(
                 tp.topic,
                 tp.partition,
                 view.starts.get(tp),
@@ -159,7 +159,7 @@ class Figures(OwnFigures):
         )
 
     def _has_long_batch_stored(self, sources: Sources) -> bool:
-        """Whether a batch that runs for long has moved stored offsets since they were last looked at: what it does
+        """Whether a batch that runs for long has moved stored offsets since they were last read: what it does
         comes to the driver only at its end."""
         now, started = time.monotonic(), sources.batch_started_at()
         if started is None or now - max(started, self._long_batch_seen_at) < LONG_BATCH_SECONDS:
@@ -168,17 +168,17 @@ class Figures(OwnFigures):
         try:
             stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in sources.positions()])
         except StorageError:
-            return False  # told where the storage is counted
+            return False  # reported where the storage is counted
         before, self._stored_offsets = self._stored_offsets, {tp: stored.next for tp, stored in stored_offsets.items()}
         return before != self._stored_offsets
 
-    def _count_storage(self) -> StorageFigures:
+    def _count_storage(self) -> StorageUsage:
         try:
-            self._stats = self._storage.stats()
+            self._storage_stats = self._storage.stats()
         except StorageError as error:
             if not self._storage_failed and self._sources:
                 self._log.warning("the storage cannot be counted: %s", error)
-            self._storage_failed, self._stats = True, None
-            return StorageFigures(self._storage.identity)
+            self._storage_failed, self._storage_stats = True, None
+            return StorageUsage(self._storage.identity)
         self._storage_failed = False
-        return counted(self._storage.identity, self._stats)
+        return counted(self._storage.identity, self._storage_stats)

@@ -13,9 +13,9 @@ from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.storage.base import Advance, StoredOffset
 from kctl_agent.storage.memory import MemoryStorage
-from kctl_agent.worker import figures as module
+from kctl_agent.worker import stats as module
 from kctl_agent.worker.brokers import BrokerView
-from kctl_agent.worker.figures import Figures, Sources
+from kctl_agent.worker.stats import Sources, WorkerStats
 
 TP = TopicPartition("t", 0)
 
@@ -31,13 +31,13 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
 ) -> None:
     storage, started = MemoryStorage(), time.monotonic()
     storage.init_offsets([StoredOffset("t", 0, "A", 5)])
-    figures = Figures("worker-0", server, storage, Inbox())
-    figures.draw_from(
+    stats = WorkerStats("worker-0", server, storage, Inbox())
+    stats.draw_from(
         Sources(lambda: None, BrokerView, lambda: {TP: 5}, dict, lambda: None, lambda: started if runs else None)
     )
 
     def progress() -> int:
-        return figures._snapshot().work.progress
+        return stats._snapshot().work.progress
 
     runs = True
     before = progress()

@@ -18,16 +18,17 @@ _MAX_LINE_CHARACTERS = 400
 _MAX_FRAMES = 30
 """Of each exception in a chain, the innermost ones."""
 
-_OWN_FOLDER = os.path.dirname(__file__) + os.sep
+_OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
+"""Of the package."""
 
 
 def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
     """The traceback of an exception that a handler raised, with what caused it."""
     try:
-        told = traceback.TracebackException.from_exception(error, limit=-_MAX_FRAMES, compact=True)
+        formatted = traceback.TracebackException.from_exception(error, limit=-_MAX_FRAMES, compact=True)
         if not own_frames:
-            _leave_out_own(told)
-        return _bounded("".join(told.format()))
+            _leave_out_own(formatted)
+        return _bounded("".join(formatted.format()))
     except Exception as trouble:  # an exception of the user's may have any attribute, and raise when it is printed
         return f"(no traceback of {type(error).__name__}: {type(trouble).__name__})"
 
@@ -51,9 +52,9 @@ def plain(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _leave_out_own(told: traceback.TracebackException) -> None:
+def _leave_out_own(formatted: traceback.TracebackException) -> None:
     seen: set[int] = set()
-    waiting: list[traceback.TracebackException | None] = [told]
+    waiting: list[traceback.TracebackException | None] = [formatted]
     while waiting:
         each = waiting.pop()
         if each is None or id(each) in seen:

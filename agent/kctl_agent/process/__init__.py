@@ -1,0 +1,1 @@
+"""What only a process of ours needs, a worker or a sinker; an attached application never imports it."""
