@@ -39,7 +39,7 @@ def burden(storage: FileStorage | RedisStorage, state: str) -> None:
     if state == "in_flight":
         assert _lease_singles(storage) == IN_FLIGHT
     if state == "dead":
-        storage.bury([Message(TOPIC, 2, offset, None, b"x" * VALUE_BYTES, 0) for offset in range(DEAD)], "no")
+        storage.dead_letter([Message(TOPIC, 2, offset, None, b"x" * VALUE_BYTES, 0) for offset in range(DEAD)], "no")
     storage.init_offsets([StoredOffset(TOPIC, 0, None, 0)])
 
 

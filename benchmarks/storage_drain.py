@@ -33,7 +33,7 @@ import redis
 from benchmarks._storages import BLOCK, IN_FLIGHT, STATES, VALUE_BYTES, burden, chunks, fill, redis_server
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.storage.putting import cut
+from kctl_agent.storage.put_rules import cut
 from kctl_agent.storage.redis import RedisStorage
 
 ROUNDS = 20

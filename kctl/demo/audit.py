@@ -46,20 +46,20 @@ def audit(
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
     waiting = [seen.add(place) for place in _places(blocks)]
-    letters = [seen.add(place) for place in _places(letter.block for letter in dead)]
+    dead_letters = [seen.add(place) for place in _places(dead_letter.block for dead_letter in dead)]
     once = times_handled.count(True)
-    duplicated = waiting.count(False) + letters.count(False)
+    duplicated = waiting.count(False) + dead_letters.count(False)
     missing = seen.missing(produced)
     lost = missing if stored_offsets is None else seen.missing({tp: stored_offsets.get(tp, 0) for tp in produced})
     return Audit(
         produced=sum(produced.values()),
-        stored=once + len(waiting) + len(letters),
+        stored=once + len(waiting) + len(dead_letters),
         lost=lost,
         duplicated=duplicated,
         not_stored=missing - lost,
         handled=once,
         handled_again=len(times_handled) - once,
-        dead=len(letters),
+        dead=len(dead_letters),
     )
 
 

@@ -132,24 +132,24 @@ class Faults:
         with closing(self.fleet.open_storage()) as storage:
             self._await_end()
             self._eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
-            letters = [(x.block.partition, x.offset) for x in storage.dead()]
+            dead_letters = [(x.block.partition, x.offset) for x in storage.dead()]
             stored_offsets = self._stored_offsets(storage)
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
         acknowledged, refused = counted(self.fleet.ledger)
-        blamed = set(letters) - set(refused)
+        blamed = set(dead_letters) - set(refused)
         """Messages that were alone in hand at one kill after another, as one that kills its process would be."""
         again = {place: times - 1 for place, times in acknowledged.items() if times > 1}
         print(
-            f"produced {len(produced)}, acknowledged {len(acknowledged)}, dead {len(set(letters))}, "
+            f"produced {len(produced)}, acknowledged {len(acknowledged)}, dead {len(set(dead_letters))}, "
             f"{len(blamed)} of them blamed for kills; in the hand of a sinker at its fault {len(self.in_flight)}, "
             f"handled again {sum(again.values())}; "
             f"stored and not committed at kills of the worker {self.uncommitted}"
         )
         assert len(produced) == sum(stored_offsets) > 0
         assert set(acknowledged) == {place for place in produced if not is_poison(place[1])}
-        assert set(refused) == set(letters) - blamed == produced - set(acknowledged)
+        assert set(refused) == set(dead_letters) - blamed == produced - set(acknowledged)
         assert blamed | set(again) <= self.in_flight
-        assert {place for place, times in Counter(letters).items() if times > 1} <= self.in_flight
+        assert {place for place, times in Counter(dead_letters).items() if times > 1} <= self.in_flight
         if self._redis is not None:
             put = list(ever_put(self._redis.directory))
             assert len(put) == len(set(put)), "coordinates were stored twice"

@@ -144,7 +144,7 @@ class Schedule:
         with closing(self.fleet.open_storage()) as storage:
             self._eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
             self._eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
-            dead = {(letter.block.partition, letter.offset) for letter in storage.dead()}
+            dead = {(dead_letter.block.partition, dead_letter.offset) for dead_letter in storage.dead()}
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
         acknowledged, _ = counted(self.fleet.ledger)
         put = list(ever_put(self._redis.directory) if self._redis else account(self.fleet.storage.path))

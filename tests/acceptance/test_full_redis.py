@@ -48,7 +48,7 @@ def test_a_full_redis_drains_by_itself_and_the_workers_go_on(
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
     with closing(fleet.open_storage()) as storage_:
         eventually(lambda: is_done(storage_), SETTLE_SECONDS, "it is empty")
-        dead = {(letter.block.partition, letter.offset) for letter in storage_.dead()}
+        dead = {(dead_letter.block.partition, dead_letter.offset) for dead_letter in storage_.dead()}
     fleet.stop()
 
     produced = {(tp.partition, offset) for tp, count in fleet.sent.items() for offset in range(count)}

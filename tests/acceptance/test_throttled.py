@@ -59,7 +59,7 @@ def test_too_many_dead_letters_throttle_the_workers_until_somebody_has_dealt_wit
     letters = [Message("orders", 0, offset, None, b"v", 0) for offset in range(5)]
 
     with closing(fleet.open_storage()) as storage:
-        storage.bury(letters, "no")
+        storage.dead_letter(letters, "no")
     eventually(lambda: fleet.workers()["worker-0"]["state"] == "throttled", SETTLE_SECONDS, "the worker is throttled")
 
     fleet.send(100)

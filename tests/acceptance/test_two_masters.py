@@ -45,14 +45,14 @@ def test_two_masters_with_one_file_store_and_handle_each_message_once_and_one_ma
         eventually(one.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
         eventually(lambda: storage.stats().pending + storage.stats().delayed == 0, SETTLE_SECONDS, "and handled")
         eventually(lambda: storage.stats().processing == 0, SETTLE_SECONDS, "and settled")
-        letters = [(letter.block.partition, letter.offset) for letter in storage.dead()]
+        dead_letters = [(dead_letter.block.partition, dead_letter.offset) for dead_letter in storage.dead()]
     handled = counted(one.ledger)[0] + counted(two.ledger)[0]
     produced = {(tp.partition, offset) for tp, count in one.sent.items() for offset in range(count)}
     assert set(handled.values()) == {1}
     assert set(handled) == {place for place in produced if not is_poison(place[1])}
-    assert sorted(letters) == sorted(produced - set(handled))
+    assert sorted(dead_letters) == sorted(produced - set(handled))
     eventually(
-        lambda: [fleet.rpc("block_size")["dead"] for fleet in (one, two)] == [len(letters)] * 2,
+        lambda: [fleet.rpc("block_size")["dead"] for fleet in (one, two)] == [len(dead_letters)] * 2,
         SETTLE_SECONDS,
         "both tell the same figure of what they share",
     )

@@ -97,7 +97,7 @@ def test_messages_that_fail_in_a_full_redis_come_again_or_become_dead_letters(st
 
     assert total(storage) == (count - 30, 0, 11, 10)
     assert sorted(message.offset for message in everything(storage)) == [0, *range(10, 20), *range(30, count)]
-    assert [letter.offset for letter in storage.dead()] == list(range(20, 30))
+    assert [dead_letter.offset for dead_letter in storage.dead()] == list(range(20, 30))
 
 
 def test_a_full_redis_renews_releases_and_buries(storage: RedisStorage) -> None:
@@ -105,12 +105,12 @@ def test_a_full_redis_renews_releases_and_buries(storage: RedisStorage) -> None:
     (claim,) = storage.claim("a", 10, 60.0)
 
     assert storage.renew(claim, 60.0)
-    storage.bury([Message("t", 1, 7, None, b"v", 0)], "no")
+    storage.dead_letter([Message("t", 1, 7, None, b"v", 0)], "no")
     assert storage.release("a", count_try=True) == 10
 
     (again,) = storage.claim("b", 10, 60.0)
     assert (offsets([again]), again.tries) == (offsets([claim]), 1)
-    assert [letter.partition for letter in (letter.block for letter in storage.dead())] == [1]
+    assert [dead_letter.partition for dead_letter in (dead_letter.block for dead_letter in storage.dead())] == [1]
 
 
 def test_a_full_redis_can_be_cleared_and_its_dead_letters_put_back(storage: RedisStorage) -> None:

@@ -73,9 +73,9 @@ def test_a_message_that_makes_the_whole_batch_fail_costs_the_others_one_delivery
     one = sinker("chokes")
     eventually(lambda: is_empty(storage))
 
-    (letter,) = storage.dead()
-    assert (letter.offset, letter.tries) == (POISON, 3)
-    first, *trace = letter.error.splitlines()
+    (dead_letter,) = storage.dead()
+    assert (dead_letter.offset, dead_letter.tries) == (POISON, 3)
+    first, *trace = dead_letter.error.splitlines()
     assert first == (
         "the handler sinker_handlers:chokes raised ValueError: offset 7 cannot be read on t-0 offset 7 (1 message)"
     )
@@ -136,7 +136,7 @@ def test_a_sinker_takes_no_more_bytes_at_a_time_than_it_may(sinker: Start, place
 def test_dead_letters_that_are_too_old_are_removed_and_said_so(
     sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
 ) -> None:
-    storage.bury([Message("t", 0, 7, None, b"v", 0)], "no")
+    storage.dead_letter([Message("t", 0, 7, None, b"v", 0)], "no")
 
     one = sinker("counts", storage=storage_settings(place, dead_expire_seconds=0.001))
 
@@ -159,10 +159,10 @@ def test_a_message_that_kills_or_blocks_the_process_costs_the_others_one_deliver
         codes.append(one.leave() if len(codes) == 3 else one.process.wait(60))
 
     assert codes == [code, code, code, 0]
-    (letter,) = storage.dead()
-    assert letter.offset == POISON
+    (dead_letter,) = storage.dead()
+    assert dead_letter.offset == POISON
     reason = "the sinker died while it handled this message alone" if handler == "dies" else "not return within 0.6 s"
-    assert reason in letter.error
+    assert reason in dead_letter.error
     deliveries = handled()
     assert deliveries.pop(POISON) == 3
     assert set(deliveries.values()) == {2}
@@ -216,14 +216,14 @@ def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_
 
         eventually(is_done, 120)
         assert [one.leave() for one in running.values()] == [0, 0]
-        letters = list(storage.dead())
+        dead_letters = list(storage.dead())
     times = Counter(ledger())
     assert set(times) == {(offset, partition) for partition in range(4) for offset in range(2500)}
     twice = sum(times.values()) - len(times)
     print(f"\n{told['mode']}: {deaths[0]} kills, {len(times)} of 10000 messages handled, {twice} of them once more")
     assert deaths[0] == DEATHS
     assert twice <= deaths[0] * 50
-    assert letters == []
+    assert dead_letters == []
 
 
 def test_a_late_settle_after_a_lost_lease_changes_nothing_and_is_reported(
@@ -333,8 +333,8 @@ def test_the_example_is_a_configuration_and_a_handler_that_run(
 
     assert one.leave() == 0
     assert "orders-0 offset 0: 12.50" in one.log.read_text()
-    (letter,) = storage.dead()
-    assert (letter.offset, letter.error) == (1, "the handler returned False")
+    (dead_letter,) = storage.dead()
+    assert (dead_letter.offset, dead_letter.error) == (1, "the handler returned False")
 
 
 def test_what_a_sinker_is_told_is_all_that_its_own_parser_wants() -> None:

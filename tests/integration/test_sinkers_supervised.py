@@ -74,7 +74,7 @@ def test_the_storage_is_looked_at_and_put_in_order_while_the_fleet_runs(
     place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
 ) -> None:
     fill(storage, 30)
-    storage.bury([Message("t", int(offset == 102), offset, None, b"", 0) for offset in (100, 101, 102)], "no")
+    storage.dead_letter([Message("t", int(offset == 102), offset, None, b"", 0) for offset in (100, 101, 102)], "no")
     one = master(sinkers=sinkers("counts"), workers={"count": 0})
 
     def kctl(*words: str) -> str:

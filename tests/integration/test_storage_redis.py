@@ -312,7 +312,7 @@ def test_blocks_of_the_layout_before_are_handed_out(server: RedisServer, storage
 
     assert total(storage) == (3, 0, 1, 1)
     assert storage.stats().bytes == sum(len(block.body) for block in storage.blocks()) + sum(
-        len(letter.block.body) for letter in storage.dead()
+        len(dead_letter.block.body) for dead_letter in storage.dead()
     )
     assert [message.offset for message in everything(storage)] == [1, 6, 7, 8]
 
@@ -392,7 +392,7 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
         storage.release("a")
         storage.bind(Binding("orders", "K1"))
         storage.advance_offsets([Advance("t", 0, 1, 9, 10)])
-        storage.bury(claims[0].messages, "no")
+        storage.dead_letter(claims[0].messages, "no")
         assert len(list(storage.dead())) == 6
         assert storage.find_dead("4711") is None
         assert storage.requeue_dead() == 6

@@ -19,10 +19,10 @@ from typing import Any
 from kctl_agent.message import Message
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, load
-from kctl_agent.sinker.held import RETURNED_FALSE
+from kctl_agent.sinker.in_flight import RETURNED_FALSE
 from kctl_agent.storage.base import Advance, Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.directly import DirectlyStorage
-from kctl_agent.storage.putting import cut, judged, skipped
+from kctl_agent.storage.put_rules import cut, judged, skipped
 from kctl_agent.storage.room import Limits
 
 __all__ = ["Calls", "HandlerSettings", "HandlingStorage"]
@@ -192,7 +192,7 @@ class _HandlingWriter(Writer):
             if not failed:
                 return
         for message in failed:
-            self._storage.bury([replace(message, tries=rounds + 1)], errors[message.offset], topic_id)
+            self._storage.dead_letter([replace(message, tries=rounds + 1)], errors[message.offset], topic_id)
 
     def _is_done(self, message: Message, errors: dict[int, str]) -> bool:
         try:

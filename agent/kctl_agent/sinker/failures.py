@@ -28,7 +28,7 @@ class HandlerError(AgentError):
     def __init__(self, sentence: str, trace: str = "") -> None:
         super().__init__(sentence)
         self.trace = trace
-        """Where it was raised, or where the call hangs; "" if there is nothing to be said."""
+        """Where it was raised, or where the call hangs; "" where that is not known."""
 
     @property
     def text(self) -> str:

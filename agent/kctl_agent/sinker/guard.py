@@ -1,4 +1,4 @@
-"""The thread that watches over what is in the hand: renews leases, and ends a call that does not return.
+"""The thread that watches over what is in flight: renews leases, and ends a call that does not return.
 
 A handler that hangs in Python cannot be killed within its process. So when a call has had its time, its messages are
 settled as failed from here, and the process ends; the master starts it again.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from kctl_agent.errors import StorageError
-from kctl_agent.sinker.held import Held, Part
+from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.storage.base import Storage
 
 __all__ = ["Guard"]
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Guard:
-    """`lost` is told of a claim whose lease is lost, `timed_out` of the parts of a call that had its time; both on the
+    """`lost` gets a claim whose lease is lost, `timed_out` the parts of a call that had its time; both on the
     guard's thread. `timed_out` must not return."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Guard:
         storage: Storage,
         lease_seconds: float,
         timeout_seconds: float,
-        lost: Callable[[Held], None],
+        lost: Callable[[InFlightClaim], None],
         timed_out: Callable[[Sequence[Part]], None],
     ) -> None:
         self._storage = storage
@@ -39,7 +39,7 @@ class Guard:
         self._lost = lost
         self._timed_out = timed_out
         self._lock = threading.Lock()
-        self._held: set[Held] = set()
+        self._in_flight: set[InFlightClaim] = set()
         self._call: Sequence[Part] = ()
         self._deadline = float("inf")
         self._is_over = False
@@ -58,15 +58,15 @@ class Guard:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def hold(self, held: Held) -> None:
+    def hold(self, claimed: InFlightClaim) -> None:
         """Renew this claim from now on."""
         with self._lock:
-            self._held.add(held)
+            self._in_flight.add(claimed)
 
-    def drop(self, held: Held) -> None:
+    def drop(self, claimed: InFlightClaim) -> None:
         """It is about to be settled."""
         with self._lock:
-            self._held.discard(held)
+            self._in_flight.discard(claimed)
 
     @contextmanager
     def calling(self, call: Sequence[Part]) -> Iterator[None]:
@@ -89,20 +89,20 @@ class Guard:
                 now = time.monotonic()
                 self._is_over = now >= self._deadline
                 if not self._is_over:
-                    for held in [each for each in self._held if each.renew_at <= now]:
-                        self._renew(held, now)
+                    for claimed in [each for each in self._in_flight if each.renew_at <= now]:
+                        self._renew(claimed, now)
             if self._is_over:
                 self._timed_out(self._call)
                 return
 
-    def _renew(self, held: Held, now: float) -> None:
-        held.renew_at = now + self.renew_seconds
+    def _renew(self, claimed: InFlightClaim, now: float) -> None:
+        claimed.renew_at = now + self.renew_seconds
         try:
-            is_ours = self._storage.renew(held.claim, self._lease_seconds)
+            is_ours = self._storage.renew(claimed.claim, self._lease_seconds)
         except StorageError as error:
             log.warning("a lease could not be renewed: %s", error)
             return
         if not is_ours:
-            held.is_lost = True
-            self._held.discard(held)
-            self._lost(held)
+            claimed.is_lost = True
+            self._in_flight.discard(claimed)
+            self._lost(claimed)

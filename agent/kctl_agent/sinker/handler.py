@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.message import Message
+from kctl_agent.messages import number_of
 from kctl_agent.process.bootstrap import BootstrapError, search_first
 from kctl_agent.process.tracebacks import plain, stack_of, traceback_of
 from kctl_agent.sinker.failures import HandlerError
 
-__all__ = ["Handler", "HandlerError", "load", "told"]
+__all__ = ["Handler", "HandlerError", "described", "load"]
 
-MAX_TOLD_RUNS = 5
-MAX_TOLD_CHARACTERS = 200
+MAX_NAMED_RUNS = 5
+MAX_SHOWN_CHARACTERS = 200
 
 
-def told(messages: Sequence[Message]) -> str:
+def described(messages: Sequence[Message]) -> str:
     """`orders-0 offsets 5..9, payments-1 offset 7 (6 messages)`."""
     runs: dict[tuple[str, int], tuple[int, int]] = {}
     for message in messages:
@@ -34,10 +35,10 @@ def told(messages: Sequence[Message]) -> str:
         runs[where] = (min(first, message.offset), max(last, message.offset))
     named = [
         f"{topic}-{partition} " + (f"offset {first}" if first == last else f"offsets {first}..{last}")
-        for (topic, partition), (first, last) in list(runs.items())[:MAX_TOLD_RUNS]
+        for (topic, partition), (first, last) in list(runs.items())[:MAX_NAMED_RUNS]
     ]
-    more = [f"{len(runs) - MAX_TOLD_RUNS} more partitions"] if len(runs) > MAX_TOLD_RUNS else []
-    return f"{', '.join(named + more)} ({len(messages)} message{'s' if len(messages) != 1 else ''})"
+    more = [number_of(len(runs) - MAX_NAMED_RUNS, "more partition")] if len(runs) > MAX_NAMED_RUNS else []
+    return f"{', '.join(named + more)} ({number_of(len(messages), 'message')})"
 
 
 class Handler:
@@ -78,7 +79,7 @@ class Handler:
         return self._judged(returned, messages)
 
     def failed(self, what: str, messages: Sequence[Message], trace: str = "") -> HandlerError:
-        return HandlerError(f"the handler {self.name} {what} on {told(messages)}", trace)
+        return HandlerError(f"the handler {self.name} {what} on {described(messages)}", trace)
 
     def timed_out(self, messages: Sequence[Message], trace: str = "") -> HandlerError:
         return self.failed(f"did not return within {self._timeout_seconds:g} s", messages, trace)
@@ -169,4 +170,4 @@ def _shown(value: object) -> str:
 
 def _short(text: str) -> str:
     line = " ".join(plain(text).split())
-    return line if len(line) <= MAX_TOLD_CHARACTERS else f"{line[: MAX_TOLD_CHARACTERS - 1]}…"
+    return line if len(line) <= MAX_SHOWN_CHARACTERS else f"{line[: MAX_SHOWN_CHARACTERS - 1]}…"

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kctl_agent.sinker.held import Held
+from kctl_agent.sinker.in_flight import InFlightClaim
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import Claim
 
@@ -61,11 +61,11 @@ class Journal:
             self._file = None
         self._path.unlink(missing_ok=True)
 
-    def left_behind(self) -> Held | None:
-        """What the sinker of this name before us had in hand, if it died over it."""
+    def left_behind(self) -> InFlightClaim | None:
+        """What the sinker of this name before us had in flight, if it died over it."""
         try:
             line, _, notes = _own_bytes(self._path).partition(b"\n")
-            return _held(_claim(json.loads(line)), notes) if notes else None
+            return _restored(_claim(json.loads(line)), notes) if notes else None
         except FileNotFoundError:
             return None
         except Exception:  # of another release, or cut off by a full disk: its lease is released all the same
@@ -101,12 +101,12 @@ def _claim(given: dict[str, Any]) -> Claim:
     return Claim(**given, block=block, messages=block.messages(given["tries"]))
 
 
-def _held(claim: Claim, notes: bytes) -> Held:
-    held = Held.of(claim)
+def _restored(claim: Claim, notes: bytes) -> InFlightClaim:
+    claimed = InFlightClaim.of(claim)
     for i, ended in enumerate(notes[1::2]):
-        held.acks[i] = ended == DONE[0]
+        claimed.acks[i] = ended == DONE[0]
     if len(notes) % 2:
         culprit = len(notes) // 2
-        held.acks[culprit] = False
-        held.errors[culprit] = DIED
-    return held
+        claimed.acks[culprit] = False
+        claimed.errors[culprit] = DIED
+    return claimed

@@ -1,6 +1,6 @@
 """A sinker's process: `python -m kctl_agent.sinker`, settings on the first line of stdin.
 
-When the rest of stdin ends, the master is gone: the sinker finishes the call in hand, gives back the rest and exits, as
+When the rest of stdin ends, the master is gone: the sinker finishes the current call, gives back the rest and exits, as
 it does after SIGTERM.
 
 Exit codes: 0 stopped as asked; 78 (EX_CONFIG) the handler or the storage cannot be had as configured; 1 anything else,
@@ -22,7 +22,7 @@ from kctl_agent.server import AgentServer
 from kctl_agent.sinker.figures import Figures
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, load
-from kctl_agent.sinker.held import Held, Part
+from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.sinker.settings import SinkerSettings, parse
 from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stop import Stop
@@ -34,7 +34,7 @@ __all__ = ["SERVED", "main"]
 log = logging.getLogger("kctl_agent.sinker")
 
 SERVED = ("ping", "describe", "workers", "block_size")
-"""The questions that a sinker has something to say to; `kctl.master.members` asks it no other."""
+"""The questions that a sinker answers; `kctl.master.members` asks it no other."""
 
 
 def main() -> int:
@@ -79,13 +79,13 @@ def _run(
 ) -> None:
     """The handler's `open`, the work, the handler's `close`."""
 
-    def lost(held: Held) -> None:
-        sinker.tell_lost(held)
+    def lost(claimed: InFlightClaim) -> None:
+        sinker.report_lost(claimed)
 
     def timed_out(call: Sequence[Part]) -> None:
         why = ""
         try:
-            why = sinker.settle_in_hand(call)
+            why = sinker.settle_in_flight(call)
             figures.enter("failed")
             figures.close()
         finally:

@@ -1,4 +1,4 @@
-"""What a sinker is told at its start: one JSON object on the first line of its stdin.
+"""A sinker's settings, which it gets at its start: one JSON object on the first line of its stdin.
 
 The control plane has checked ranges and names already; here only the shape is made certain.
 """
@@ -39,7 +39,7 @@ class SinkerSettings:
     batch_bytes: int = 16 << 20
     """The most bytes, as stored, that are claimed at a time; one block at least."""
     paused: tuple[Scope, ...] = ()
-    """Not empty: it must claim nothing until it is told otherwise."""
+    """Not empty: it must claim nothing until `paused` is empty again."""
 
     @property
     def owner(self) -> str:

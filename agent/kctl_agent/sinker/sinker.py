@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kctl_agent.errors import StorageError
+from kctl_agent.messages import number_of
 from kctl_agent.operations import Inbox, Outcome
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.figures import Call, Figures
 from kctl_agent.sinker.guard import Guard
-from kctl_agent.sinker.handler import Handler, told
-from kctl_agent.sinker.held import Decision, Held, Part, cut, decide
+from kctl_agent.sinker.handler import Handler, described
+from kctl_agent.sinker.in_flight import Decision, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import Journal
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.stop import Stop
@@ -29,7 +30,7 @@ __all__ = ["Sinker"]
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Between looks at a storage that has nothing to hand out."""
+"""Between polls of a storage that has nothing to claim."""
 RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 """Between tries of a storage that cannot be used."""
 MAX_RETRY_SECONDS = 3600.0
@@ -61,44 +62,44 @@ class Sinker:
         self._guard = guard
         self._journal = Journal(settings.scratch_dir / "in-hand")
         self._failures = FailureLog(log)
-        self._hands: list[Held] = []
+        self._in_flight: list[InFlightClaim] = []
 
     def run(self) -> None:
-        """Until a stop is asked for; then the call in hand is finished and the rest given back."""
+        """Until a stop is asked for; then the current call is finished and the rest given back."""
         self._tidy_up()
-        looks = 0
+        polls = 0
         while not self._stop.is_asked:
-            for operation in self._inbox.take():  # there is but `pause`, and nothing is in hand here
+            for operation in self._inbox.take():  # there is but `pause`, and nothing is in flight here
                 self._inbox.report(operation.id, Outcome("done", "paused partitions are known"))
             if self._inbox.paused:
                 self._figures.enter("paused")
                 self._stop.wait(IDLE_SECONDS[-1])
                 continue
             self._claim()
-            if self._hands:
-                looks = 0
+            if self._in_flight:
+                polls = 0
                 self._figures.enter("running")
                 self._work()
             else:
-                if looks or self._figures.state == "paused":
+                if polls or self._figures.state == "paused":
                     self._figures.enter("idle")
-                self._stop.wait(IDLE_SECONDS[min(looks, len(IDLE_SECONDS) - 1)])
-                looks += 1
+                self._stop.wait(IDLE_SECONDS[min(polls, len(IDLE_SECONDS) - 1)])
+                polls += 1
         self._figures.enter("stopping")
         self._give_back()
 
-    def settle_in_hand(self, call: Sequence[Part]) -> str:
-        """The handler has not returned from `call`: settle all that is in hand, on the guard's thread, while the main
+    def settle_in_flight(self, call: Sequence[Part]) -> str:
+        """The handler has not returned from `call`: settle all that is in flight, on the guard's thread, while the main
         thread hangs. Returns what has happened."""
-        messages = [message for part in call for message in part.held.claim.messages[part.begin : part.end]]
+        messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
         for part in call:
             part.failed(error.text, is_alone=len(messages) == 1)
         self._figures.called(Call(time.monotonic(), self._settings.handler_timeout_seconds, len(messages)), str(error))
-        for held in list(self._hands):
-            if not held.is_untouched:
-                self._settle(held)
+        for claimed in list(self._in_flight):
+            if not claimed.is_untouched:
+                self._settle(claimed)
         self._give_back()
         self._journal.clear()
         return str(error)
@@ -107,31 +108,31 @@ class Sinker:
         """Settle what the sinker of this name before us died over, and release what it held."""
         left = self._journal.left_behind()
         if left is not None:
-            self._hands = [left]
+            self._in_flight = [left]
             self._settle(left)
         self._journal.clear()
         count = self._storage.release(self._settings.owner, count_try=True)
         if count:
-            log.warning("%d messages were in the hand of a sinker of this name that died; they come again", count)
+            log.warning("a sinker of this name died with %s in flight; they come again", number_of(count, "message"))
 
     def _claim(self) -> None:
-        """Fill the hand: up to `batch_size` messages and `batch_bytes` bytes, for which it waits `batch_wait_seconds`
+        """Claim up to `batch_size` messages and `batch_bytes` bytes, for which it waits `batch_wait_seconds`
         after the first."""
         wanted, room = self._settings.batch_size, self._settings.batch_bytes
         deadline = float("inf")
         while wanted > 0 and room > 0 and not self._stop.is_asked:
             found = self._claimed(wanted, room)
-            wanted -= sum(len(held.acks) for held in found)
-            room -= sum(len(held.claim.block.body) for held in found)
-            if self._hands and deadline == float("inf"):
+            wanted -= sum(len(claimed.acks) for claimed in found)
+            room -= sum(len(claimed.claim.block.body) for claimed in found)
+            if self._in_flight and deadline == float("inf"):
                 deadline = time.monotonic() + self._settings.batch_wait_seconds
-            if not self._hands or time.monotonic() >= deadline:
+            if not self._in_flight or time.monotonic() >= deadline:
                 break
             if not found:
                 self._stop.wait(min(IDLE_SECONDS[1], deadline - time.monotonic()))
-        self._figures.in_flight(sum(len(held.acks) for held in self._hands))
+        self._figures.in_flight(sum(len(claimed.acks) for claimed in self._in_flight))
 
-    def _claimed(self, limit: int, limit_bytes: int) -> list[Held]:
+    def _claimed(self, limit: int, limit_bytes: int) -> list[InFlightClaim]:
         settings, failures = self._settings, 0
         while not self._stop.is_asked:
             try:
@@ -146,55 +147,57 @@ class Sinker:
                 failures = self._wait_for_storage(error, failures)
                 continue
             renew_at = time.monotonic() + self._guard.renew_seconds
-            found = [Held.of(claim, renew_at) for claim in claims]
-            for held in found:
-                self._hands.append(held)
-                self._guard.hold(held)
+            found = [InFlightClaim.of(claim, renew_at) for claim in claims]
+            for claimed in found:
+                self._in_flight.append(claimed)
+                self._guard.hold(claimed)
             return found
         return []
 
     def _work(self) -> None:
-        """Handle and settle what is in hand. What a stop leaves untouched stays there."""
-        for parts in cut([held for held in self._hands if not held.comes_again], self._settings.batch_size):
-            call = [part for part in parts if self._is_due(part.held)]
+        """Handle and settle what is in flight. What a stop leaves untouched stays there."""
+        for parts in cut(
+            [claimed for claimed in self._in_flight if not claimed.comes_again], self._settings.batch_size
+        ):
+            call = [part for part in parts if self._is_due(part.claimed)]
             if call:
                 self._call(call)
             for part in parts:
-                held = part.held
-                if part.end == len(held.acks) and (held.is_lost or not held.is_untouched):
-                    self._settle(held)
-        for held in [held for held in self._hands if held.comes_again]:
+                claimed = part.claimed
+                if part.end == len(claimed.acks) and (claimed.is_lost or not claimed.is_untouched):
+                    self._settle(claimed)
+        for claimed in [claimed for claimed in self._in_flight if claimed.comes_again]:
             if self._stop.is_asked:
                 break
-            if not held.is_lost:
-                self._handle_alone(held)
-            self._settle(held)
+            if not claimed.is_lost:
+                self._handle_alone(claimed)
+            self._settle(claimed)
             self._journal.clear()
 
-    def _is_due(self, held: Held) -> bool:
+    def _is_due(self, claimed: InFlightClaim) -> bool:
         """Not lost in the meantime; in order, not when an earlier call for it failed; after a stop only what was begun,
         for the rest of that would have to come again alone."""
-        if held.is_lost or (self._settings.ordered and held.has_failed):
+        if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
-        return not (self._stop.is_asked and held.is_untouched)
+        return not (self._stop.is_asked and claimed.is_untouched)
 
-    def _handle_alone(self, held: Held) -> None:
+    def _handle_alone(self, claimed: InFlightClaim) -> None:
         """Message by message; what is left out comes again."""
-        self._journal.open(held.claim)
-        is_last = held.claim.tries + 1 >= self._settings.max_tries
+        self._journal.open(claimed.claim)
+        is_last = claimed.claim.tries + 1 >= self._settings.max_tries
         in_a_row = 0
-        for i in range(len(held.acks)):
+        for i in range(len(claimed.acks)):
             self._journal.begin()
-            self._call([Part(held, i, i + 1)])
-            ack = held.acks[i] is True
+            self._call([Part(claimed, i, i + 1)])
+            ack = claimed.acks[i] is True
             self._journal.end(ack)
             in_a_row = 0 if ack else in_a_row + 1
             gives_up = in_a_row >= GIVE_UP_AFTER or (self._settings.ordered and not ack)
-            if self._stop.is_asked or held.is_lost or (gives_up and not is_last):
+            if self._stop.is_asked or claimed.is_lost or (gives_up and not is_last):
                 return
 
     def _call(self, call: Sequence[Part]) -> None:
-        messages = [message for part in call for message in part.held.claim.messages[part.begin : part.end]]
+        messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         count, started = len(messages), time.monotonic()
         error: HandlerError | None = None
         self._figures.calling()
@@ -211,42 +214,42 @@ class Sinker:
             self._failures.error(error)
             for part in call:
                 part.failed(error.text, is_alone=count == 1)
-        told_error = None if error is None else str(error)
-        self._figures.called(Call(time.monotonic(), time.monotonic() - started, count), told_error)
+        error_text = None if error is None else str(error)
+        self._figures.called(Call(time.monotonic(), time.monotonic() - started, count), error_text)
 
-    def _settle(self, held: Held) -> None:
-        self._guard.drop(held)
-        decision = decide(held, self._settings.max_tries, self._settings.ordered)
+    def _settle(self, claimed: InFlightClaim) -> None:
+        self._guard.drop(claimed)
+        decision = decide(claimed, self._settings.max_tries, self._settings.ordered)
         failures = 0
         while True:
             try:
-                is_lost = not self._written(held, decision)
+                is_lost = not self._written(claimed, decision)
                 break
             except StorageError as error:
                 if self._stop.is_asked and failures:
-                    log.error("not settled, so handled again: %s", told(held.claim.messages))
+                    log.error("not settled, so handled again: %s", described(claimed.claim.messages))
                     is_lost = True
                     break
                 failures = self._wait_for_storage(error, failures)
-        self._hands.remove(held)
-        self._figures.in_flight(sum(len(each.acks) for each in self._hands))
+        self._in_flight.remove(claimed)
+        self._figures.in_flight(sum(len(each.acks) for each in self._in_flight))
         if is_lost:
-            self._figures.settled(lost=len(held.acks))
-            if not held.is_lost:
-                self.tell_lost(held)
+            self._figures.settled(lost=len(claimed.acks))
+            if not claimed.is_lost:
+                self.report_lost(claimed)
         else:
             self._figures.settled(handled=decision.handled, again=decision.again, dead=decision.dead)
 
-    def _written(self, held: Held, decision: Decision) -> bool:
+    def _written(self, claimed: InFlightClaim, decision: Decision) -> bool:
         """False: the lease is lost, nothing was changed."""
-        claim, settings = held.claim, self._settings
-        if decision.buried:
+        claim, settings = claimed.claim, self._settings
+        if decision.dead_lettered:
             if not self._storage.renew(claim, settings.lease_seconds):
                 return False
-            for reason, indexes in decision.buried.items():
+            for reason, indexes in decision.dead_lettered.items():
                 dying = [replace(claim.messages[i], tries=claim.tries + 1) for i in indexes]
-                self._storage.bury(dying, reason, claim.block.topic_id)
-            decision.buried.clear()
+                self._storage.dead_letter(dying, reason, claim.block.topic_id)
+            decision.dead_lettered.clear()
         wait = min(settings.retry_backoff_seconds * 2.0 ** min(claim.tries, 30), MAX_RETRY_SECONDS)
         settled = self._storage.settle(
             claim,
@@ -257,26 +260,26 @@ class Sinker:
         )
         return not settled.is_lost
 
-    def tell_lost(self, held: Held) -> None:
+    def report_lost(self, claimed: InFlightClaim) -> None:
         """Somebody else has the claim now, or will have. From the guard's thread too."""
-        messages = held.claim.messages
-        text = f"the lease of {told(messages)} was lost while it was in hand; it is handled again"
+        messages = claimed.claim.messages
+        text = f"the lease of {described(messages)} was lost while it was in flight; it is handled again"
         self._figures.happened(
-            "lease_lost", text, held.claim.topic, held.claim.partition, messages[0].offset, messages[-1].offset
+            "lease_lost", text, claimed.claim.topic, claimed.claim.partition, messages[0].offset, messages[-1].offset
         )
 
     def _give_back(self) -> None:
         """Release what was claimed and not begun; it costs nobody a try."""
-        for held in self._hands:
-            self._guard.drop(held)
+        for claimed in self._in_flight:
+            self._guard.drop(claimed)
         try:
             count = self._storage.release(self._settings.owner)
         except StorageError as error:
             log.error("not given back, so leased until its time is over: %s", error)
         else:
             if count:
-                log.info("gave back %d messages", count)
-        self._hands = []
+                log.info("gave back %s", number_of(count, "message"))
+        self._in_flight = []
         self._figures.in_flight(0)
 
     def _wait_for_storage(self, error: StorageError, failures: int) -> int:

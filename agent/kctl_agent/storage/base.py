@@ -1,4 +1,4 @@
-"""The contract of a storage, and the words it is told in.
+"""The contract of a storage, and the types of its calls.
 
 What every implementation guarantees to the workers that put:
 
@@ -276,7 +276,7 @@ class Storage(ABC):
     def settle(
         self, claim: Claim, acks: Sequence[bool], *, reason: str = "", max_tries: int = 1, retry_seconds: float = 0.0
     ) -> Settled:
-        """Say for each message of the claim whether it is done.
+        """Settle each message of the claim: done or not.
 
         Those that are not come again after `retry_seconds` with one more try; or, if that makes `max_tries`, they
         become dead letters with `reason`.
@@ -298,7 +298,7 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
+    def dead_letter(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
         """Store messages that are not in the storage as dead letters (mode `directly` has no other place)."""
 
     @abstractmethod

@@ -104,10 +104,10 @@ class Selection:
     def takes_partition(self, topic: str, partition: int) -> bool:
         return self.topic in (None, topic) and self.partition in (None, partition)
 
-    def takes_letter(self, letter: DeadLetter, now: float) -> bool:
+    def takes_dead_letter(self, dead_letter: DeadLetter, now: float) -> bool:
         """By its age too; `now` in Unix seconds."""
-        block, age = letter.block, self.older_than_seconds
-        is_of_age = age is None or now - letter.at >= age
+        block, age = dead_letter.block, self.older_than_seconds
+        is_of_age = age is None or now - dead_letter.at >= age
         return is_of_age and self.takes(block.topic, block.partition, block.first, block.last)
 
 

@@ -1,7 +1,7 @@
 """Mode `directly`: no storage between Kafka and the handler, which runs inside the batch.
 
 Nothing waits here, so a put is refused and a claim is empty. What remains is what has to outlive a batch: the stored
-offsets, and the dead letters (`bury`), in one SQLite file.
+offsets, and the dead letters (`dead_letter`), in one SQLite file.
 """
 
 from __future__ import annotations

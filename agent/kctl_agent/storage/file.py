@@ -2,12 +2,12 @@
 
 WAL, so that readers never wait for the writer, and `synchronous=NORMAL`, in which a commit does not wait for the disk:
 a power cut takes back the last transactions, in their order. What must not be taken back is synced afterwards (`sync`):
-a put by the time its writer is closed, a stored offset when it is told, because its offset may be committed to Kafka
+a put by the time its writer is closed, a stored offset when it is returned, because it may be committed to Kafka
 then. What sinkers do is not: a power cut hands out again what was settled in the last moments, which at-least-once
 allows.
 
-This file: the connection. The rest is in `file_offsets`, `file_writer`, `file_claims`, `file_letters`, `file_schema`
-and, for the disk, `file_log`.
+This file: the connection. The rest is in `file_offsets`, `file_writer`, `file_claims`, `file_dead_letters`,
+`file_schema` and, for the disk, `file_log`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage import file_claims, file_letters, file_offsets
+from kctl_agent.storage import file_claims, file_dead_letters, file_offsets
+from kctl_agent.storage.ack_rules import as_dead_letters, judge, opened
 from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file_checkpoint import begin_copy
-from kctl_agent.storage.file_doubts import doubting
 from kctl_agent.storage.file_log import Log
 from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, transaction
+from kctl_agent.storage.file_sync_failures import noting_disk_errors
 from kctl_agent.storage.file_writer import FileWriter
-from kctl_agent.storage.putting import judged, next_version, refuse_moved, refuse_other
+from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.room import Free, Limits
-from kctl_agent.storage.settling import dead_letters, judge, opened
 
 __all__ = ["SCHEMA_VERSION", "FileStorage"]
 
@@ -87,7 +87,7 @@ class FileStorage(Storage):
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageUnusable(f"cannot make the folder {self.path.parent}: {error.strerror}") from error
-        with self._lock, self._told(), closing(connect(self.path)) as db:
+        with self._lock, self._as_unusable(), closing(connect(self.path)) as db:
             create(db, self.path, self.clock)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
@@ -100,7 +100,7 @@ class FileStorage(Storage):
         return id_
 
     def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        with self._session(is_durable=True) as db:  # what is told may be committed to Kafka
+        with self._session(is_durable=True) as db:  # what is returned may be committed to Kafka
             return file_offsets.read(db, partitions)
 
     def init_offsets(
@@ -121,11 +121,14 @@ class FileStorage(Storage):
                 file_offsets.advance(db, judged(each, before.get(each.tp)), each.end)
 
     def writer(self) -> Writer:
-        with self._told():
+        with self._as_unusable():
             return FileWriter(self.path, self.clock, self.block_messages, self.block_bytes, self.codec)
 
     def blocks(self) -> Iterator[Block]:
-        with self._told(), closing(connect(self.path)) as db:  # of its own: one picture, however long it is read
+        with (
+            self._as_unusable(),
+            closing(connect(self.path)) as db,
+        ):  # of its own: one snapshot, however long it is read
             for row in db.execute("select topic, topic_id, partition, first, last, count, body from block order by id"):
                 yield Block(*row)
 
@@ -141,7 +144,7 @@ class FileStorage(Storage):
             claims, bad = opened(leased, owner, token, lease_until, self.clock.wall())
             if bad:
                 with self._session() as db:
-                    file_claims.bury_damaged(db, token, bad.items())
+                    file_claims.dead_letter_damaged(db, token, bad.items())
             if claims or not bad:
                 return claims
 
@@ -163,7 +166,7 @@ class FileStorage(Storage):
 
     def stats(self) -> StorageStats:
         with self._session() as db:
-            partitions = file_letters.partitions(db, self.clock.wall())
+            partitions = file_dead_letters.partitions(db, self.clock.wall())
         return StorageStats.of(partitions, self.limits, self._free())
 
     def _free(self) -> Free | None:
@@ -173,27 +176,27 @@ class FileStorage(Storage):
             return None
         return Free(f"the disk of {self.path.parent}", disk.f_bavail * disk.f_frsize, self.limits.min_free_bytes)
 
-    def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
+    def dead_letter(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
         wall = self.clock.wall()
-        letters = [x for m in messages for x in dead_letters([m], topic_id, m.tries, error, self.codec, wall)]
+        dead_letters = [x for m in messages for x in as_dead_letters([m], topic_id, m.tries, error, self.codec, wall)]
         with self._session(is_durable=True) as db, transaction(db):
-            file_letters.bury(db, letters)
+            file_dead_letters.insert_dead(db, dead_letters)
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         after, left = 0, limit
         while left is None or left > 0:
             with self._session() as db:
-                letters = file_letters.page(db, selection, self.clock.wall(), after)[:left]
-            if not letters:
+                dead_letters = file_dead_letters.page(db, selection, self.clock.wall(), after)[:left]
+            if not dead_letters:
                 return
-            yield from letters
-            after, left = int(letters[-1].id), None if left is None else left - len(letters)
+            yield from dead_letters
+            after, left = int(dead_letters[-1].id), None if left is None else left - len(dead_letters)
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         if not id.isdecimal():
             return None
         with self._session() as db:
-            return file_letters.find(db, int(id))
+            return file_dead_letters.find(db, int(id))
 
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
         after: int | None = 0
@@ -201,23 +204,23 @@ class FileStorage(Storage):
         while after is not None:
             with self._session() as db:
                 pack = self.block_messages, self.block_bytes, self.codec
-                count, after = file_letters.requeue_dead(db, selection, wall, after, *pack)
+                count, after = file_dead_letters.requeue_dead(db, selection, wall, after, *pack)
             returned += count
         return returned
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         with self._session() as db:
-            return file_letters.requeue_stuck(db, selection, self.clock.now())
+            return file_dead_letters.requeue_stuck(db, selection, self.clock.now())
 
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
         with self._session() as db:
-            return file_letters.clear(db, state, selection, self.clock.wall())
+            return file_dead_letters.clear(db, state, selection, self.clock.wall())
 
     def expire_dead(self) -> int:
         removed, age = 0, self.limits.dead_seconds
         while age is not None:
             with self._session() as db:
-                page = file_letters.expire(db, self.clock.wall() - age)
+                page = file_dead_letters.expire(db, self.clock.wall() - age)
             removed += page
             if not page:
                 break
@@ -238,7 +241,7 @@ class FileStorage(Storage):
             if self._db is not None:
                 _INHERITED.append(self._db)
                 self._db = None
-        with self._lock, self._told():
+        with self._lock, self._as_unusable():
             if self._db is None or self._log is None:
                 self._db = connect(self.path)
                 note_boot(self._db, self.clock)
@@ -250,9 +253,9 @@ class FileStorage(Storage):
                 begin_copy(self.path, LONG_SECONDS)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _as_unusable(self) -> Iterator[None]:
         try:
-            with doubting(self.path):
+            with noting_disk_errors(self.path):
                 yield
         except (sqlite3.Error, OSError) as error:
             self._forget()

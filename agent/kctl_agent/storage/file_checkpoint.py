@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from kctl_agent.storage.file_doubts import doubting
 from kctl_agent.storage.file_schema import connect
+from kctl_agent.storage.file_sync_failures import noting_disk_errors
 
 __all__ = ["begin_copy", "copy", "copy_all", "in_turn", "reading", "writing"]
 
@@ -87,7 +87,7 @@ def copy(path: Path) -> None:
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with doubting(path), closing(connect(path)) as db, closing(connect(path)) as guard:
+        with noting_disk_errors(path), closing(connect(path)) as db, closing(connect(path)) as guard:
             with reading(guard):
                 _checkpoint(db)
             guard.execute(f"pragma busy_timeout={WRITE_LOCK_MS}")

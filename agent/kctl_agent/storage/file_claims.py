@@ -7,13 +7,13 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kctl_agent.storage.ack_rules import Verdict
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import Claim, DeadLetter
-from kctl_agent.storage.file_letters import bury
+from kctl_agent.storage.file_dead_letters import insert_dead
 from kctl_agent.storage.file_schema import FREE, FREE_COUNTED, transaction
-from kctl_agent.storage.settling import Verdict
 
-__all__ = ["Wanted", "bury_damaged", "lease", "release", "renew", "settle"]
+__all__ = ["Wanted", "dead_letter_damaged", "lease", "release", "renew", "settle"]
 
 HEADS = """
 select id, count, bytes from turn where state='pending' and id in (
@@ -78,35 +78,35 @@ def _choose(db: sqlite3.Connection, wanted: Wanted) -> list[int]:
 
 def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: Verdict, retry_seconds: float) -> bool:
     """False: the lease is lost, and nothing was changed."""
-    held = (int(claim.id), claim.token)
+    lease_of = (int(claim.id), claim.token)
     again = verdict.again
     with transaction(db):
         if again is None:
-            if not db.execute("delete from turn where id=? and token=?", held).rowcount:
+            if not db.execute("delete from turn where id=? and token=?", lease_of).rowcount:
                 return False
-            db.execute("delete from block where id=?", held[:1])
-            bury(db, verdict.dead)
+            db.execute("delete from block where id=?", lease_of[:1])
+            insert_dead(db, verdict.dead)
             return True
         changed = db.execute(
             f"update turn set {FREE}, state='delayed', tries=tries+1, until=?, count=?, bytes=?"  # noqa: S608
             " where id=? and token=?",
-            (now + retry_seconds, again.count, len(again.body), *held),
+            (now + retry_seconds, again.count, len(again.body), *lease_of),
         )
         if changed.rowcount and again is not claim.block:
             db.execute(
                 "update block set first=?, last=?, count=?, bytes=?, body=? where id=?",
-                (again.first, again.last, again.count, len(again.body), again.body, held[0]),
+                (again.first, again.last, again.count, len(again.body), again.body, lease_of[0]),
             )
         return bool(changed.rowcount)
 
 
-def bury_damaged(db: sqlite3.Connection, token: str, letters: Iterable[tuple[str, DeadLetter]]) -> None:
+def dead_letter_damaged(db: sqlite3.Connection, token: str, dead_letters: Iterable[tuple[str, DeadLetter]]) -> None:
     """Make leased blocks that cannot be read dead letters with their bytes."""
     with transaction(db):
-        for id_, letter in letters:
+        for id_, dead_letter in dead_letters:
             if db.execute("delete from turn where id=? and token=?", (int(id_), token)).rowcount:
                 db.execute("delete from block where id=?", (int(id_),))
-                bury(db, [letter])
+                insert_dead(db, [dead_letter])
 
 
 def renew(db: sqlite3.Connection, now: float, claim: Claim, lease_seconds: float) -> bool:

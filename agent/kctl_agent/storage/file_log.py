@@ -15,8 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from kctl_agent.storage.file_checkpoint import copy_all
-from kctl_agent.storage.file_doubts import doubt, doubts
 from kctl_agent.storage.file_schema import LOG_BYTES
+from kctl_agent.storage.file_sync_failures import note_sync_failure, sync_failures
 
 __all__ = ["Log"]
 
@@ -60,7 +60,7 @@ class Log:
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()
-        found = doubts(self._path)
+        found = sync_failures(self._path)
         if found:
             copy_all(self._db, self._path)
         self._write()
@@ -76,5 +76,5 @@ class Log:
         try:
             os.fdatasync(self._descriptor)
         except OSError:
-            doubt(self._path)
+            note_sync_failure(self._path)
             raise

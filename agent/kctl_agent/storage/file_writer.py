@@ -22,11 +22,11 @@ from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file_checkpoint import begin_copy, in_turn
-from kctl_agent.storage.file_doubts import doubting
-from kctl_agent.storage.file_letters import insert
+from kctl_agent.storage.file_dead_letters import insert
 from kctl_agent.storage.file_log import Log
 from kctl_agent.storage.file_schema import connect, transaction
-from kctl_agent.storage.putting import cut, judged, skipped
+from kctl_agent.storage.file_sync_failures import noting_disk_errors
+from kctl_agent.storage.put_rules import cut, judged, skipped
 
 __all__ = ["FileWriter"]
 
@@ -53,19 +53,19 @@ class FileWriter(Writer):
         self._block_bytes = block_bytes
         self._codec = codec
         self._unsynced = 0
-        with ExitStack() as held:
+        with ExitStack() as resources:
             self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            held.callback(os.close, self._folder)
-            self._db = held.enter_context(closing(connect(path)))
-            self._log = held.enter_context(closing(Log(self._db, path)))
-            self._held = held.pop_all()
+            resources.callback(os.close, self._folder)
+            self._db = resources.enter_context(closing(connect(path)))
+            self._log = resources.enter_context(closing(Log(self._db, path)))
+            self._resources = resources.pop_all()
 
     def put(self, chunk: Chunk) -> Put:
         blocks: Iterable[Block] = self._cut(chunk, 0)
         if self._codec != "none":
             blocks = list(blocks)
         try:
-            with doubting(self._path), in_turn(self._folder), transaction(self._db):
+            with noting_disk_errors(self._path), in_turn(self._folder), transaction(self._db):
                 stored = judged(chunk, file_offsets.one(self._db, chunk.tp))
                 skip = skipped(chunk, stored)
                 written = insert(self._db, self._cut(chunk, skip) if skip else blocks, self._clock.wall())
@@ -81,12 +81,12 @@ class FileWriter(Writer):
 
     def close(self) -> None:
         try:
-            with doubting(self._path):
+            with noting_disk_errors(self._path):
                 self._log.sync()
         except (sqlite3.Error, OSError) as error:
             raise StorageUnusable(f"what was put into {self._path} could not be synced: {error}") from error
         finally:
-            self._held.close()
+            self._resources.close()
         if _uncopied[self._path] >= COPY_BYTES and begin_copy(self._path):
             _uncopied[self._path] = 0
 

@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import Literal
 
 from kctl_agent.message import Message
+from kctl_agent.storage.ack_rules import as_dead_letters, judge, opened, requeued
 from kctl_agent.storage.base import Advance, Binding, Chunk, Put, Storage, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
-from kctl_agent.storage.putting import cut, judged, next_version, refuse_moved, refuse_other, skipped
+from kctl_agent.storage.put_rules import cut, judged, next_version, refuse_moved, refuse_other, skipped
 from kctl_agent.storage.room import Limits
-from kctl_agent.storage.settling import dead_letters, judge, opened, revived
 
 __all__ = ["MemoryStorage"]
 
@@ -29,7 +29,7 @@ State = Literal["pending", "processing", "delayed"]
 
 
 @dataclass(slots=True)
-class _Held:
+class _Queued:
     """A block and what is being done with it. `until`: end of its lease or of its delay, on the storage's clock."""
 
     block: Block
@@ -67,7 +67,7 @@ class MemoryStorage(Storage):
         self._lock = threading.Lock()
         self._stored_offsets: dict[TopicPartition, StoredOffset] = {}
         self._owner: Binding | None = None
-        self._held: dict[str, _Held] = {}
+        self._queue: dict[str, _Queued] = {}
         self._dead: dict[str, DeadLetter] = {}
         self._ids = map(str, itertools.count(1))
         self._name = uuid.uuid4().hex
@@ -127,7 +127,7 @@ class MemoryStorage(Storage):
 
     def blocks(self) -> Iterator[Block]:
         with self._lock:
-            return iter([held.block for held in self._held.values()])
+            return iter([queued.block for queued in self._queue.values()])
 
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
@@ -137,15 +137,15 @@ class MemoryStorage(Storage):
         with self._lock:
             self._wake()
             while not claims and (taken := self._choose(limit, ordered, limit_bytes)):
-                for _, held in taken:
-                    held.state, held.owner, held.token = "processing", owner, token
-                    held.leased_at = self._clock()
-                    held.until = held.leased_at + lease_seconds
-                leased = [(id_, held.tries, held.block) for id_, held in taken]
+                for _, queued in taken:
+                    queued.state, queued.owner, queued.token = "processing", owner, token
+                    queued.leased_at = self._clock()
+                    queued.until = queued.leased_at + lease_seconds
+                leased = [(id_, queued.tries, queued.block) for id_, queued in taken]
                 claims, bad = opened(leased, owner, token, lease_until, time.time())
-                for id_, letter in bad.items():
-                    del self._held[id_]
-                    self._bury([letter])
+                for id_, dead_letter in bad.items():
+                    del self._queue[id_]
+                    self._add_dead([dead_letter])
         return claims
 
     def settle(
@@ -153,41 +153,41 @@ class MemoryStorage(Storage):
     ) -> Settled:
         verdict = judge(claim, acks, reason, max_tries, self.codec, time.time())
         with self._lock:
-            held = self._leased(claim)
-            if held is None:
+            queued = self._leased(claim)
+            if queued is None:
                 return Settled(is_lost=True)
-            self._bury(verdict.dead)
+            self._add_dead(verdict.dead)
             if verdict.again is None:
-                del self._held[claim.id]
+                del self._queue[claim.id]
             else:
-                held.free(count_try=True)
-                held.block, held.state, held.until = verdict.again, "delayed", self._clock() + retry_seconds
+                queued.free(count_try=True)
+                queued.block, queued.state, queued.until = verdict.again, "delayed", self._clock() + retry_seconds
         return verdict.settled
 
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
         with self._lock:
-            held = self._leased(claim)
-            if held is not None:
-                held.until = self._clock() + lease_seconds
-            return held is not None
+            queued = self._leased(claim)
+            if queued is not None:
+                queued.until = self._clock() + lease_seconds
+            return queued is not None
 
     def release(self, owner: str, *, count_try: bool = False) -> int:
         with self._lock:
-            return sum(held.free(count_try) for held in self._held.values() if held.owner == owner)
+            return sum(queued.free(count_try) for queued in self._queue.values() if queued.owner == owner)
 
     def stats(self) -> StorageStats:
         with self._lock:
             found: dict[TopicPartition, PartitionStats] = {}
-            for held in self._held.values():
-                self._count(found, held.block, held.state, self._clock() - held.since)
-            for letter in self._dead.values():
-                self._count(found, letter.block, "dead", None)
+            for queued in self._queue.values():
+                self._count(found, queued.block, queued.state, self._clock() - queued.since)
+            for dead_letter in self._dead.values():
+                self._count(found, dead_letter.block, "dead", None)
             return StorageStats.of(tuple(found[tp] for tp in sorted(found)), self.limits)
 
-    def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
+    def dead_letter(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
         with self._lock:
             for message in messages:
-                self._bury(dead_letters([message], topic_id, message.tries, error, self.codec, time.time()))
+                self._add_dead(as_dead_letters([message], topic_id, message.tries, error, self.codec, time.time()))
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         with self._lock:
@@ -198,7 +198,7 @@ class MemoryStorage(Storage):
 
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
         with self._lock:
-            blocks, ids = revived(self._selected_dead(selection), self.block_messages, self.block_bytes, self.codec)
+            blocks, ids = requeued(self._selected_dead(selection), self.block_messages, self.block_bytes, self.codec)
             self._add(blocks)
             for id_ in ids:
                 del self._dead[id_]
@@ -208,28 +208,28 @@ class MemoryStorage(Storage):
         with self._lock:
             now, age = self._clock(), selection.older_than_seconds
             return sum(
-                held.free(count_try=held.state == "processing")
-                for held in self._held.values()
-                if _is_selected(held, selection)
-                if held.state == "delayed"
-                or (held.state == "processing" and (held.until <= now or _is_older(now - held.leased_at, age)))
+                queued.free(count_try=queued.state == "processing")
+                for queued in self._queue.values()
+                if _is_selected(queued, selection)
+                if queued.state == "delayed"
+                or (queued.state == "processing" and (queued.until <= now or _is_older(now - queued.leased_at, age)))
             )
 
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
         with self._lock:
             if state == "dead":
-                letters = list(self._selected_dead(selection))
-                for letter in letters:
-                    del self._dead[letter.id]
-                return sum(letter.block.count for letter in letters)
+                dead_letters = list(self._selected_dead(selection))
+                for dead_letter in dead_letters:
+                    del self._dead[dead_letter.id]
+                return sum(dead_letter.block.count for dead_letter in dead_letters)
             now, age = self._clock(), selection.older_than_seconds
             gone = [
                 id_
-                for id_, held in self._held.items()
-                if held.state != "processing" and _is_selected(held, selection)
-                if age is None or now - held.since >= age
+                for id_, queued in self._queue.items()
+                if queued.state != "processing" and _is_selected(queued, selection)
+                if age is None or now - queued.since >= age
             ]
-            return sum(self._held.pop(id_).block.count for id_ in gone)
+            return sum(self._queue.pop(id_).block.count for id_ in gone)
 
     @staticmethod
     def _count(found: dict[TopicPartition, PartitionStats], block: Block, state: str, age: float | None) -> None:
@@ -237,34 +237,34 @@ class MemoryStorage(Storage):
         found[tp] = found.get(tp, PartitionStats(*tp)).plus(state, block.count, len(block.body), age)
 
     def _add(self, blocks: list[Block]) -> None:
-        self._held.update({next(self._ids): _Held(block, self._clock()) for block in blocks})
+        self._queue.update({next(self._ids): _Queued(block, self._clock()) for block in blocks})
 
-    def _bury(self, letters: Collection[DeadLetter] | Iterator[DeadLetter]) -> None:
-        for letter in letters:
+    def _add_dead(self, dead_letters: Collection[DeadLetter] | Iterator[DeadLetter]) -> None:
+        for dead_letter in dead_letters:
             id_ = next(self._ids)
-            self._dead[id_] = replace(letter, id=id_)
+            self._dead[id_] = replace(dead_letter, id=id_)
 
-    def _leased(self, claim: Claim) -> _Held | None:
-        held = self._held.get(claim.id)
-        return held if held is not None and held.token == claim.token else None
+    def _leased(self, claim: Claim) -> _Queued | None:
+        queued = self._queue.get(claim.id)
+        return queued if queued is not None and queued.token == claim.token else None
 
     def _wake(self) -> None:
-        for held in self._held.values():
-            if held.state != "pending" and held.until <= self._clock():
-                held.free(count_try=held.state == "processing")
+        for queued in self._queue.values():
+            if queued.state != "pending" and queued.until <= self._clock():
+                queued.free(count_try=queued.state == "processing")
 
-    def _choose(self, limit: int, ordered: bool, limit_bytes: int | None) -> list[tuple[str, _Held]]:
-        chosen: list[tuple[str, _Held]] = []
+    def _choose(self, limit: int, ordered: bool, limit_bytes: int | None) -> list[tuple[str, _Queued]]:
+        chosen: list[tuple[str, _Queued]] = []
         room = float("inf") if limit_bytes is None else limit_bytes
         seen: set[TopicPartition] = set()
-        for id_, held in self._held.items():  # in the order they were put
-            tp = (held.block.topic, held.block.partition)
-            if held.state == "pending" and not (ordered and tp in seen):
-                room -= len(held.block.body)
+        for id_, queued in self._queue.items():  # in the order they were put
+            tp = (queued.block.topic, queued.block.partition)
+            if queued.state == "pending" and not (ordered and tp in seen):
+                room -= len(queued.block.body)
                 if chosen and room < 0:
                     break
-                chosen.append((id_, held))
-                limit -= held.block.count
+                chosen.append((id_, queued))
+                limit -= queued.block.count
             seen.add(tp)
             if limit <= 0:
                 break
@@ -272,7 +272,9 @@ class MemoryStorage(Storage):
 
     def _selected_dead(self, selection: Selection) -> Iterator[DeadLetter]:
         now = time.time()
-        return (letter for letter in list(self._dead.values()) if selection.takes_letter(letter, now))
+        return (
+            dead_letter for dead_letter in list(self._dead.values()) if selection.takes_dead_letter(dead_letter, now)
+        )
 
 
 _all: weakref.WeakValueDictionary[str, MemoryStorage] = weakref.WeakValueDictionary()
@@ -292,8 +294,8 @@ class _MemoryWriter(Writer):
     def close(self) -> None: ...
 
 
-def _is_selected(held: _Held, selection: Selection) -> bool:
-    block = held.block
+def _is_selected(queued: _Queued, selection: Selection) -> bool:
+    block = queued.block
     return selection.takes(block.topic, block.partition, block.first, block.last)
 
 

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
+from kctl_agent.storage.ack_rules import Verdict, as_dead_letters, judge, opened, requeued
 from kctl_agent.storage.base import (
     Advance,
     Binding,
@@ -34,20 +35,19 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.block import BLOCK_BYTES, Block, Columns
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
-from kctl_agent.storage.putting import cut, judged, next_version, refuse_moved, refuse_other, skipped
+from kctl_agent.storage.put_rules import cut, judged, next_version, refuse_moved, refuse_other, skipped
 from kctl_agent.storage.redis_client import (
     REPLY_SECONDS,
+    as_unusable,
     check_server,
     connect,
     free_memory,
     script,
-    told,
     transact,
     where,
 )
-from kctl_agent.storage.redis_words import block_of, letter_of, name_of, parted, partitions_of, stored_offset_of
+from kctl_agent.storage.redis_codec import block_of, dead_letter_of, name_of, parted, partitions_of, stored_offset_of
 from kctl_agent.storage.room import Limits
-from kctl_agent.storage.settling import Verdict, dead_letters, judge, opened, revived
 
 __all__ = ["RedisStorage"]
 
@@ -103,7 +103,7 @@ class RedisStorage(Storage):
 
     def prepare(self) -> None:
         client = self._client()
-        with told(self._place):
+        with as_unusable(self._place):
             check_server(client, self._place)
             layout = client.get(self.prefix + "layout")  # a full Redis refuses a SET even where it would change nothing
             if layout is None:
@@ -127,7 +127,7 @@ class RedisStorage(Storage):
     def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         wanted = list(partitions)
         client = self._client()
-        with told(self._place), client.pipeline(transaction=False) as pipeline:
+        with as_unusable(self._place), client.pipeline(transaction=False) as pipeline:
             for tp in wanted:
                 pipeline.hmget(self._key("mark", name_of(tp)), "topic_id", "next", "version")
             rows = pipeline.execute()
@@ -178,18 +178,18 @@ class RedisStorage(Storage):
         names = [f"{token}:{number}" for number in range(len(blocks))]
         rows = [word for b, name in zip(blocks, names, strict=True) for word in (b.first, b.last, b.count, name)]
         sent = {self._key("sent", name): block.body for block, name in zip(blocks, names, strict=True)}
-        with told(self._place):
+        with as_unusable(self._place):
             return transact(client, sent, SENT_SECONDS, "put", self.prefix, token, *place, *rows)
 
     def blocks(self) -> Iterator[Block]:
-        """Not one picture: what is put or settled meanwhile may be in it or not."""
+        """Not one snapshot: what is put or settled meanwhile may be in it or not."""
         client = self._client()
-        with told(self._place):
+        with as_unusable(self._place):
             lines = [client.zrange(self._key("line", name), 0, -1) for name in self._names()]
         ids = sorted(int(id_) for line in lines for id_ in line)
         fields = ("tp", "topic_id", "first", "last", "count", "body")  # the body of layout 1
         for begin in range(0, len(ids), PAGE):
-            with told(self._place), client.pipeline(transaction=False) as pipeline:
+            with as_unusable(self._place), client.pipeline(transaction=False) as pipeline:
                 for id_ in ids[begin : begin + PAGE]:
                     pipeline.hmget(self._key("block", id_), *fields)
                     pipeline.get(self._key("body", id_))
@@ -207,8 +207,8 @@ class RedisStorage(Storage):
             rows = self._run("claim", owner, token, limit, int(lease_seconds * 1000), int(ordered), most)
             leased = [(id_.decode(), int(tries), block_of(row)) for id_, tries, *row in rows]
             claims, bad = opened(leased, owner, token, lease_until, time.time())
-            for id_, letter in bad.items():
-                self._settle(id_, token, owner, Verdict(None, (letter,), Settled()), 0.0)
+            for id_, dead_letter in bad.items():
+                self._settle(id_, token, owner, Verdict(None, (dead_letter,), Settled()), 0.0)
             if claims or not bad:
                 return claims
 
@@ -227,9 +227,9 @@ class RedisStorage(Storage):
         fate = "again" if settled.again else "gone"
         block = (again.first, again.last, again.count, again.body) if again else (0, 0, settled.again, "")
         cause = (dead[0].tries, dead[0].error, int(dead[0].is_damaged)) if dead else (0, "", 0)
-        letters = [word for b in (x.block for x in dead) for word in (b.first, b.last, b.count, b.body)]
+        dead_letters = [word for b in (x.block for x in dead) for word in (b.first, b.last, b.count, b.body)]
         delay = int(retry_seconds * 1000)
-        return bool(self._run("settle", id_, token, owner, outcome, fate, delay, *block, *cause, *letters))
+        return bool(self._run("settle", id_, token, owner, outcome, fate, delay, *block, *cause, *dead_letters))
 
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
         return bool(self._run("renew", claim.id, claim.token, int(lease_seconds * 1000)))
@@ -239,13 +239,15 @@ class RedisStorage(Storage):
 
     def stats(self) -> StorageStats:
         partitions = partitions_of(*self._run("stats"))
-        with told(self._place):
+        with as_unusable(self._place):
             return StorageStats.of(partitions, self.limits, free_memory(self._client(), self._place))
 
-    def bury(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
-        letters = [x for m in messages for x in dead_letters([m], topic_id, m.tries, error, self.codec, time.time())]
-        rows = [word for x in letters for word in (_name(x.block), x.offset, x.tries, x.block.body)]
-        self._run("bury", topic_id or "", letters[0].error if letters else "", *rows)
+    def dead_letter(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
+        dead_letters = [
+            x for m in messages for x in as_dead_letters([m], topic_id, m.tries, error, self.codec, time.time())
+        ]
+        rows = [word for x in dead_letters for word in (_name(x.block), x.offset, x.tries, x.block.body)]
+        self._run("dead_letter", topic_id or "", dead_letters[0].error if dead_letters else "", *rows)
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         left = limit
@@ -256,23 +258,24 @@ class RedisStorage(Storage):
                 return
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        with told(self._place):
+        with as_unusable(self._place):
             row = self._client().hgetall(self._key("dead", id)) if id.isdecimal() else None
-        return letter_of(id, row) if row else None
+        return dead_letter_of(id, row) if row else None
 
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
-        return sum(self._resurrect(page) for page in self._dead_pages(selection))
+        return sum(self._requeue(page) for page in self._dead_pages(selection))
 
-    def _resurrect(self, letters: list[DeadLetter]) -> int:
-        blocks, ids = revived(letters, self.block_messages, self.block_bytes, self.codec)
+    def _requeue(self, dead_letters: list[DeadLetter]) -> int:
+        blocks, ids = requeued(dead_letters, self.block_messages, self.block_bytes, self.codec)
         rows = [
             word for b in blocks for word in (_name(b), b.topic_id or "", b.first, b.last, b.count, b.body)
         ]  # fmt: skip
-        done = int(self._run("resurrect", len(ids), *ids, *rows))
+        done = int(self._run("requeue_dead", len(ids), *ids, *rows))
         if done >= 0:
             return done
-        found = [self.find_dead(letter.id) for letter in letters]  # somebody else was faster with some of them
-        return self._resurrect([letter for letter in found if letter is not None])
+        # Somebody else was faster with some of them.
+        found = [self.find_dead(dead_letter.id) for dead_letter in dead_letters]
+        return self._requeue([dead_letter for dead_letter in found if dead_letter is not None])
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         age = selection.older_than_seconds
@@ -281,7 +284,7 @@ class RedisStorage(Storage):
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
         if state == "dead":
             return sum(self._forget(page) for page in self._dead_pages(selection))
-        with told(self._place):
+        with as_unusable(self._place):
             names = self._names()
         return sum(self._clear(name, selection) for name in names if selection.takes_partition(*parted(name)))
 
@@ -293,20 +296,20 @@ class RedisStorage(Storage):
             removed += count
         return removed
 
-    def _forget(self, letters: list[DeadLetter]) -> int:
-        removed = int(self._run("resurrect", len(letters), *(letter.id for letter in letters)))
+    def _forget(self, dead_letters: list[DeadLetter]) -> int:
+        removed = int(self._run("requeue_dead", len(dead_letters), *(dead_letter.id for dead_letter in dead_letters)))
         if removed >= 0:
             return removed
-        found = [self.find_dead(letter.id) for letter in letters]
-        return self._forget([letter for letter in found if letter is not None])
+        found = [self.find_dead(dead_letter.id) for dead_letter in dead_letters]
+        return self._forget([dead_letter for dead_letter in found if dead_letter is not None])
 
     def expire_dead(self) -> int:
-        """Looks at the oldest only: up to the first page in which none is too old."""
+        """Reads the oldest only: up to the first page in which none is too old."""
         removed, age = 0, self.limits.dead_seconds
         if age is not None:
             for page in self._dead_pages(EVERYTHING):
                 now = self._server_time()
-                old = [letter for letter in page if now - letter.at >= age]
+                old = [dead_letter for dead_letter in page if now - dead_letter.at >= age]
                 removed += self._forget(old) if old else 0
                 if len(old) < len(page):
                     break
@@ -318,41 +321,43 @@ class RedisStorage(Storage):
         self._redis, self._scripts = None, {}
 
     def _dead_pages(self, selection: Selection) -> Iterator[list[DeadLetter]]:
-        """The oldest first. Letters that die meanwhile are left to the next call."""
+        """The oldest first. Dead letters that die meanwhile are left to the next call."""
         client, now = self._client(), self._server_time()
-        with told(self._place):
+        with as_unusable(self._place):
             ids = [int(id_) for id_ in client.zrange(self.prefix + "dead", 0, -1)]
         for begin in range(0, len(ids), PAGE):
             for page in self._by_bytes(ids[begin : begin + PAGE]):
-                with told(self._place), client.pipeline(transaction=False) as pipeline:
+                with as_unusable(self._place), client.pipeline(transaction=False) as pipeline:
                     for id_ in page:
                         pipeline.hgetall(self._key("dead", id_))
                     rows = pipeline.execute()
-                letters = [letter_of(str(id_), row) for id_, row in zip(page, rows, strict=True) if row]
-                if chosen := [letter for letter in letters if selection.takes_letter(letter, now)]:
+                dead_letters = [dead_letter_of(str(id_), row) for id_, row in zip(page, rows, strict=True) if row]
+                if chosen := [
+                    dead_letter for dead_letter in dead_letters if selection.takes_dead_letter(dead_letter, now)
+                ]:
                     yield chosen
 
     def _by_bytes(self, ids: list[int]) -> Iterator[list[int]]:
         """Ids of dead letters in runs that hold `PAGE_BYTES` together, or little more."""
         client = self._client()
-        with told(self._place), client.pipeline(transaction=False) as pipeline:
+        with as_unusable(self._place), client.pipeline(transaction=False) as pipeline:
             for id_ in ids:
                 pipeline.hstrlen(self._key("dead", id_), "body")
             sizes = pipeline.execute()
-        page, held = [], 0
+        page, size_sum = [], 0
         for id_, size in zip(ids, sizes, strict=True):
             page.append(id_)
-            held += size
-            if held >= PAGE_BYTES:
+            size_sum += size
+            if size_sum >= PAGE_BYTES:
                 yield page
-                page, held = [], 0
+                page, size_sum = [], 0
         if page:
             yield page
 
     def _server_time(self) -> float:
-        """Unix seconds, by the clock that dated the dead letters: those of the hosts that look may differ from it."""
+        """Unix seconds, by the clock that dated the dead letters: those of the reading hosts may differ from it."""
         client = self._client()
-        with told(self._place):
+        with as_unusable(self._place):
             seconds, microseconds = client.time()
         return float(seconds + microseconds / 1_000_000)
 
@@ -371,7 +376,7 @@ class RedisStorage(Storage):
         client = self._client()
         if name not in self._scripts:
             self._scripts[name] = script(client, name)
-        with told(self._place):
+        with as_unusable(self._place):
             return self._scripts[name](keys=[self.prefix], args=args)
 
 

@@ -23,11 +23,11 @@ from kctl_agent.storage.room import Free
 __all__ = [
     "REPLY_SECONDS",
     "Script",
+    "as_unusable",
     "check_server",
     "connect",
     "free_memory",
     "script",
-    "told",
     "transact",
     "where",
 ]
@@ -151,7 +151,7 @@ def transact(client: Any, values: Mapping[str, bytes], seconds: int, name: str, 
 
 
 @contextmanager
-def told(place: str) -> Iterator[None]:
+def as_unusable(place: str) -> Iterator[None]:
     """Errors of redis-py as one of ours, with what to do."""
     import redis
 

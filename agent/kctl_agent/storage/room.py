@@ -52,9 +52,9 @@ def why_full(stats: StorageStats, share: float = 1.0) -> str | None:
     not start and stop all the time.
     """
     limits, free = stats.limits, stats.free
-    held = stats.pending + stats.delayed + stats.processing
-    if limits.messages is not None and held >= limits.messages * share:
-        return f"the storage holds {held:,} messages, and storage.limit is {limits.messages:,}"
+    messages = stats.pending + stats.delayed + stats.processing
+    if limits.messages is not None and messages >= limits.messages * share:
+        return f"the storage holds {messages:,} messages, and storage.limit is {limits.messages:,}"
     if limits.bytes is not None and stats.bytes >= limits.bytes * share:
         dead = f" ({stats.dead:,} dead letters among them)" if stats.dead else ""
         return f"the storage holds {_size(stats.bytes)}{dead}, and storage.limit_bytes is {_size(limits.bytes)}"

@@ -14,7 +14,7 @@ from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Binding, OtherGroup, Storage, StoredOffset
-from kctl_agent.storage.putting import refuse_moved
+from kctl_agent.storage.put_rules import refuse_moved
 from kctl_agent.worker.brokers import Brokers
 from kctl_agent.worker.epochs import LogSeen
 from kctl_agent.worker.note import StorageId

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.confirm import confirmed
 from kctl.cli.options import ConfigOption
-from kctl.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 from kctl.cli.storage.opened import load_fleet, opened
-from kctl.cli.storage.selection import (
-    PartitionOption,
-    TopicOption,
-    messages,
-    params_of,
-    selection_of,
-)
+from kctl.cli.storage.selection import PartitionOption, TopicOption, params_of, selection_of
+from kctl.errors import UsageError
+from kctl_agent.messages import number_of
 
 __all__ = ["clear"]
 
@@ -51,10 +43,11 @@ def clear(
             if count == 0:
                 typer.echo("no dead letters" if dead else "no messages wait")
                 return
-            _ask(f"Remove {messages(count)} ({'dead' if dead else 'waiting'}) of {storage.identity} for good?")
+            what = f"{number_of(count, 'message')} ({'dead' if dead else 'waiting'})"
+            _ask(f"Remove {what} of {storage.identity} for good?")
         with operation(fleet_log(fleet), "storage clear", params) as running:
             removed = storage.clear("dead" if dead else "pending", selection)
-            running.text = f"{messages(removed)} removed"
+            running.text = f"{number_of(removed, 'message')} removed"
     typer.echo(running.text)
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
-if TYPE_CHECKING:
-    pass
 from kctl.cli.storage.clear import clear
 from kctl.cli.storage.dead import list_dead, show_dead
 from kctl.cli.storage.export import export

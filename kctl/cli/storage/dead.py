@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption, WideOutput
 from kctl.cli.output import as_json, as_yaml
-from kctl.cli.storage.tables import (
-    error_groups,
-    group_document,
-    group_table,
-    letter_document,
-    letter_lines,
-    letter_table,
-)
-from kctl.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 from kctl.cli.storage.opened import load_fleet, opened
 from kctl.cli.storage.selection import (
     FromOption,
@@ -30,6 +18,15 @@ from kctl.cli.storage.selection import (
     TopicOption,
     selection_of,
 )
+from kctl.cli.storage.tables import (
+    dead_letter_document,
+    dead_letter_lines,
+    dead_letter_table,
+    error_groups,
+    group_document,
+    group_table,
+)
+from kctl.errors import UsageError
 
 __all__ = ["list_dead", "show_dead"]
 
@@ -64,9 +61,12 @@ def list_dead(
             table, rows = group_table(groups[:limit], is_wide=is_wide), [group_document(x) for x in groups[:limit]]
             more = len(groups) > limit
         else:
-            letters = list(storage.dead(selection, limit + 1))
-            table, rows = letter_table(letters[:limit], is_wide=is_wide), [letter_document(x) for x in letters[:limit]]
-            more = len(letters) > limit
+            dead_letters = list(storage.dead(selection, limit + 1))
+            table, rows = (
+                dead_letter_table(dead_letters[:limit], is_wide=is_wide),
+                [dead_letter_document(x) for x in dead_letters[:limit]],
+            )
+            more = len(dead_letters) > limit
     if output in (WideOutput.TABLE, WideOutput.WIDE):
         typer.echo("\n".join(table))
         if more:
@@ -84,11 +84,11 @@ def show_dead(
 ) -> None:
     """Show one dead letter: its message, error and traceback."""
     with opened(load_fleet(context, config)) as storage:
-        letter = storage.find_dead(id_)
-    if letter is None:
+        dead_letter = storage.find_dead(id_)
+    if dead_letter is None:
         raise UsageError(f"there is no dead letter {id_}; `kctl storage dead list` prints those there are")
     if output is Output.TABLE:
-        typer.echo("\n".join(letter_lines(letter)))
+        typer.echo("\n".join(dead_letter_lines(dead_letter)))
     else:
-        document = letter_document(letter)
+        document = dead_letter_document(dead_letter)
         typer.echo(as_json(document) if output is Output.JSON else as_yaml(document))

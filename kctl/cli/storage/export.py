@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kctl.cli.options import ConfigOption
 from kctl.cli.output import as_json
-from kctl.cli.storage.tables import (
-    letter_document,
-)
-from kctl.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 from kctl.cli.storage.opened import load_fleet, opened
 from kctl.cli.storage.selection import (
     FromOption,
@@ -26,6 +19,8 @@ from kctl.cli.storage.selection import (
     TopicOption,
     selection_of,
 )
+from kctl.cli.storage.tables import dead_letter_document
+from kctl.errors import UsageError
 
 __all__ = ["export"]
 
@@ -54,5 +49,5 @@ def export(
     if not dead:
         raise UsageError("say what to export: --dead")
     with opened(load_fleet(context, config)) as storage:
-        for letter in storage.dead(selection_of(topic, partition, offset_from, offset_to, older_than)):
-            sys.stdout.write(as_json(letter_document(letter), in_one_line=True) + "\n")
+        for dead_letter in storage.dead(selection_of(topic, partition, offset_from, offset_to, older_than)):
+            sys.stdout.write(as_json(dead_letter_document(dead_letter), in_one_line=True) + "\n")

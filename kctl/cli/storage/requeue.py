@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.options import ConfigOption
-from kctl.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 from kctl.cli.storage.opened import load_fleet, opened
 from kctl.cli.storage.selection import (
     FromOption,
@@ -19,10 +15,11 @@ from kctl.cli.storage.selection import (
     PartitionOption,
     ToOption,
     TopicOption,
-    messages,
     params_of,
     selection_of,
 )
+from kctl.errors import UsageError
+from kctl_agent.messages import number_of
 
 __all__ = ["requeue"]
 
@@ -54,5 +51,5 @@ def requeue(
     params = params_of(selection, "dead" if dead else "stuck")
     with opened(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
         count = storage.requeue_dead(selection) if dead else storage.requeue_stuck(selection)
-        running.text = f"{messages(count)} put back"
+        running.text = f"{number_of(count, 'message')} put back"
     typer.echo(running.text)

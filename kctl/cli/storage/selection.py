@@ -1,4 +1,4 @@
-"""Which messages are meant, and how many there are in words."""
+"""Which messages are meant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ __all__ = [
     "PartitionOption",
     "ToOption",
     "TopicOption",
-    "messages",
     "params_of",
     "selection_of",
 ]
@@ -47,7 +46,3 @@ def selection_of(
 def params_of(selection: Selection, what: str) -> dict[str, Any]:
     """What was chosen, for the audit log."""
     return {"what": what} | {name: value for name, value in asdict(selection).items() if value is not None}
-
-
-def messages(count: int) -> str:
-    return f"{count} message{'' if count == 1 else 's'}"

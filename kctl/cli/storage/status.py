@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption
 from kctl.cli.output import as_json, as_yaml
-from kctl.cli.storage.tables import (
-    status_document,
-    status_lines,
-)
-
-if TYPE_CHECKING:
-    pass
 from kctl.cli.storage.opened import load_fleet, opened
+from kctl.cli.storage.tables import status_document, status_lines
 
 __all__ = ["status"]
 

@@ -1,4 +1,4 @@
-"""What `kctl storage` prints: lines and documents of figures and dead letters."""
+"""What `kctl storage` prints: lines and documents of stats and dead letters."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ErrorGroup",
+    "dead_letter_document",
+    "dead_letter_lines",
+    "dead_letter_table",
     "error_groups",
     "group_document",
     "group_table",
-    "letter_document",
-    "letter_lines",
-    "letter_table",
     "status_document",
     "status_lines",
 ]
@@ -31,7 +31,7 @@ _STATES = ("pending", "processing", "delayed", "dead", "bytes")
 _ERROR_COLUMNS = 80
 _VALUE_COLUMNS = 2000
 _MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
-"""How the sentence of a handler's error ends: `kctl_agent.sinker.handler.told`."""
+"""How the sentence of a handler's error ends: `kctl_agent.sinker.handler.described`."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -74,24 +74,24 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
     return [f"{clean(identity)}, {limit}", *([f"full: {clean(full)}"] if full else []), "", *render(columns, rows)]
 
 
-def letter_document(letter: DeadLetter) -> dict[str, Any]:
+def dead_letter_document(dead_letter: DeadLetter) -> dict[str, Any]:
     """A dead letter as JSON; bytes as text where they are UTF-8, else as base64 under another name."""
     from kctl_agent.storage.block import BadBlock  # numpy and pyarrow, which are there when there are dead letters
 
-    block = letter.block
+    block = dead_letter.block
     document: dict[str, Any] = {
-        "id": letter.id,
+        "id": dead_letter.id,
         "topic": block.topic,
         "partition": block.partition,
-        "offset": letter.offset,
-        "tries": letter.tries,
-        "died": moment(letter.at),
-        "error": _sentence(letter.error),
-        "traceback": _traceback(letter.error),
-        "damaged": letter.is_damaged,
+        "offset": dead_letter.offset,
+        "tries": dead_letter.tries,
+        "died": moment(dead_letter.at),
+        "error": _sentence(dead_letter.error),
+        "traceback": _traceback(dead_letter.error),
+        "damaged": dead_letter.is_damaged,
     }
     try:
-        messages = letter.messages()
+        messages = dead_letter.messages()
     except BadBlock:
         messages = []
     if not messages:
@@ -107,7 +107,7 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
     return document
 
 
-def letter_table(letters: list[DeadLetter], *, is_wide: bool = False) -> list[str]:
+def dead_letter_table(dead_letters: list[DeadLetter], *, is_wide: bool = False) -> list[str]:
     """One line for each; only a wide one has the error uncut."""
     columns = (
         Column("id"),
@@ -122,7 +122,7 @@ def letter_table(letters: list[DeadLetter], *, is_wide: bool = False) -> list[st
         columns,
         [
             (x.id, x.block.topic, x.block.partition, x.offset, x.tries, moment(x.at), _shown(x.error, is_wide))
-            for x in letters
+            for x in dead_letters
         ],
     )
 
@@ -131,26 +131,26 @@ class ErrorGroup(NamedTuple):
     """Dead letters that died of the same error; times in Unix seconds."""
 
     error: str
-    letters: int
+    dead_letters: int
     first_died: float
     last_died: float
     example: str
     """The id of the newest."""
 
 
-def error_groups(letters: Iterable[DeadLetter]) -> list[ErrorGroup]:
+def error_groups(dead_letters: Iterable[DeadLetter]) -> list[ErrorGroup]:
     """By error, the most frequent first. Which message it was, and numbers in the text, make no difference."""
     found: dict[str, ErrorGroup] = {}
-    for letter in letters:
-        kind, at = _kind(_sentence(letter.error)), letter.at
+    for dead_letter in dead_letters:
+        kind, at = _kind(_sentence(dead_letter.error)), dead_letter.at
         old = found.get(kind)
         if old is None:
-            found[kind] = ErrorGroup(kind, 1, at, at, letter.id)
+            found[kind] = ErrorGroup(kind, 1, at, at, dead_letter.id)
             continue
-        newest = letter.id if at >= old.last_died else old.example
+        newest = dead_letter.id if at >= old.last_died else old.example
         times = (min(old.first_died, at), max(old.last_died, at))
-        found[kind] = ErrorGroup(kind, old.letters + 1, *times, newest)
-    return sorted(found.values(), key=lambda group: (-group.letters, group.error))
+        found[kind] = ErrorGroup(kind, old.dead_letters + 1, *times, newest)
+    return sorted(found.values(), key=lambda group: (-group.dead_letters, group.error))
 
 
 def group_table(groups: list[ErrorGroup], *, is_wide: bool = False) -> list[str]:
@@ -161,23 +161,25 @@ def group_table(groups: list[ErrorGroup], *, is_wide: bool = False) -> list[str]
         Column("example"),
         Column("error"),
     )
-    rows = [(x.letters, moment(x.first_died), moment(x.last_died), x.example, _shown(x.error, is_wide)) for x in groups]
+    rows = [
+        (x.dead_letters, moment(x.first_died), moment(x.last_died), x.example, _shown(x.error, is_wide)) for x in groups
+    ]
     return render(columns, rows)
 
 
 def group_document(group: ErrorGroup) -> dict[str, Any]:
     times = {"first_died": moment(group.first_died), "last_died": moment(group.last_died)}
-    return {"error": group.error, "count": group.letters, **times, "example": group.example}
+    return {"error": group.error, "count": group.dead_letters, **times, "example": group.example}
 
 
-def letter_lines(letter: DeadLetter) -> list[str]:
-    document = letter_document(letter)
+def dead_letter_lines(dead_letter: DeadLetter) -> list[str]:
+    document = dead_letter_document(dead_letter)
     headers = document.pop("headers", [])
     del document["error"], document["traceback"]
     wide = max(map(len, document))
     lines = [f"{name:<{wide}}  {clip(cell(value), _VALUE_COLUMNS)}" for name, value in document.items()]
     lines += [f"header {clean(header['key'])}: {cell(list(header.values())[1])}" for header in headers]
-    return [*lines, "", *(clean(line) for line in letter.error.splitlines())]
+    return [*lines, "", *(clean(line) for line in dead_letter.error.splitlines())]
 
 
 def _sentence(error: str) -> str:

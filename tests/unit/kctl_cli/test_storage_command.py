@@ -44,7 +44,7 @@ def storage(config: Path) -> Iterator[FileStorage]:
     (second,) = storage.claim("a", 3, 600.0)
     storage.settle(second, [True, True, False], max_tries=5, retry_seconds=600.0)
     storage.claim("a", 3, 600.0)
-    storage.bury([ODD], "no such customer\nsecond line", "A")
+    storage.dead_letter([ODD], "no such customer\nsecond line", "A")
     yield storage
     storage.close()
 
@@ -100,12 +100,12 @@ TRACE = """Traceback (most recent call last):
 ValueError: order"""
 
 
-def bury(storage: FileStorage, offset: int, sentence: str) -> None:
-    storage.bury([Message("t", 2, offset, None, b"v", 0)], f"{sentence}\n{TRACE}", "A")
+def add_dead_letter(storage: FileStorage, offset: int, sentence: str) -> None:
+    storage.dead_letter([Message("t", 2, offset, None, b"v", 0)], f"{sentence}\n{TRACE}", "A")
 
 
 def test_a_wide_list_cuts_no_error(kctl: Kctl, storage: FileStorage) -> None:
-    bury(storage, 7, f"{LONG}on t-2 offset 7 (1 message)")
+    add_dead_letter(storage, 7, f"{LONG}on t-2 offset 7 (1 message)")
 
     table = kctl("storage", "dead", "list", "--partition", "2").out
     wide = kctl("storage", "dead", "list", "--partition", "2", "-o", "wide").out
@@ -117,12 +117,14 @@ def test_a_wide_list_cuts_no_error(kctl: Kctl, storage: FileStorage) -> None:
 
 def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, storage: FileStorage) -> None:
     for offset in range(5):
-        bury(
+        add_dead_letter(
             storage,
             offset,
             f"the handler shop:handle raised ValueError: order {offset * 91} on t-2 offset 7 (1 message)",
         )
-    bury(storage, 8, "the handler shop:handle returned None instead of a list of bools on t-2 offset 8 (1 message)")
+    add_dead_letter(
+        storage, 8, "the handler shop:handle returned None instead of a list of bools on t-2 offset 8 (1 message)"
+    )
 
     rows = json.loads(kctl("storage", "dead", "list", "--by-error", "-o", "json").out)["rows"]
     table = kctl("storage", "dead", "list", "--by-error").out.splitlines()
@@ -144,14 +146,14 @@ def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, 
 def test_a_traceback_is_shown_with_its_dead_letter_and_stands_apart_in_what_programs_read(
     kctl: Kctl, storage: FileStorage
 ) -> None:
-    bury(storage, 7, "the handler shop:handle raised ValueError: order on t-2 offset 7 (1 message)")
-    (letter,) = storage.dead(Selection(partition=2))
+    add_dead_letter(storage, 7, "the handler shop:handle raised ValueError: order on t-2 offset 7 (1 message)")
+    (dead_letter,) = storage.dead(Selection(partition=2))
 
-    shown = kctl("storage", "dead", "show", letter.id).out
+    shown = kctl("storage", "dead", "show", dead_letter.id).out
     (exported,) = map(json.loads, kctl("storage", "export", "--dead", "--partition", "2").out.splitlines())
 
     assert shown.endswith(f"on t-2 offset 7 (1 message)\n{TRACE}\n")
-    assert (exported["error"], exported["traceback"]) == (letter.error.splitlines()[0], TRACE)
+    assert (exported["error"], exported["traceback"]) == (dead_letter.error.splitlines()[0], TRACE)
 
 
 def test_a_list_that_is_cut_says_so(kctl: Kctl, storage: FileStorage) -> None:
@@ -163,9 +165,9 @@ def test_a_list_that_is_cut_says_so(kctl: Kctl, storage: FileStorage) -> None:
 
 
 def test_a_dead_letter_is_shown_with_its_payload(kctl: Kctl, storage: FileStorage) -> None:
-    (letter,) = [x for x in storage.dead() if x.offset == 5]
+    (dead_letter,) = [x for x in storage.dead() if x.offset == 5]
 
-    ran = kctl("storage", "dead", "show", letter.id)
+    ran = kctl("storage", "dead", "show", dead_letter.id)
 
     assert ran.code == 0
     assert "käse" in ran.out

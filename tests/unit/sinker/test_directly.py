@@ -67,7 +67,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
     def made(handler: str, **more: Any) -> HandlingStorage:
-        told: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "handler": f"direct_handlers:{handler}",
             "import_dir": str(tmp_path),
             "batch_size": 4,
@@ -78,7 +78,7 @@ def make(tmp_path: Path) -> Make:
             **more,
         }
         path = str(tmp_path / "s.sqlite")
-        storage = HandlingStorage({"path": path, "block_messages": 500, "compression": "none", "handler": told})
+        storage = HandlingStorage({"path": path, "block_messages": 500, "compression": "none", "handler": settings})
         storage.prepare()
         storage.init_offsets([StoredOffset("t", 0, "A", 0)])
         return pickle.loads(pickle.dumps(storage))  # type: ignore[no-any-return]
@@ -106,8 +106,8 @@ def test_what_is_refused_is_tried_again_alone_and_then_is_a_dead_letter(make: Ma
         writer.put(chunk(0, 4))
 
     assert module.calls[1:] == [[(2, 1)], [(2, 2)]]
-    (letter,) = storage.dead()
-    assert (letter.offset, letter.tries, letter.error) == (2, 3, "the handler returned False")
+    (dead_letter,) = storage.dead()
+    assert (dead_letter.offset, dead_letter.tries, dead_letter.error) == (2, 3, "the handler returned False")
     assert stored(storage) == 4
 
 
@@ -131,9 +131,9 @@ def test_a_message_that_spoils_its_call_costs_the_others_one_delivery_more(
 
     deliveries = [offset for call in module.calls for offset, _ in call]
     assert [deliveries.count(offset) for offset in (0, 1, 3)] == [2, 2, 2]
-    (letter,) = storage.dead()
-    assert letter.offset == 2
-    first, *trace = letter.error.splitlines()
+    (dead_letter,) = storage.dead()
+    assert dead_letter.offset == 2
+    first, *trace = dead_letter.error.splitlines()
     assert first.endswith("raised ValueError: no amount on t-0 offset 2 (1 message)")
     assert trace[0] == "Traceback (most recent call last):"
     assert trace[-2:] == ['    raise ValueError("no amount")', "ValueError: no amount"]
@@ -146,9 +146,9 @@ def test_a_message_that_came_alone_and_is_not_tried_again_dies_with_its_error_an
     with storage.writer() as writer:
         writer.put(chunk(0, 4))
 
-    (letter,) = storage.dead()
-    assert (letter.offset, letter.tries) == (2, 1)
-    assert "raised ValueError: no amount" in letter.error
+    (dead_letter,) = storage.dead()
+    assert (dead_letter.offset, dead_letter.tries) == (2, 1)
+    assert "raised ValueError: no amount" in dead_letter.error
 
 
 def test_a_traceback_goes_into_the_log_of_the_executor(
@@ -169,10 +169,10 @@ def test_a_call_that_hangs_is_left_behind_and_the_batch_goes_on(
         writer.put(chunk(0, 4))
         writer.put(chunk(4, 6))
 
-    (letter,) = storage.dead()
-    assert (letter.offset, stored(storage)) == (2, 6)
-    assert "did not return within 0.1 s on t-0 offset 2 (1 message)" in letter.error
-    assert "released.wait()" in letter.error
+    (dead_letter,) = storage.dead()
+    assert (dead_letter.offset, stored(storage)) == (2, 6)
+    assert "did not return within 0.1 s on t-0 offset 2 (1 message)" in dead_letter.error
+    assert "released.wait()" in dead_letter.error
 
 
 def test_a_handler_that_cannot_be_opened_fails_the_batch_which_is_tried_again(make: Make, module: Any) -> None:

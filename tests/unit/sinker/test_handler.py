@@ -12,7 +12,7 @@ import pytest
 from kctl_agent.message import Message
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.sinker.failures import HandlerError
-from kctl_agent.sinker.handler import Handler, load, told
+from kctl_agent.sinker.handler import Handler, described, load
 
 MESSAGES = [Message("t", 0, offset, None, b"", 0) for offset in (5, 6, 8)]
 
@@ -133,9 +133,9 @@ def test_async_calls_share_one_event_loop_with_open_and_close() -> None:
 
 
 def test_messages_of_many_partitions_are_named_shortly() -> None:
-    assert told(MESSAGES[:1]) == "t-0 offset 5 (1 message)"
+    assert described(MESSAGES[:1]) == "t-0 offset 5 (1 message)"
     many = [Message("t", partition, 1, None, None, 0) for partition in range(8)]
-    assert told(many).endswith("t-4 offset 1, 3 more partitions (8 messages)")
+    assert described(many).endswith("t-4 offset 1, 3 more partitions (8 messages)")
 
 
 @pytest.mark.parametrize(

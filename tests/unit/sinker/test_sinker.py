@@ -92,7 +92,7 @@ def test_what_is_refused_comes_again_alone_and_is_dead_after_the_last_try(bench:
     own.run()
 
     assert own.calls == [[0, 1, 2], [1]]
-    assert [letter.offset for letter in own.storage.dead()] == [1]
+    assert [dead_letter.offset for dead_letter in own.storage.dead()] == [1]
 
 
 def test_what_fails_together_is_tried_message_by_message_and_only_the_bad_one_dies(
@@ -108,7 +108,7 @@ def test_what_fails_together_is_tried_message_by_message_and_only_the_bad_one_di
     own.run()
 
     assert own.calls == [[0, 1, 2], [0], [1], [2]]
-    assert [letter.offset for letter in own.storage.dead()] == [1]
+    assert [dead_letter.offset for dead_letter in own.storage.dead()] == [1]
     assert total(own.storage) == (0, 0, 0, 1)
 
 

@@ -57,10 +57,10 @@ def memory_bench() -> Bench:
     storage = MemoryStorage(block_messages=BLOCK_MESSAGES, clock=clock)
 
     def damage(first: int) -> bytes:
-        for held in storage._held.values():
-            if held.block.first == first:
-                held.block = replace(held.block, body=flipped(held.block.body))
-                return held.block.body
+        for queued in storage._queue.values():
+            if queued.block.first == first:
+                queued.block = replace(queued.block, body=flipped(queued.block.body))
+                return queued.block.body
         raise LookupError(first)
 
     return Bench(storage, clock.pass_time, damage)

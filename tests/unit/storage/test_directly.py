@@ -22,7 +22,7 @@ def test_it_takes_no_messages_but_stored_offsets_and_dead_letters(tmp_path: Path
     storage = opened(tmp_path / "s.sqlite", "directly")
     storage.init_offsets([StoredOffset("t", 0, "A", 5)])
     storage.advance_offsets([Advance("t", 0, 1, 5, 9)])
-    storage.bury([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
+    storage.dead_letter([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
 
     with pytest.raises(StorageError, match="the handler gets the messages"):
         storage.writer()
@@ -30,13 +30,13 @@ def test_it_takes_no_messages_but_stored_offsets_and_dead_letters(tmp_path: Path
     assert storage.identity == f"directly:{tmp_path}/s.sqlite"
     assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 9
     assert storage.claim("a", 10, 60.0) == []
-    assert [letter.offset for letter in storage.dead()] == [7]
+    assert [dead_letter.offset for dead_letter in storage.dead()] == [7]
     storage.close()
 
 
 def test_its_dead_letters_are_requeued_in_a_storage_with_a_queue(tmp_path: Path) -> None:
     directly = opened(tmp_path / "s.sqlite", "directly")
-    directly.bury([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
+    directly.dead_letter([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
     with pytest.raises(StorageError, match="no queue"):
         directly.requeue_dead()
     directly.close()

@@ -364,12 +364,12 @@ def test_an_error_of_the_disk_that_sqlite_meets_leaves_a_doubt_until_all_was_cop
     child.start()
     child.join()
     assert child.exitcode == 42
-    doubts = Path(f"{path}-doubts")
-    assert len(list(doubts.iterdir())) == 1
+    sync_failures = Path(f"{path}-doubts")
+    assert len(list(sync_failures.iterdir())) == 1
 
     assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 0
 
-    assert list(doubts.iterdir()) == []
+    assert list(sync_failures.iterdir()) == []
 
 
 def test_a_log_that_has_grown_is_copied_into_the_file_and_begins_anew(

@@ -3,7 +3,7 @@
 Needs pytest. In a test module of yours, with a fixture for a prepared, empty storage whose blocks hold at most three
 messages, one that makes the storage's clock go on, and one that overwrites a block's bytes:
 
-    from kctl_agent.storage.conformance import Claims, Letters, Order, Puts, Times
+    from kctl_agent.storage.conformance import Claims, DeadLetters, Order, Puts, Times
 
     @pytest.fixture
     def storage(): ...
@@ -21,9 +21,9 @@ messages, one that makes the storage's clock go on, and one that overwrites a bl
 from __future__ import annotations
 
 from kctl_agent.storage.conformance.claims import Claims
-from kctl_agent.storage.conformance.letters import Letters
+from kctl_agent.storage.conformance.dead_letters import DeadLetters
 from kctl_agent.storage.conformance.order import Order
 from kctl_agent.storage.conformance.puts import Puts
 from kctl_agent.storage.conformance.times import Times
 
-__all__ = ["Claims", "Letters", "Order", "Puts", "Times"]
+__all__ = ["Claims", "DeadLetters", "Order", "Puts", "Times"]

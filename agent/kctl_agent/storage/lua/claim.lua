@@ -14,9 +14,9 @@ local function read(id)
   return found
 end
 
-local said = redis.call('HGET', P .. 'claimed', owner) or ''
-if string.sub(said, 1, #token + 1) == token .. ' ' then
-  for id in string.gmatch(string.sub(said, #token + 2), '%d+') do
+local last_reply = redis.call('HGET', P .. 'claimed', owner) or ''
+if string.sub(last_reply, 1, #token + 1) == token .. ' ' then
+  for id in string.gmatch(string.sub(last_reply, #token + 2), '%d+') do
     local block = P .. 'block:' .. id
     if redis.call('HGET', block, 'token') == token then
       leased[#leased + 1] = {id, unpack(read(id))}

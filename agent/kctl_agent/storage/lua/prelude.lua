@@ -100,7 +100,7 @@ local function remove(id)
   return tonumber(messages)
 end
 
-local function bury(tp, topic_id, first, last, messages, tries, reason, damaged, body, machine)
+local function add_dead_letter(tp, topic_id, first, last, messages, tries, reason, damaged, body, machine)
   local id = redis.call('INCR', P .. 'seq')
   redis.call('HSET', P .. 'dead:' .. id, 'tp', tp, 'topic_id', topic_id, 'first', first, 'last', last,
     'count', messages, 'tries', tries, 'error', reason, 'damaged', damaged, 'body', body, 'at', text(machine))

@@ -4,11 +4,11 @@
 -- 1: done. 0: the lease is lost and nothing was changed. A repeated settle whose first reply was lost is done.
 local id, token, owner, outcome, fate, delay = unpack(ARGV, 1, 6)
 local block = P .. 'block:' .. id
-local said = id .. ' ' .. token .. ' ' .. outcome
+local reply = id .. ' ' .. token .. ' ' .. outcome
 if redis.call('HGET', block, 'token') ~= token then
-  return redis.call('HGET', P .. 'settled', owner) == said and 1 or 0
+  return redis.call('HGET', P .. 'settled', owner) == reply and 1 or 0
 end
-redis.call('HSET', P .. 'settled', owner, said)
+redis.call('HSET', P .. 'settled', owner, reply)
 local tp, topic_id = unpack(redis.call('HMGET', block, 'tp', 'topic_id'))
 if fate == 'again' then
   local first, last, messages, body = unpack(ARGV, 7, 10)
@@ -29,6 +29,6 @@ end
 remove(id)
 local machine = machine_time()
 for i = 14, #ARGV, 4 do
-  bury(tp, topic_id, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[11], ARGV[12], ARGV[13], ARGV[i + 3], machine)
+  add_dead_letter(tp, topic_id, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[11], ARGV[12], ARGV[13], ARGV[i + 3], machine)
 end
 return 1

@@ -13,7 +13,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.block import BadBlock, Block, Columns, decode, encode, pack
 from kctl_agent.storage.claim import Claim, DeadLetter, Settled
 
-__all__ = ["MAX_ERROR_BYTES", "Verdict", "damaged", "dead_letters", "judge", "opened", "revived"]
+__all__ = ["MAX_ERROR_BYTES", "Verdict", "as_dead_letters", "damaged", "judge", "opened", "requeued"]
 
 MAX_ERROR_BYTES = 8192
 """Of a dead letter's error, its sentence and traceback: an exception's message may quote the payload it is about."""
@@ -21,7 +21,7 @@ MAX_ERROR_BYTES = 8192
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one transaction has to do to a claimed block: replace it by `again` (or nothing), and bury `dead`."""
+    """What one transaction has to do to a claimed block: replace it by `again` (or nothing), and dead-letter `dead`."""
 
     again: Block | None
     dead: tuple[DeadLetter, ...]
@@ -38,8 +38,8 @@ def judge(claim: Claim, acks: Sequence[bool], reason: str, max_tries: int, codec
     block = claim.block
     if claim.tries + 1 >= max_tries:
         failed = [message for message, ack in zip(claim.messages, acks, strict=True) if not ack]
-        letters = tuple(dead_letters(failed, block.topic_id, claim.tries + 1, reason, codec, at))
-        return Verdict(None, letters, Settled(gone=count - len(letters), dead=len(letters)))
+        dead_letters = tuple(as_dead_letters(failed, block.topic_id, claim.tries + 1, reason, codec, at))
+        return Verdict(None, dead_letters, Settled(gone=count - len(dead_letters), dead=len(dead_letters)))
     if not any(acks):
         return Verdict(block, (), Settled(again=count))
     columns = decode(block.body, block.first, block.count).take(~np.array(acks, np.bool_))
@@ -47,7 +47,7 @@ def judge(claim: Claim, acks: Sequence[bool], reason: str, max_tries: int, codec
     return Verdict(again, (), Settled(gone=count - again.count, again=again.count))
 
 
-def dead_letters(
+def as_dead_letters(
     messages: Iterable[Message], topic_id: str | None, tries: int, error: str, codec: str, at: float
 ) -> Iterator[DeadLetter]:
     """One for each message: they rest alone, so that each can be found, shown and put back."""
@@ -62,18 +62,18 @@ def damaged(block: Block, tries: int, error: BadBlock, at: float) -> DeadLetter:
     return DeadLetter("", block, tries, _kept(str(error)), at, is_damaged=True)
 
 
-def revived(
-    letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
+def requeued(
+    dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
     """Dead letters as blocks again, and the ids of those that are in them: all that can be read.
 
     In offset order, incarnations of a topic apart.
     """
     ids, found = [], []
-    for letter in letters:
+    for dead_letter in dead_letters:
         with suppress(BadBlock):
-            found += [(letter.block, message) for message in letter.messages()]
-            ids += [] if letter.is_damaged else [letter.id]
+            found += [(dead_letter.block, message) for message in dead_letter.messages()]
+            ids += [] if dead_letter.is_damaged else [dead_letter.id]
     found.sort(key=lambda pair: (*_incarnation(pair), pair[1].offset))
     blocks = []
     for (topic, partition, _), group in groupby(found, _incarnation):

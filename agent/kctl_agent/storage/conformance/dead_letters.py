@@ -9,7 +9,7 @@ from kctl_agent.storage.base import Selection, Settled, Storage
 from kctl_agent.storage.claim import EVERYTHING
 from kctl_agent.storage.conformance.given import everything, fill, offsets, stored, total
 
-__all__ = ["Damage", "Letters"]
+__all__ = ["Damage", "DeadLetters"]
 
 Damage = Callable[[int], bytes]
 """Overwrites the bytes of the block whose first offset is given; returns what it has written."""
@@ -23,10 +23,10 @@ def kill(storage: Storage, count: int, partition: int = 0) -> None:
 
 
 def dead_offsets(storage: Storage, selection: Selection = EVERYTHING) -> list[int]:
-    return [letter.offset for letter in storage.dead(selection)]
+    return [dead_letter.offset for dead_letter in storage.dead(selection)]
 
 
-class Letters:
+class DeadLetters:
     def test_what_was_tried_too_often_rests_as_a_dead_letter_with_the_last_error(self, storage: Storage) -> None:
         fill(storage, 3)
         (claim,) = storage.claim("a", 3, 60.0)
@@ -35,12 +35,17 @@ class Letters:
 
         assert storage.settle(claim, [False, True], reason="KeyError: 'id'", max_tries=2) == Settled(gone=1, dead=1)
 
-        (letter,) = storage.dead()
-        assert (letter.offset, letter.tries, letter.error, letter.is_damaged) == (1, 2, "KeyError: 'id'", False)
-        assert letter.messages() == [Message("t", 0, 1, None, b"0001", 10, (), 2)]
+        (dead_letter,) = storage.dead()
+        assert (dead_letter.offset, dead_letter.tries, dead_letter.error, dead_letter.is_damaged) == (
+            1,
+            2,
+            "KeyError: 'id'",
+            False,
+        )
+        assert dead_letter.messages() == [Message("t", 0, 1, None, b"0001", 10, (), 2)]
         assert total(storage) == (0, 0, 0, 1)
-        assert storage.stats().bytes == len(letter.block.body)
-        assert storage.find_dead(letter.id) == letter
+        assert storage.stats().bytes == len(dead_letter.block.body)
+        assert storage.find_dead(dead_letter.id) == dead_letter
         assert storage.find_dead("no such") is None
 
     def test_dead_letters_are_found_by_topic_partition_and_offsets(self, storage: Storage) -> None:
@@ -51,7 +56,7 @@ class Letters:
         assert dead_offsets(storage, Selection(partition=1, offset_from=2, offset_to=3)) == [2, 3]
         assert dead_offsets(storage, Selection(topic="u")) == []
         assert dead_offsets(storage, Selection(older_than_seconds=3600.0)) == []
-        assert [letter.offset for letter in storage.dead(limit=2)] == [0, 1]
+        assert [dead_letter.offset for dead_letter in storage.dead(limit=2)] == [0, 1]
 
     def test_a_requeued_dead_letter_begins_anew(self, storage: Storage) -> None:
         kill(storage, 9)
@@ -95,11 +100,11 @@ class Letters:
     def test_messages_that_never_were_in_the_storage_can_rest_there(self, storage: Storage) -> None:
         message = Message("t", 3, 7, b"k", b"v", 5, (("h", None),), 4)
 
-        storage.bury([message], "handler said no")
+        storage.dead_letter([message], "handler said no")
 
-        (letter,) = storage.dead()
-        assert letter.messages() == [message]
-        assert (letter.error, letter.tries, letter.block.topic_id) == ("handler said no", 4, None)
+        (dead_letter,) = storage.dead()
+        assert dead_letter.messages() == [message]
+        assert (dead_letter.error, dead_letter.tries, dead_letter.block.topic_id) == ("handler said no", 4, None)
         assert storage.requeue_dead() == 1
         assert [(m.partition, m.offset, m.tries) for m in everything(storage)] == [(3, 7, 0)]
 
@@ -109,8 +114,8 @@ class Letters:
 
         storage.settle(claim, [False], reason="x" * 1_000_000)
 
-        (letter,) = storage.dead()
-        assert 6000 < len(letter.error) <= 8192
+        (dead_letter,) = storage.dead()
+        assert 6000 < len(dead_letter.error) <= 8192
 
     def test_an_error_keeps_its_traceback_and_letters_that_no_encoding_has(self, storage: Storage) -> None:
         fill(storage, 1)
@@ -118,9 +123,9 @@ class Letters:
         traceback = 'Traceback (most recent call last):\n  File "h.py", line 1, in handle\nValueError: käse\n'
 
         storage.settle(claim, [False], reason=f"the handler failed\n{traceback}")
-        storage.bury([Message("t", 0, 5, None, None, 0)], "no file \udcff.txt")
+        storage.dead_letter([Message("t", 0, 5, None, None, 0)], "no file \udcff.txt")
 
-        assert sorted(letter.error for letter in storage.dead()) == [
+        assert sorted(dead_letter.error for dead_letter in storage.dead()) == [
             "no file \\udcff.txt",
             f"the handler failed\n{traceback}",
         ]
@@ -133,10 +138,15 @@ class Letters:
 
         assert [m.offset for m in everything(storage)] == [0, 1, 2, 6, 7, 8]
 
-        (letter,) = storage.dead()
-        assert letter.is_damaged
-        assert "damaged" in letter.error or "not a block" in letter.error
-        assert (letter.block.body, letter.block.first, letter.block.last, letter.block.count) == (broken, 3, 5, 3)
+        (dead_letter,) = storage.dead()
+        assert dead_letter.is_damaged
+        assert "damaged" in dead_letter.error or "not a block" in dead_letter.error
+        assert (dead_letter.block.body, dead_letter.block.first, dead_letter.block.last, dead_letter.block.count) == (
+            broken,
+            3,
+            5,
+            3,
+        )
         assert total(storage) == (0, 0, 0, 3)
         assert storage.requeue_dead() == 0
         assert stored(storage) == []

@@ -8,7 +8,7 @@ from kctl_agent.storage.base import StoredOffset, TopicPartition
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import DeadLetter, PartitionStats
 
-__all__ = ["block_of", "letter_of", "name_of", "parted", "partitions_of", "stored_offset_of"]
+__all__ = ["block_of", "dead_letter_of", "name_of", "parted", "partitions_of", "stored_offset_of"]
 
 
 def name_of(tp: TopicPartition) -> str:
@@ -38,7 +38,7 @@ def block_of(row: Sequence[bytes]) -> Block:
     return Block(topic, topic_id.decode() or None, partition, int(first), int(last), int(count), body)
 
 
-def letter_of(id_: str, row: Mapping[bytes, bytes]) -> DeadLetter:
+def dead_letter_of(id_: str, row: Mapping[bytes, bytes]) -> DeadLetter:
     block = block_of([row[name] for name in (b"tp", b"topic_id", b"first", b"last", b"count", b"body")])
     error = row[b"error"].decode(errors="replace")
     return DeadLetter(id_, block, int(row[b"tries"]), error, int(row[b"at"]) / 1000, row[b"damaged"] == b"1")

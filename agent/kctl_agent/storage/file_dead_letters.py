@@ -6,17 +6,17 @@ import itertools
 import sqlite3
 from collections.abc import Iterable
 
+from kctl_agent.storage.ack_rules import requeued
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import DeadLetter, PartitionStats, Selection
 from kctl_agent.storage.file_schema import FREE_COUNTED, transaction
-from kctl_agent.storage.settling import revived
 
-__all__ = ["bury", "clear", "expire", "find", "insert", "page", "partitions", "requeue_dead", "requeue_stuck"]
+__all__ = ["clear", "expire", "find", "insert", "insert_dead", "page", "partitions", "requeue_dead", "requeue_stuck"]
 
-PAGE_LETTERS = 1000
+PAGE_SIZE = 1000
 EXPIRE_PAGE = 500
 PAGE_BYTES = 16 << 20
-LETTER = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
+COLUMNS = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
 
 
 def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
@@ -39,7 +39,7 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
     return written
 
 
-def bury(db: sqlite3.Connection, letters: Iterable[DeadLetter]) -> None:
+def insert_dead(db: sqlite3.Connection, dead_letters: Iterable[DeadLetter]) -> None:
     """New dead letters. Within a transaction of the caller."""
     db.executemany(
         "insert into dead(topic, topic_id, partition, first, last, count, bytes, tries, error, at, damaged, body)"
@@ -47,34 +47,34 @@ def bury(db: sqlite3.Connection, letters: Iterable[DeadLetter]) -> None:
         (
             (b.topic, b.topic_id, b.partition, b.first, b.last, b.count, len(b.body), x.tries, x.error, x.at,
              x.is_damaged, b.body)
-            for x in letters
+            for x in dead_letters
             for b in (x.block,)
         ),
     )  # fmt: skip
 
 
 def page(
-    db: sqlite3.Connection, selection: Selection, wall: float, after: int, limit: int = PAGE_LETTERS
+    db: sqlite3.Connection, selection: Selection, wall: float, after: int, limit: int = PAGE_SIZE
 ) -> list[DeadLetter]:
     """The next selected dead letters after an id: so many, or fewer that hold `PAGE_BYTES` together."""
     where, values = _where(selection, "at", wall)
     rows = db.execute(
-        f"select {LETTER} from dead where id>? and {where} order by id limit ?",  # noqa: S608
+        f"select {COLUMNS} from dead where id>? and {where} order by id limit ?",  # noqa: S608
         (after, *values, limit),
     )
-    letters: list[DeadLetter] = []
+    dead_letters: list[DeadLetter] = []
     size = 0
     for row in rows:
-        letters.append(_letter(row))
-        size += len(letters[-1].block.body)
+        dead_letters.append(_dead_letter(row))
+        size += len(dead_letters[-1].block.body)
         if size >= PAGE_BYTES:
             break
-    return letters
+    return dead_letters
 
 
 def find(db: sqlite3.Connection, id_: int) -> DeadLetter | None:
-    row = db.execute(f"select {LETTER} from dead where id=?", (id_,)).fetchone()  # noqa: S608
-    return None if row is None else _letter(row)
+    row = db.execute(f"select {COLUMNS} from dead where id=?", (id_,)).fetchone()  # noqa: S608
+    return None if row is None else _dead_letter(row)
 
 
 def requeue_dead(
@@ -88,11 +88,11 @@ def requeue_dead(
 ) -> tuple[int, int | None]:
     """One page of it, one transaction: how many messages returned, and after which id to go on (None: at the end)."""
     with transaction(db):
-        letters = page(db, selection, wall, after)
-        blocks, ids = revived(letters, block_messages, block_bytes, codec)
+        dead_letters = page(db, selection, wall, after)
+        blocks, ids = requeued(dead_letters, block_messages, block_bytes, codec)
         insert(db, blocks, wall)
         db.executemany("delete from dead where id=?", [(int(id_),) for id_ in ids])
-    return len(ids), int(letters[-1].id) if letters else None
+    return len(ids), int(dead_letters[-1].id) if dead_letters else None
 
 
 def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> int:
@@ -127,7 +127,7 @@ def clear(db: sqlite3.Connection, state: str, selection: Selection, wall: float)
 
 def expire(db: sqlite3.Connection, before: float) -> int:
     """Remove the oldest dead letters of before that time, a page at most; returns the number of messages. Looks at the
-    oldest only, without the write lock: letters are numbered as they die."""
+    oldest only, without the write lock: dead letters are numbered as they die."""
     rows = db.execute("select id, at from dead order by id limit ?", (EXPIRE_PAGE,)).fetchall()
     old = [id_ for id_, _ in itertools.takewhile(lambda row: row[1] <= before, rows)]
     if not old:
@@ -171,6 +171,6 @@ def _where(selection: Selection, at: str | None, wall: float) -> tuple[str, list
     return " and ".join(clause for clause, _ in clauses), [value for _, value in clauses]
 
 
-def _letter(row: tuple[object, ...]) -> DeadLetter:
+def _dead_letter(row: tuple[object, ...]) -> DeadLetter:
     id_, *coordinates, tries, error, at, damaged = row
     return DeadLetter(str(id_), Block(*coordinates), tries, error, at, bool(damaged))  # type: ignore[arg-type]

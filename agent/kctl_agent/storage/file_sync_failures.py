@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["doubt", "doubting", "doubts"]
+__all__ = ["note_sync_failure", "noting_disk_errors", "sync_failures"]
 
 
 @contextmanager
-def doubting(path: Path) -> Iterator[None]:
+def noting_disk_errors(path: Path) -> Iterator[None]:
     """An error of the disk that SQLite meets in here leaves a doubt: it syncs the log too, and then it was told."""
     try:
         yield
     except sqlite3.Error as error:
         code: int | None = getattr(error, "sqlite_errorcode", None)
         if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR:
-            doubt(path)
+            note_sync_failure(path)
         raise
 
 
@@ -31,14 +31,14 @@ def _folder(path: Path) -> Path:
     return path.with_name(f"{path.name}-doubts")
 
 
-def doubt(path: Path) -> None:
+def note_sync_failure(path: Path) -> None:
     # It need not survive a power cut: after that the log ends where it is whole, and what it lacks counts nowhere.
     with suppress(OSError):
         _folder(path).mkdir(exist_ok=True)
         (_folder(path) / uuid.uuid4().hex).touch()
 
 
-def doubts(path: Path) -> list[Path]:
+def sync_failures(path: Path) -> list[Path]:
     """Each has a name of its own, so that only those are removed that were there before the copy began."""
     try:
         return [Path(each.path) for each in os.scandir(_folder(path))]

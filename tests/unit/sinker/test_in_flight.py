@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.sinker.held import NEVER, RETURNED_FALSE, Held, Part, cut, decide
+from kctl_agent.sinker.in_flight import NEVER, RETURNED_FALSE, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import DIED, Journal
 from kctl_agent.storage.claim import Claim
 from kctl_agent.storage.conformance.given import fill
@@ -24,25 +24,28 @@ def claims(count: int, *, block_messages: int = 5, tries: int = 0) -> list[Claim
     return storage.claim("a", count, 60)
 
 
-def held(acks: list[bool | None], tries: int = 0, error: str = "") -> Held:
+def claimed(acks: list[bool | None], tries: int = 0, error: str = "") -> InFlightClaim:
     (claim,) = claims(len(acks), tries=tries)
-    return Held(claim, acks, shared_error=error)
+    return InFlightClaim(claim, acks, shared_error=error)
 
 
 def test_calls_hold_at_most_batch_size_messages_and_all_of_them_in_order() -> None:
-    hands = [Held.of(claim) for claim in claims(12)]
+    in_flight = [InFlightClaim.of(claim) for claim in claims(12)]
 
-    calls = list(cut(hands, 4))
+    calls = list(cut(in_flight, 4))
 
     assert [sum(part.count for part in call) for call in calls] == [4, 4, 4]
     given = [
-        message.offset for call in calls for part in call for message in part.held.claim.messages[part.begin : part.end]
+        message.offset
+        for call in calls
+        for part in call
+        for message in part.claimed.claim.messages[part.begin : part.end]
     ]
     assert given == list(range(12))
 
 
 def test_what_was_acknowledged_is_gone_and_what_was_refused_comes_again() -> None:
-    decision = decide(held([True, False, True]), max_tries=3, ordered=False)
+    decision = decide(claimed([True, False, True]), max_tries=3, ordered=False)
 
     assert decision.acks == [True, False, True]
     assert (decision.handled, decision.again, decision.dead) == (2, 1, 0)
@@ -50,46 +53,46 @@ def test_what_was_acknowledged_is_gone_and_what_was_refused_comes_again() -> Non
 
 
 def test_what_was_refused_too_often_dies_in_the_same_transaction() -> None:
-    decision = decide(held([True, False, True], tries=2), max_tries=3, ordered=False)
+    decision = decide(claimed([True, False, True], tries=2), max_tries=3, ordered=False)
 
-    assert (decision.acks, decision.max_tries, decision.buried) == ([True, False, True], 3, {})
+    assert (decision.acks, decision.max_tries, decision.dead_lettered) == ([True, False, True], 3, {})
     assert (decision.handled, decision.again, decision.dead) == (2, 0, 1)
 
 
 @pytest.mark.parametrize("tries", [0, 2, 7])
 def test_what_failed_together_comes_again_however_often_it_was_tried(tries: int) -> None:
-    decision = decide(held([None, None, None], tries, "it raised"), max_tries=1, ordered=False)
+    decision = decide(claimed([None, None, None], tries, "it raised"), max_tries=1, ordered=False)
 
-    assert (decision.acks, decision.max_tries, decision.buried) == ([False] * 3, NEVER, {})
+    assert (decision.acks, decision.max_tries, decision.dead_lettered) == ([False] * 3, NEVER, {})
     assert decision.reason == "it raised"
 
 
-def test_messages_that_die_of_different_errors_or_beside_untried_ones_are_buried_apart_with_their_own() -> None:
-    one = held([True, False, False, None], tries=2)
+def test_messages_that_die_of_different_errors_or_beside_untried_ones_are_dead_lettered_apart_with_their_own() -> None:
+    one = claimed([True, False, False, None], tries=2)
     one.errors = {1: "no amount", 2: "no date"}
 
     decision = decide(one, max_tries=3, ordered=False)
 
-    assert decision.buried == {"no amount": [1], "no date": [2]}
+    assert decision.dead_lettered == {"no amount": [1], "no date": [2]}
     assert (decision.acks, decision.max_tries) == ([True, True, True, False], NEVER)
     assert (decision.handled, decision.again, decision.dead) == (1, 1, 2)
 
 
 def test_in_order_only_the_first_refused_message_of_a_call_is_blamed() -> None:
-    decision = decide(held([True, False, False, True]), max_tries=1, ordered=True)
+    decision = decide(claimed([True, False, False, True]), max_tries=1, ordered=True)
 
-    assert decision.buried == {RETURNED_FALSE: [1]}
+    assert decision.dead_lettered == {RETURNED_FALSE: [1]}
     assert decision.acks == [True, True, False, True]
 
 
 def test_a_stop_between_messages_makes_the_rest_wait_for_nothing() -> None:
-    decision = decide(held([True, None, None], tries=1), max_tries=3, ordered=False)
+    decision = decide(claimed([True, None, None], tries=1), max_tries=3, ordered=False)
 
     assert (decision.acks, decision.is_failure) == ([True, False, False], False)
 
 
 def test_a_message_that_failed_alone_is_blamed_with_its_error() -> None:
-    one = held([None, None], tries=1)
+    one = claimed([None, None], tries=1)
 
     Part(one, 1, 2).failed("no amount", is_alone=True)
 
