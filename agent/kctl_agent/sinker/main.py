@@ -19,12 +19,12 @@ from kctl_agent.operations import Inbox
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.server import AgentServer
-from kctl_agent.sinker.figures import Figures
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.sinker.settings import SinkerSettings, parse
 from kctl_agent.sinker.sinker import Sinker
+from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.stop import Stop
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
@@ -48,14 +48,14 @@ def _commands(inbox: Inbox) -> dict[str, Command]:
 
 def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     storage = open_storage(settings.storage)
-    figures, stop = Figures(settings.name, server, storage, inbox), Stop()
+    stats, stop = SinkerProcessStats(settings.name, server, storage, inbox), Stop()
     parent_watch.start(stop.ask)
     code, why = 0, ""
     try:
         storage.prepare()
-        figures.start()
+        stats.start()
         handler = load(settings.handler, settings.handler_timeout_seconds, settings.import_dir)
-        _run(settings, storage, handler, figures, stop, inbox)
+        _run(settings, storage, handler, stats, stop, inbox)
     except BootstrapError as error:
         code, why = EX_CONFIG, f"cannot start: {error}"
         log_trace(error)
@@ -63,9 +63,9 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
         code, why = 1, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
         log_trace(error)
     if why:
-        figures.enter("failed")
-        figures.failed(why)
-    figures.close()
+        stats.enter("failed")
+        stats.failed(why)
+    stats.close()
     storage.close()
     if why:
         log.error("%s", why)  # the last line of the log is what `kctl status` shows
@@ -75,7 +75,7 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
 
 
 def _run(
-    settings: SinkerSettings, storage: Storage, handler: Handler, figures: Figures, stop: Stop, inbox: Inbox
+    settings: SinkerSettings, storage: Storage, handler: Handler, stats: SinkerProcessStats, stop: Stop, inbox: Inbox
 ) -> None:
     """The handler's `open`, the work, the handler's `close`."""
 
@@ -86,15 +86,15 @@ def _run(
         why = ""
         try:
             why = sinker.settle_in_flight(call)
-            figures.enter("failed")
-            figures.close()
+            stats.enter("failed")
+            stats.close()
         finally:
             log.error("%s", why or "a call of the handler did not return")
             sys.stdout.flush()
             os._exit(1)
 
     guard = Guard(storage, settings.lease_seconds, settings.handler_timeout_seconds, lost, timed_out)
-    sinker = Sinker(settings, storage, handler, figures, stop, guard, inbox)
+    sinker = Sinker(settings, storage, handler, stats, stop, guard, inbox)
     handler.open()
     guard.start()
     try:

@@ -16,12 +16,12 @@ from kctl_agent.errors import StorageError
 from kctl_agent.messages import number_of
 from kctl_agent.operations import Inbox, Outcome
 from kctl_agent.sinker.failures import FailureLog, HandlerError
-from kctl_agent.sinker.figures import Call, Figures
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, described
 from kctl_agent.sinker.in_flight import Decision, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import Journal
 from kctl_agent.sinker.settings import SinkerSettings
+from kctl_agent.sinker.stats import Call, SinkerProcessStats
 from kctl_agent.sinker.stop import Stop
 from kctl_agent.storage.base import Storage
 
@@ -48,7 +48,7 @@ class Sinker:
         settings: SinkerSettings,
         storage: Storage,
         handler: Handler,
-        figures: Figures,
+        stats: SinkerProcessStats,
         stop: Stop,
         guard: Guard,
         inbox: Inbox,
@@ -57,7 +57,7 @@ class Sinker:
         self._inbox = inbox
         self._storage = storage
         self._handler = handler
-        self._figures = figures
+        self._stats = stats
         self._stop = stop
         self._guard = guard
         self._journal = Journal(settings.scratch_dir / "in-hand")
@@ -72,20 +72,20 @@ class Sinker:
             for operation in self._inbox.take():  # there is but `pause`, and nothing is in flight here
                 self._inbox.report(operation.id, Outcome("done", "paused partitions are known"))
             if self._inbox.paused:
-                self._figures.enter("paused")
+                self._stats.enter("paused")
                 self._stop.wait(IDLE_SECONDS[-1])
                 continue
             self._claim()
             if self._in_flight:
                 polls = 0
-                self._figures.enter("running")
+                self._stats.enter("running")
                 self._work()
             else:
-                if polls or self._figures.state == "paused":
-                    self._figures.enter("idle")
+                if polls or self._stats.state == "paused":
+                    self._stats.enter("idle")
                 self._stop.wait(IDLE_SECONDS[min(polls, len(IDLE_SECONDS) - 1)])
                 polls += 1
-        self._figures.enter("stopping")
+        self._stats.enter("stopping")
         self._give_back()
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
@@ -96,7 +96,7 @@ class Sinker:
         self._failures.error(error)
         for part in call:
             part.failed(error.text, is_alone=len(messages) == 1)
-        self._figures.called(Call(time.monotonic(), self._settings.handler_timeout_seconds, len(messages)), str(error))
+        self._stats.called(Call(time.monotonic(), self._settings.handler_timeout_seconds, len(messages)), str(error))
         for claimed in list(self._in_flight):
             if not claimed.is_untouched:
                 self._settle(claimed)
@@ -130,7 +130,7 @@ class Sinker:
                 break
             if not found:
                 self._stop.wait(min(IDLE_SECONDS[1], deadline - time.monotonic()))
-        self._figures.in_flight(sum(len(claimed.acks) for claimed in self._in_flight))
+        self._stats.in_flight(sum(len(claimed.acks) for claimed in self._in_flight))
 
     def _claimed(self, limit: int, limit_bytes: int) -> list[InFlightClaim]:
         settings, failures = self._settings, 0
@@ -200,7 +200,7 @@ class Sinker:
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         count, started = len(messages), time.monotonic()
         error: HandlerError | None = None
-        self._figures.calling()
+        self._stats.calling()
         with self._guard.calling(call):
             try:
                 acks = self._handler(messages)
@@ -215,7 +215,7 @@ class Sinker:
             for part in call:
                 part.failed(error.text, is_alone=count == 1)
         error_text = None if error is None else str(error)
-        self._figures.called(Call(time.monotonic(), time.monotonic() - started, count), error_text)
+        self._stats.called(Call(time.monotonic(), time.monotonic() - started, count), error_text)
 
     def _settle(self, claimed: InFlightClaim) -> None:
         self._guard.drop(claimed)
@@ -232,13 +232,13 @@ class Sinker:
                     break
                 failures = self._wait_for_storage(error, failures)
         self._in_flight.remove(claimed)
-        self._figures.in_flight(sum(len(each.acks) for each in self._in_flight))
+        self._stats.in_flight(sum(len(each.acks) for each in self._in_flight))
         if is_lost:
-            self._figures.settled(lost=len(claimed.acks))
+            self._stats.settled(lost=len(claimed.acks))
             if not claimed.is_lost:
                 self.report_lost(claimed)
         else:
-            self._figures.settled(handled=decision.handled, again=decision.again, dead=decision.dead)
+            self._stats.settled(handled=decision.handled, again=decision.again, dead=decision.dead)
 
     def _written(self, claimed: InFlightClaim, decision: Decision) -> bool:
         """False: the lease is lost, nothing was changed."""
@@ -264,7 +264,7 @@ class Sinker:
         """Somebody else has the claim now, or will have. From the guard's thread too."""
         messages = claimed.claim.messages
         text = f"the lease of {described(messages)} was lost while it was in flight; it is handled again"
-        self._figures.happened(
+        self._stats.happened(
             "lease_lost", text, claimed.claim.topic, claimed.claim.partition, messages[0].offset, messages[-1].offset
         )
 
@@ -280,11 +280,11 @@ class Sinker:
             if count:
                 log.info("gave back %s", number_of(count, "message"))
         self._in_flight = []
-        self._figures.in_flight(0)
+        self._stats.in_flight(0)
 
     def _wait_for_storage(self, error: StorageError, failures: int) -> int:
         seconds = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]
         log.error("%s; next try in %g s", error, seconds)
-        self._figures.failed(str(error))
+        self._stats.failed(str(error))
         self._stop.wait(seconds)
         return failures + 1

@@ -11,11 +11,11 @@ import pytest
 from kctl_agent.message import Message
 from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
-from kctl_agent.sinker.figures import Figures
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.sinker import Sinker
+from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.stop import Stop
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.conformance.given import fill, total
@@ -46,10 +46,10 @@ class Bench:
         guard = Guard(self.storage, 60.0, 60.0, lambda _: None, lambda _: None)
         handler = Handler("h:h", self._called, 60.0)
         inbox = Inbox()
-        figures = Figures("sinker-0", AgentServer(self._folder, "sinker-0"), self.storage, inbox)
+        stats = SinkerProcessStats("sinker-0", AgentServer(self._folder, "sinker-0"), self.storage, inbox)
         handler.open()
         try:
-            Sinker(settings, self.storage, handler, figures, self.stop, guard, inbox).run()
+            Sinker(settings, self.storage, handler, stats, self.stop, guard, inbox).run()
         finally:
             handler.close()
 

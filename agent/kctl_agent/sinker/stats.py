@@ -1,4 +1,4 @@
-"""What a sinker says about itself, counted as it works."""
+"""What a sinker publishes about itself, counted as it works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, SinkerStats, Snapshot, StorageUsage
 from kctl_agent.storage.base import Storage
 
-__all__ = ["Call", "Figures"]
+__all__ = ["Call", "SinkerProcessStats"]
 
 COUNT_SECONDS = 1.0
 KEPT_CALLS = 1000
@@ -28,7 +28,7 @@ class Call:
     messages: int
 
 
-class Figures(ProcessStats):
+class SinkerProcessStats(ProcessStats):
     """Every method may be called from any thread."""
 
     usual_states = frozenset({"idle", "running"})
