@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections import Counter
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from kctl import __version__
+from kctl.http import api
 from kctl.http.access import Access
-from kctl.http.errors import RESPONSES, answer_errors_in_one_shape, error_response
+from kctl.http.api import operations
+from kctl.http.api.api import Api
+from kctl.http.api.streams import Streams
+from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
 from kctl.http.guard import Guard, Limits
-from kctl.http.operations import operations_router
-from kctl.http.page import Page
-from kctl.http.reference import reference_page
-from kctl.http.routes import api_router
+from kctl.http.pages import docs, home
+from kctl.http.probes import healthz, metrics, readyz
 from kctl.http.source import Source
-from kctl.http.stream import Streams
-from kctl_agent.errors import NotReady
 
 __all__ = ["App", "create_app"]
 
@@ -70,43 +69,15 @@ def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
-    page = Page.load("page.html")
-
-    @app.get("/", summary="The page for people", response_class=HTMLResponse)
-    async def home() -> Response:
-        return page.response()
-
-    @app.get("/docs", summary="This reference as a page", response_class=HTMLResponse)
-    async def docs() -> Response:
-        return reference_page(app.openapi()).response()
-
-    @app.get("/healthz", summary="The master is alive")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/readyz", summary="Brokers reached, every desired worker running, no partition at a standstill")
-    async def readyz() -> Response:
-        """200, or 503 with the reasons in the message."""
-        if reasons := source.reasons_not_ready():
-            return error_response(NotReady("; ".join(reasons)))
-        return JSONResponse({"status": "ready"})
-
-    @app.get("/metrics", summary="All figures for Prometheus", response_class=PlainTextResponse)
-    async def metrics(request: Request) -> Response:
-        wants = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
-        made = source.ready_metrics(*wants)
-        if made is None:  # rendering many series takes its time
-            made = await asyncio.to_thread(source.render_metrics, *wants)
-        body, content_type, is_gzipped = made
-        return Response(
-            body,
-            media_type=content_type,
-            headers={"vary": "accept, accept-encoding", **({"content-encoding": "gzip"} if is_gzipped else {})},
-        )
-
-    app.include_router(api_router(source, streams, life))
+    app.state.source, app.state.api = source, Api(source, streams, life)
+    app.get("/", summary="The page for people", response_class=HTMLResponse)(home)
+    app.get("/docs", summary="This reference as a page", response_class=HTMLResponse)(docs)
+    app.get("/healthz", summary="The master is alive")(healthz)
+    app.get("/readyz", summary="Brokers reached, every desired worker running, no partition at a standstill")(readyz)
+    app.get("/metrics", summary="All figures for Prometheus", response_class=PlainTextResponse)(metrics)
+    app.include_router(api.router)
     if source.operations is not None:
-        app.include_router(operations_router(source.operations))
+        app.include_router(operations.router)
     answer_errors_in_one_shape(app)
     return app
 
@@ -115,8 +86,8 @@ def _described(app: FastAPI) -> dict[str, Any]:
     """FastAPI's description, without the 422 that it adds to each path: what is wrong with a request is a 400 here."""
     if app.openapi_schema is None:
         described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        for operations in described["paths"].values():
-            for told in operations.values():
+        for methods in described["paths"].values():
+            for told in methods.values():
                 told["responses"].pop("422", None)
         schemas = described["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):

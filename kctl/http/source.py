@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from kctl.http.answers import not_ready
+from kctl.http.readiness import not_ready
 from kctl.master.events import EventFeed
 from kctl.master.operations import OperationLog
-from kctl.master.snapshot import FleetSnapshot
+from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl_agent.messages import Request
-from kctl_agent.wire import JsonObject
 
 __all__ = ["Source"]
 
@@ -20,7 +20,7 @@ def _no_page(_accept: str, _accept_encoding: str) -> tuple[bytes, str, bool]:
     return b"", "text/plain", False
 
 
-async def _nobody(_request: Request) -> JsonObject:
+async def _nobody(_request: Request) -> Reduced[Any]:
     raise NotImplementedError
 
 
@@ -37,8 +37,8 @@ class Source:
     sparkline: Callable[[str, int], list[int | None]] = lambda _topic, _partition: []
     """The lag of a partition in the last 15 minutes, in steps of 15 s, oldest first."""
     feed: EventFeed = field(default_factory=EventFeed)
-    ask: Callable[[Request], Awaitable[JsonObject]] = _nobody
-    """The reply of the fleet to a request, as `master.sock` would give it; may raise an AgentError."""
+    ask: Callable[[Request], Awaitable[Reduced[Any]]] = _nobody
+    """What the fleet answers to a request now; may raise an AgentError."""
     operations: OperationLog | None = None
     """Where operations are requested; None: none are served."""
     clock: Callable[[], float] = time.monotonic

@@ -181,7 +181,7 @@ class _Master:
             lambda: dict(self._http.refusals),
         )
         service = Service(self._members, cluster, self._supervisor.status, lambda: self._source.reasons_not_ready())
-        answer = counted(service.answer, counts)
+        answer = counted(service.answer, counts, lambda reply: reply.get("complete", True))
         pauses = Pauses(config.fleet.data_dir / "pauses.json")
         self._context = Context(
             config,
@@ -203,7 +203,7 @@ class _Master:
             ready_metrics=exposition.ready,
             sparkline=self._collector.sparkline,
             feed=feed,
-            ask=answer,
+            ask=counted(service.ask, counts, lambda reduced: reduced.complete),
             operations=self._operations,
             max_age_seconds=max(10.0, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
         )

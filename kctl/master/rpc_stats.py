@@ -6,16 +6,15 @@ import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, RpcStats
 from kctl_agent.errors import UnknownMethod
 from kctl_agent.messages import Request
-from kctl_agent.wire import JsonObject
 
-__all__ = ["Answer", "Outcome", "RpcCounts", "counted"]
+__all__ = ["Outcome", "RpcCounts", "counted"]
 
-Answer: TypeAlias = Callable[[Request], Awaitable[JsonObject]]
+T = TypeVar("T")
 
 Outcome: TypeAlias = Literal["ok", "incomplete", "failed"]
 
@@ -51,15 +50,17 @@ class RpcCounts:
         }
 
 
-def counted(answer: Answer, counts: RpcCounts) -> Answer:
+def counted(
+    answer: Callable[[Request], Awaitable[T]], counts: RpcCounts, is_complete: Callable[[T], bool]
+) -> Callable[[Request], Awaitable[T]]:
     """`answer`, with what it does counted. What is no command of ours is counted as `unknown`."""
 
-    async def counting(request: Request) -> JsonObject:
+    async def counting(request: Request) -> T:
         started, command = time.monotonic(), request.rpc
         outcome: Outcome = "failed"
         try:
             reply = await answer(request)
-            outcome = "ok" if reply.get("complete", True) else "incomplete"
+            outcome = "ok" if is_complete(reply) else "incomplete"
             return reply
         except UnknownMethod:
             command = "unknown"

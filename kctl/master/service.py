@@ -104,7 +104,23 @@ class Service:
         about = Reduced(result, (), (), stale(brokers, brokers.complete_age_seconds), 0.0)
         return reply_ok(request.id, encoded(result), _NAME, about.age_seconds, **about.completeness())
 
+    async def ask(self, request: Request) -> Reduced[Any]:
+        """What the fleet answers to one of `COMMANDS`, before the request's deadline.
+
+        Raises:
+            BadParams.
+        """
+        command, outcome, is_of_all, statuses = await self._replies(request)
+        return await asyncio.to_thread(self._reduced, command, outcome, is_of_all, statuses)
+
     async def _ask_fleet(self, request: Request) -> JsonObject:
+        result, whole = await asyncio.to_thread(self._encoded, *await self._replies(request))
+        return reply_ok(request.id, result, _NAME, whole.age_seconds, **whole.completeness())
+
+    async def _replies(
+        self, request: Request
+    ) -> tuple[Command[Any, Any], FanOut[JsonObject], bool, list[WorkerStatus]]:
+        """The command, the agents' replies, whether all were asked, and the statuses of those who were."""
         wanted = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
         seconds = min(wanted, _LONGEST_DEADLINE_SECONDS)
         deadline = asyncio.get_running_loop().time() + seconds - min(seconds * _OWN_SHARE, 0.1)
@@ -119,21 +135,23 @@ class Service:
         if only is not None:
             outcome = _missed_if_stopped(outcome)
         statuses = [each for each in self._statuses() if only in (None, each.name)]
-        command = COMMANDS[request.rpc]
-        result, whole = await asyncio.to_thread(self._reduce, command, outcome, only is None, statuses)
-        return reply_ok(request.id, result, _NAME, whole.age_seconds, **whole.completeness())
+        return COMMANDS[request.rpc], outcome, only is None, statuses
 
-    def _reduce(
+    def _encoded(
         self, command: Command[Any, Any], outcome: FanOut[JsonObject], is_of_all: bool, statuses: list[WorkerStatus]
     ) -> tuple[JsonObject, Reduced[Any]]:
-        """The encoded result and what it is encoded from. Safe in any thread; of thousands of partitions it takes a
-        while."""
+        """The encoded result and what it is encoded from, in one thread: see `_reduced`."""
+        whole = self._reduced(command, outcome, is_of_all, statuses)
+        return command.encoded(whole.result), whole
+
+    def _reduced(
+        self, command: Command[Any, Any], outcome: FanOut[JsonObject], is_of_all: bool, statuses: list[WorkerStatus]
+    ) -> Reduced[Any]:
+        """Safe in any thread; of thousands of partitions it takes a while."""
         # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
         brokers = self._cluster.snapshot() if is_of_all else self._cluster.nothing_known
         whole = reduced(command, command.parsed(outcome), brokers, self._cluster.freshness())
-        if command is WORKERS:
-            whole = with_supervisor(whole, statuses)
-        return command.encoded(whole.result), whole
+        return with_supervisor(whole, statuses) if command is WORKERS else whole
 
 
 def _missed_if_stopped(outcome: FanOut[JsonObject]) -> FanOut[JsonObject]:

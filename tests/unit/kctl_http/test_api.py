@@ -13,16 +13,15 @@ import httpx
 import pytest
 
 from kctl.http import Access, create_app
-from kctl.http import stream as stream_module
-from kctl.http.answers import lag_totals, offset_rows
+from kctl.http.api import streams as stream_module
 from kctl.http.errors import HttpError
 from kctl.master.events import EventFeed, FleetEvent
-from kctl.reduce import encoded
+from kctl.master.snapshot import Reduced
+from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.rows import WorkerRow
 from kctl.reduce.workers import Workers
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import Request
-from kctl_agent.wire import JsonObject
 from tests.picture import TOKEN, TOKENS, UNIX, ask, healthy, partition, picture, serving, source_of, worker
 
 pytestmark = pytest.mark.anyio
@@ -153,24 +152,16 @@ async def test_what_has_not_changed_is_not_sent_again() -> None:
     assert live.status_code == 200
 
 
-def reply(result: JsonObject) -> JsonObject:
-    return {
-        "result": result,
-        "complete": True,
-        "asked": ["w"],
-        "answered": ["w"],
-        "failed": [],
-        "stopped": [],
-        "age_seconds": 0.01,
-    }
+def answered(result: Any) -> Reduced[Any]:
+    return Reduced(result, ("w",), ("w",), age_seconds=0.01)
 
 
 async def test_live_asks_the_fleet_now() -> None:
     asked: list[Request] = []
 
-    async def fleet(request: Request) -> JsonObject:
+    async def fleet(request: Request) -> Reduced[Any]:
         asked.append(request)
-        return reply({"rows": [{**partition(1, lag=3).to_json(), "age_seconds": 0.2}]})
+        return answered(Partitions((partition(1, lag=3)._replace(age_seconds=0.2),)))
 
     body = (await ask(source_of(picture(), ask=fleet), "/api/v1/lag?live=1")).json()
 
@@ -179,10 +170,10 @@ async def test_live_asks_the_fleet_now() -> None:
     assert [(row["remaining_count"], row["age_seconds"], row["status"]) for row in body["rows"]] == [(3, 0.2, "ok")]
 
 
-@pytest.mark.parametrize("resource", ["offsets", "storage", "members", "brokers", "topics", "workers"])
+@pytest.mark.parametrize("resource", ["lag", "offsets", "storage", "members", "brokers", "topics", "workers"])
 async def test_every_resource_can_be_asked_live(resource: str) -> None:
-    async def fleet(request: Request) -> JsonObject:
-        return reply(encoded(getattr(picture(), request.rpc).result))
+    async def fleet(request: Request) -> Reduced[Any]:
+        return answered(getattr(picture(), request.rpc).result)
 
     live = (await ask(source_of(picture(), ask=fleet), f"/api/v1/{resource}?live=1")).json()
     told = (await ask(picture(), f"/api/v1/{resource}")).json()
@@ -198,7 +189,7 @@ async def test_every_resource_can_be_asked_live(resource: str) -> None:
 async def test_a_live_question_that_fails_and_one_too_many_are_told() -> None:
     hold = asyncio.Event()
 
-    async def fleet(_request: Request) -> JsonObject:
+    async def fleet(_request: Request) -> Reduced[Any]:
         await hold.wait()
         raise CommandFailed("the fleet could not answer")
 
@@ -288,12 +279,6 @@ async def test_the_documentation_needs_nothing_from_elsewhere_and_names_every_pa
     assert "<script" not in page.text
     for path in (await ask(picture(), "/openapi.json")).json()["paths"]:
         assert f"<code>GET {path}</code>" in page.text
-
-
-def test_totals_of_rows_are_those_of_the_command() -> None:
-    latest = picture()
-
-    assert lag_totals(offset_rows(latest)) == encoded(latest.kafka_lag)
 
 
 async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,24 +14,15 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from kctl.http import Access, create_app
 from kctl.master.operations import Caller, OperationLog, OperationType
 from kctl.master.operations.base import Tell
-from kctl.reduce import encoded
+from kctl.master.snapshot import Reduced
 from kctl_agent.messages import Request
 from kctl_agent.wire import JsonObject
 from tests.picture import TOKEN, TOKENS, healthy, source_of
 
 
-async def fleet(request: Request) -> JsonObject:
+async def fleet(request: Request) -> Reduced[Any]:
     await asyncio.sleep(0)
-    result = encoded(getattr(healthy(), request.rpc).result)
-    return {
-        "result": result,
-        "complete": True,
-        "asked": [],
-        "answered": [],
-        "failed": [],
-        "stopped": [],
-        "age_seconds": 0.1,
-    }
+    return replace(getattr(healthy(), request.rpc), failed=(), age_seconds=0.1)
 
 
 async def carried(params: JsonObject, _caller: Caller, _tell: Tell) -> tuple[str, JsonObject]:

@@ -15,8 +15,7 @@ from kctl.http.guard import CALLER_KEY
 from kctl.http.strict import JsonRoute
 from kctl.master.operations import Caller, Operation, OperationLog
 
-__all__ = ["operations_router"]
-
+__all__ = ["router"]
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "Under way: ask for it by its id"},
@@ -43,30 +42,35 @@ class _Given(BaseModel):
     ] = 10.0
 
 
-def operations_router(operations: OperationLog) -> APIRouter:
-    """The guard in front of it lets nobody without the token change anything."""
-    router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
+router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
+"""The guard in front of it lets nobody without the token change anything."""
 
-    @router.post("/operations", summary="Give an operation; the answer says what happened", responses=_OF_GIVING)
-    async def give(given: _Given, request: Request) -> JSONResponse:
-        """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
-        one, and nothing was changed."""
-        caller = Caller(uid=None, via="http", token=request.scope.get(CALLER_KEY, ""))
-        return _answer(await operations.submit(given.operation, given.params, caller, given.wait_seconds))
 
-    @router.get("/operations", summary="The last operations, the newest first")
-    async def listed() -> dict[str, Any]:
-        return {"rows": [operation.to_json() for operation in operations.all()]}
+@router.post("/operations", summary="Give an operation; the answer says what happened", responses=_OF_GIVING)
+async def give(given: _Given, request: Request) -> JSONResponse:
+    """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
+    one, and nothing was changed."""
+    caller = Caller(uid=None, via="http", token=request.scope.get(CALLER_KEY, ""))
+    return _answer(await _operations(request).submit(given.operation, given.params, caller, given.wait_seconds))
 
-    @router.get(
-        "/operations/{id}",
-        summary="How far an operation has come",
-        responses={status: _RESPONSES[status] for status in (202, 404, 409)},
-    )
-    async def one(id: str) -> JSONResponse:  # noqa: A002 - the API's own word
-        return _answer(operations.find(id))
 
-    return router
+@router.get("/operations", summary="The last operations, the newest first")
+async def listed(request: Request) -> dict[str, Any]:
+    return {"rows": [operation.to_json() for operation in _operations(request).all()]}
+
+
+@router.get(
+    "/operations/{id}",
+    summary="How far an operation has come",
+    responses={status: _RESPONSES[status] for status in (202, 404, 409)},
+)
+async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
+    return _answer(_operations(request).find(id))
+
+
+def _operations(request: Request) -> OperationLog:
+    operations: OperationLog = request.app.state.source.operations
+    return operations
 
 
 def _answer(operation: Operation) -> JSONResponse:

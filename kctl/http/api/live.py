@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kctl.http.source import Source
+from kctl.master.snapshot import Reduced
 from kctl_agent.errors import Busy
 from kctl_agent.messages import Request, Role, reducer_method
-from kctl_agent.wire import JsonObject
 
 __all__ = ["Live"]
 
@@ -20,8 +22,8 @@ class Live:
         self._source = source
         self._asking = 0
 
-    async def ask(self, command: str) -> JsonObject:
-        """The master's reply: `result`, `age_seconds` and its completeness.
+    async def ask(self, command: str) -> Reduced[Any]:
+        """What the fleet answers to a command of `kctl.master.reduction`.
 
         Raises:
             Busy: so many questions are under way already.

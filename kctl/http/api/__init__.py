@@ -1,0 +1,11 @@
+"""`/api/v1/…`: reads answer from the last snapshot and ask nobody, unless `live=1` says so; operations change."""
+
+from __future__ import annotations
+
+from kctl.http.api import status  # isort: skip  # the order of the reference
+from kctl.http.api import partitions  # isort: skip
+from kctl.http.api import lists  # isort: skip
+from kctl.http.api import events  # isort: skip
+from kctl.http.api.router import router
+
+__all__ = ["events", "lists", "partitions", "router", "status"]

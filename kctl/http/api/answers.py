@@ -1,0 +1,92 @@
+"""From a snapshot of the fleet to the JSON of each answer; pure. A figure that is not known is null."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.reduce import encoded
+from kctl.reduce.rows import PartitionRow
+from kctl.status import UNKNOWN, Assessment, Status
+from kctl_agent.wire import JsonObject
+
+__all__ = [
+    "COMMANDS",
+    "lag_rows",
+    "live_head",
+    "offset_rows",
+    "result_of",
+    "rows_of",
+    "status_of",
+]
+
+COMMANDS: Mapping[str, str] = {
+    "storage": "block_size",
+    "members": "member_leader",
+    "brokers": "metadata_brokers",
+    "topics": "metadata_topics",
+    "workers": "workers",
+}
+"""Resource to the command whose result it is."""
+
+_FIELD: Mapping[str, str] = {"members": "members", "brokers": "rows", "topics": "rows", "workers": "rows"}
+
+
+def result_of(resource: str, snapshot: FleetSnapshot) -> JsonObject:
+    """The result of the resource's command, and how complete it is."""
+    reduced: Reduced[Any] = getattr(snapshot, COMMANDS[resource])
+    return {**encoded(reduced.result), **reduced.completeness()}
+
+
+def rows_of(resource: str, result: JsonObject) -> tuple[str, list[JsonObject]]:
+    """The field of the result that is a list, and the list."""
+    name = _FIELD[resource]
+    return name, result[name]
+
+
+def offset_rows(partitions: Iterable[PartitionRow]) -> list[JsonObject]:
+    """The rows of `offset_checker`."""
+    return [row.to_json() for row in partitions]
+
+
+def lag_rows(snapshot: FleetSnapshot, partitions: Sequence[PartitionRow]) -> list[JsonObject]:
+    """One row per partition: the columns of `offset_checker`, log start, position, and how the snapshot says that it is
+    doing. `partitions` are those of the snapshot, or what was just asked for."""
+    assessments: Iterable[Assessment] = snapshot.assessments or repeat(UNKNOWN)
+    if partitions is not snapshot.partitions:
+        known = dict(zip((row[:2] for row in snapshot.partitions), assessments, strict=False))
+        assessments = (known.get(row[:2], UNKNOWN) for row in partitions)
+    return [
+        {**row.to_json(), "start": row.start, "position": row.position, **assessment.to_json()}
+        for row, assessment in zip(partitions, assessments, strict=False)
+    ]
+
+
+def live_head(reduced: Reduced[Any]) -> JsonObject:
+    """How complete and how old a live answer is."""
+    return {**reduced.completeness(), "age_seconds": reduced.age_seconds, "live": True}
+
+
+def status_of(snapshot: FleetSnapshot, reasons: Sequence[str], last_event: int) -> JsonObject:
+    """The fleet at a glance. `reasons` say why it is not ready; `last_event` is the last event's number."""
+    group = snapshot.broker_group
+    counts = Counter(assessment.status.value for assessment in snapshot.assessments)
+    return {
+        **snapshot.group_assessment.to_json(),
+        "ready": not reasons,
+        "not_ready": list(reasons),
+        "lag": snapshot.kafka_lag.total,
+        "partitions": {status.value: counts[status.value] for status in Status},
+        "group_state": None if group is None else group.state,
+        "brokers": encoded(snapshot.brokers),
+        "group_members": None if group is None else group.members,
+        "generation": snapshot.member_leader.result.generation,
+        "storage": encoded(snapshot.block_size.result),
+        "workers": encoded(snapshot.supervised),
+        "last_success": dict(snapshot.last_success),
+        "collect_seconds": snapshot.collect_seconds,
+        "last_event": last_event,
+    }

@@ -1,0 +1,85 @@
+"""What every route of the API answers with: the last snapshot, its age and tag, the rows that are encoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
+
+from kctl.http.api.answers import lag_rows, offset_rows
+from kctl.http.api.live import Live
+from kctl.http.api.streams import Streams
+from kctl.http.source import Source
+from kctl.master.snapshot import FleetSnapshot
+from kctl_agent.errors import NotReady
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Api", "api_of"]
+
+
+class _OncePerSnapshot:
+    """The rows of the last snapshot that was asked for: of thousands of partitions they are encoded once, not for each
+    request. They are shared, and never changed."""
+
+    def __init__(self, rows_of: Callable[[FleetSnapshot], list[JsonObject]]) -> None:
+        self._rows_of = rows_of
+        self._last: tuple[FleetSnapshot, list[JsonObject]] | None = None
+
+    def of(self, snapshot: FleetSnapshot) -> list[JsonObject]:
+        if self._last is None or self._last[0] is not snapshot:
+            self._last = snapshot, self._rows_of(snapshot)
+        return self._last[1]
+
+
+class Api:
+    """Belongs to one event loop. `life` distinguishes this master from its successors."""
+
+    def __init__(self, source: Source, streams: Streams, life: str) -> None:
+        self.source = source
+        self.streams = streams
+        self.live = Live(source)
+        self.offset_rows = _OncePerSnapshot(lambda snapshot: offset_rows(snapshot.partitions))
+        self.lag_rows = _OncePerSnapshot(lambda snapshot: lag_rows(snapshot, snapshot.partitions))
+        self._life = life
+
+    def latest(self) -> FleetSnapshot:
+        """The last snapshot.
+
+        Raises:
+            NotReady: there is none yet.
+        """
+        snapshot = self.source.latest()
+        if snapshot is None:
+            raise NotReady("the first collection is not finished yet")
+        return snapshot
+
+    def age_seconds(self, snapshot: FleetSnapshot) -> float:
+        return max(self.source.clock() - snapshot.taken_at, 0.0)
+
+    def unchanged(self, snapshot: FleetSnapshot, if_none_match: str | None) -> Response | None:
+        """304 for who has the answer of this snapshot already."""
+        tag = self._tag(snapshot)
+        wanted = [each.strip() for each in (if_none_match or "").split(",")]
+        return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
+
+    def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> JSONResponse:
+        """`body` behind what every answer begins with. A live one has no tag: the next is another one."""
+        whole = {
+            "cluster": snapshot.cluster,
+            "group": snapshot.group,
+            "sequence": snapshot.sequence,
+            "age_seconds": self.age_seconds(snapshot),
+            **body,
+        }
+        headers = {"cache-control": "no-cache"}
+        return JSONResponse(whole, headers=headers if is_live else {"etag": self._tag(snapshot), **headers})
+
+    def _tag(self, snapshot: FleetSnapshot) -> str:
+        return f'W/"{self._life}-{snapshot.sequence}"'
+
+
+def api_of(request: Request) -> Api:
+    """Not a FastAPI dependency, whose resolving would take a tenth of the time of a small answer."""
+    api: Api = request.app.state.api
+    return api

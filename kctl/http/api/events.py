@@ -1,0 +1,31 @@
+"""`/api/v1/events`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Header, Query, Request
+from fastapi.responses import StreamingResponse
+
+from kctl.http.api.api import api_of
+from kctl.http.api.router import router
+
+__all__ = ["events"]
+
+
+@router.get(
+    "/events",
+    summary="What happens, as server-sent events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}}},
+)
+async def events(
+    request: Request,
+    recent: Annotated[int, Query(ge=0, le=500, description="Begin with so many of the last events.")] = 0,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> StreamingResponse:
+    """`event: happened` with what happened as JSON; `event: collected` when there are new figures. Who gives
+    `Last-Event-ID` gets what came since; the last 500 are kept."""
+    lines = api_of(request).streams.begin(last_event_id, recent)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(lines, media_type="text/event-stream", headers=headers)

@@ -1,0 +1,102 @@
+"""`/api/v1/storage`, `members`, `brokers`, `topics`, `workers`: the result of one command each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+
+from kctl.http.api.answers import COMMANDS, live_head, result_of, rows_of
+from kctl.http.api.api import Api, api_of
+from kctl.http.api.filters import chosen
+from kctl.http.api.paging import KEYS, page
+from kctl.http.api.parameters import AfterName, AfterNode, AfterPartition, IfNoneMatch, ListParams, Lists, Strings
+from kctl.http.api.router import router
+from kctl.master.snapshot import FleetSnapshot
+from kctl.reduce import encoded
+from kctl_agent.wire import JsonObject
+
+__all__ = ["brokers", "members", "storage", "topics", "workers"]
+
+
+@router.get("/storage", summary="Messages and bytes in the storage, and its limit")
+async def storage(
+    request: Request,
+    live: Annotated[bool, Query(description="Ask the agents now.")] = False,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    api = api_of(request)
+    snapshot = api.latest()
+    if not live and (same := api.unchanged(snapshot, if_none_match)):
+        return same
+    return api.answer(snapshot, await _result(api, "storage", snapshot, live), is_live=live)
+
+
+@router.get("/members", summary="The members of the group, as they see themselves, and their leader")
+async def members(
+    request: Request,
+    lists: Lists,
+    after: AfterName = None,
+    worker: Strings = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    return await _listed(request, "members", lists, after, if_none_match, worker=worker)
+
+
+@router.get("/brokers", summary="The brokers of the cluster")
+async def brokers(
+    request: Request, lists: Lists, after: AfterNode = None, if_none_match: IfNoneMatch = None
+) -> Response:
+    return await _listed(request, "brokers", lists, after, if_none_match)
+
+
+@router.get("/topics", summary="Leader and replicas of each partition")
+async def topics(
+    request: Request,
+    lists: Lists,
+    after: AfterPartition = None,
+    topic: Strings = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    return await _listed(request, "topics", lists, after, if_none_match, topic=topic)
+
+
+@router.get("/workers", summary="Workers and sinkers, as they and as their supervisor see them")
+async def workers(
+    request: Request,
+    lists: Lists,
+    after: AfterName = None,
+    worker: Strings = None,
+    kind: Strings = None,
+    state: Strings = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    return await _listed(request, "workers", lists, after, if_none_match, name=worker, kind=kind, state=state)
+
+
+async def _listed(
+    request: Request,
+    resource: str,
+    lists: ListParams,
+    after: str | None,
+    if_none_match: str | None,
+    **filters: Any,
+) -> Response:
+    api = api_of(request)
+    snapshot = api.latest()
+    if not lists.live and (same := api.unchanged(snapshot, if_none_match)):
+        return same
+    result = await _result(api, resource, snapshot, lists.live)
+    name, rows = rows_of(resource, result)
+    wanted = sorted(chosen(rows, **filters), key=KEYS[resource][0])
+    some, following = page(resource, wanted, after, lists.limit)
+    body = {**result, name: some, "matching": len(wanted), "next": following}
+    return api.answer(snapshot, body, is_live=lists.live)
+
+
+async def _result(api: Api, resource: str, snapshot: FleetSnapshot, is_live: bool) -> JsonObject:
+    """The result of the resource's command, how complete and how old it is."""
+    if is_live:
+        reduced = await api.live.ask(COMMANDS[resource])
+        return {**encoded(reduced.result), **live_head(reduced)}
+    return {**result_of(resource, snapshot), "age_seconds": api.age_seconds(snapshot)}

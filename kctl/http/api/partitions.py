@@ -1,0 +1,104 @@
+"""`/api/v1/lag` and `/api/v1/offsets`: a row for each partition."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+
+from kctl.http.api.answers import lag_rows, live_head, offset_rows
+from kctl.http.api.api import Api, api_of
+from kctl.http.api.filters import chosen
+from kctl.http.api.paging import page
+from kctl.http.api.parameters import AfterPartition, IfNoneMatch, Lists, Numbers, Strings
+from kctl.http.api.router import router
+from kctl.master.snapshot import FleetSnapshot
+from kctl.reduce import encoded, kafka_lag
+from kctl.status import Status
+from kctl_agent.wire import JsonObject
+
+__all__ = ["lag", "offsets"]
+
+
+@router.get("/lag", summary="Total lag, lag per topic, and every partition with how it is doing")
+async def lag(
+    request: Request,
+    lists: Lists,
+    after: AfterPartition = None,
+    topic: Strings = None,
+    partition: Numbers = None,
+    worker: Strings = None,
+    status: Annotated[list[Status] | None, Query()] = None,
+    min_lag: Annotated[int | None, Query(ge=0, description="Rows whose lag is at least so much.")] = None,
+    history: Annotated[bool, Query(description="With the lag of the last 15 minutes, every 15 s.")] = False,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    api = api_of(request)
+    snapshot = api.latest()
+    if not lists.live and (same := api.unchanged(snapshot, if_none_match)):
+        return same
+    head, rows = await (_live_lag if lists.live else _last_lag)(api, snapshot)
+    wanted = chosen(rows, topic=topic, partition=partition, worker=worker, status=status, min_lag=min_lag)
+    some, following = page("lag", wanted, after, lists.limit)
+    if history:
+        some = [{**row, "history": api.source.sparkline(row["topic"], row["partition"])} for row in some]
+    some = some if lists.live else _aged(some, head["age_seconds"])
+    body = {**head, "rows": some, "matching": len(wanted), "next": following}
+    return api.answer(snapshot, body, is_live=lists.live)
+
+
+@router.get("/offsets", summary="One row per partition: committed, end, what remains, and who reads it")
+async def offsets(
+    request: Request,
+    lists: Lists,
+    after: AfterPartition = None,
+    topic: Strings = None,
+    partition: Numbers = None,
+    worker: Strings = None,
+    min_lag: Annotated[int | None, Query(ge=0)] = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    api = api_of(request)
+    snapshot = api.latest()
+    if not lists.live and (same := api.unchanged(snapshot, if_none_match)):
+        return same
+    head, rows = await (_live_offsets if lists.live else _last_offsets)(api, snapshot)
+    wanted = chosen(rows, topic=topic, partition=partition, worker=worker, min_lag=min_lag)
+    some, following = page("offsets", wanted, after, lists.limit)
+    some = some if lists.live else _aged(some, head["age_seconds"])
+    body = {**head, "rows": some, "matching": len(wanted), "next": following}
+    return api.answer(snapshot, body, is_live=lists.live)
+
+
+async def _last_lag(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
+    return {**encoded(snapshot.kafka_lag), **_last_head(api, snapshot)}, api.lag_rows.of(snapshot)
+
+
+async def _live_lag(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
+    """How a partition is doing is judged over time and stays that of the snapshot."""
+    reduced = await api.live.ask("offset_checker")
+    totals = await asyncio.to_thread(kafka_lag.totals, reduced.result)
+    rows = await asyncio.to_thread(lag_rows, snapshot, reduced.result.rows)
+    return {**encoded(totals), **live_head(reduced)}, rows
+
+
+async def _last_offsets(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
+    return _last_head(api, snapshot), api.offset_rows.of(snapshot)
+
+
+async def _live_offsets(api: Api, _snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
+    reduced = await api.live.ask("offset_checker")
+    return live_head(reduced), await asyncio.to_thread(offset_rows, reduced.result.rows)
+
+
+def _last_head(api: Api, snapshot: FleetSnapshot) -> JsonObject:
+    """How complete and how old the partitions of a snapshot are."""
+    return {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
+
+
+def _aged(rows: list[JsonObject], age_seconds: float) -> list[JsonObject]:
+    """An age in a snapshot is that of the moment when it was taken."""
+    return [
+        {**row, "age_seconds": None if row["age_seconds"] is None else row["age_seconds"] + age_seconds} for row in rows
+    ]
