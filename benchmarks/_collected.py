@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kctl.config import Config, load
-from kctl.kafka.cluster import Cluster
+from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
@@ -112,7 +112,7 @@ def collector_over(
     partitions: int,
     folder: Path,
     prepare: Callable[[FleetSnapshot], None] = lambda _: None,
-    cluster: Callable[[Config], Cluster] | None = None,
+    cluster: Callable[[Config], BrokerCache] | None = None,
     servers: str = "127.0.0.1:1",
 ) -> tuple[Collector, EventFeed]:
     """A collector, and the feed that it tells. `folder` is for its configuration. `cluster` makes what asks brokers at
@@ -125,5 +125,5 @@ def collector_over(
     )
     config, fleet, feed = load(path, {}), _Fleet(partitions), EventFeed()
     members, supervisor = cast(Members, fleet), cast(Supervisor, cast(Any, fleet))
-    brokers = cast(Cluster, fleet) if cluster is None else cluster(config)
+    brokers = cast(BrokerCache, fleet) if cluster is None else cluster(config)
     return Collector(config, members, brokers, supervisor, feed, dict, prepare), feed

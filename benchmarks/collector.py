@@ -32,7 +32,7 @@ from benchmarks._collected import GROUP, TOPIC_NAMES, collector_over
 from benchmarks._fleet import say
 from kctl.demo.cluster import KafkaCluster
 from kctl.kafka.access import of_fleet, plain
-from kctl.kafka.cluster import Cluster
+from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.connection import Connection
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import topics_of
@@ -131,10 +131,10 @@ def _group(number: int) -> str:
 
 
 async def _partitions(servers: str, folder: Path, rounds: int, library: Library) -> None:
-    clusters: list[Cluster] = []
+    clusters: list[BrokerCache] = []
 
-    def cluster(config: Any) -> Cluster:
-        clusters.append(Cluster.of(config.kafka, of_fleet(config), TIMEOUT_SECONDS))
+    def cluster(config: Any) -> BrokerCache:
+        clusters.append(BrokerCache.of(config.kafka, of_fleet(config), TIMEOUT_SECONDS))
         return clusters[0]
 
     collector, _ = collector_over(PARTITIONS, folder, cluster=cluster, servers=servers)

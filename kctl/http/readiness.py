@@ -11,14 +11,14 @@ __all__ = ["not_ready"]
 _TROUBLE = (Status.STALLED, Status.STOPPED)
 
 
-def not_ready(snapshot: FleetSnapshot, now: float, now_unix: float, patience_seconds: float) -> list[str]:
+def not_ready(snapshot: FleetSnapshot, now: float, now_unix: float, max_age_seconds: float) -> list[str]:
     """Why the fleet does not do its work: brokers not reached, a worker that should run does not or cannot store,
     partitions stand still. Empty when it does."""
     reasons = []
     age = now - snapshot.taken_at
-    if age > patience_seconds:
+    if age > max_age_seconds:
         reasons.append(f"the last collection is {age:.0f} s old")
-    reasons += _old_figures(snapshot, now_unix, patience_seconds)
+    reasons += _old_snapshots(snapshot, now_unix, max_age_seconds)
     reasons += [
         f"{worker.name} is {worker.state}"
         for worker in snapshot.supervised
@@ -40,14 +40,14 @@ def _supervised_workers(snapshot: FleetSnapshot) -> list[WorkerRow]:
     ]
 
 
-def _old_figures(snapshot: FleetSnapshot, now_unix: float, patience_seconds: float) -> list[str]:
+def _old_snapshots(snapshot: FleetSnapshot, now_unix: float, max_age_seconds: float) -> list[str]:
     """What the brokers have not answered for too long; parts of one age share a sentence."""
     ages: dict[str | None, list[str]] = {}
     for part, name in (("committed", "committed"), ("offsets", "end")):
         at = snapshot.last_success.get(part)
         if at is None:
             ages.setdefault(None, []).append(name)
-        elif now_unix - at > patience_seconds:
+        elif now_unix - at > max_age_seconds:
             ages.setdefault(f"{now_unix - at:.0f} s old", []).append(name)
     return [
         f"the brokers' {' and '.join(names)} offsets are {'not known yet' if age is None else age}"

@@ -2,7 +2,7 @@
 
 One thread owns a `GroupReader`. It connects when first asked, and lets the connection go when somebody did not answer,
 so that the next look begins afresh; how often there is one, and what old figures are still worth, is decided in
-`cluster`.
+`broker_cache`.
 """
 
 from __future__ import annotations

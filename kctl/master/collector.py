@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from kctl.config import Config
 from kctl.config.sections import size_bytes
-from kctl.kafka.cluster import Cluster
+from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.cached import CachedCommand
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
@@ -71,7 +71,7 @@ class Collector:
         self,
         config: Config,
         members: Members,
-        cluster: Cluster,
+        broker_cache: BrokerCache,
         supervisor: Supervisor,
         feed: EventFeed,
         rpc: Callable[[], Mapping[str, RpcStats]],
@@ -91,7 +91,7 @@ class Collector:
         self._memory_limit = size_bytes(config.workers.memory_soft) or size_bytes(config.workers.memory_hard)
         self._sequence = 0
         self._members = members
-        self._cluster = cluster
+        self._broker_cache = broker_cache
         self._supervisor = supervisor
         self._leader = CachedCommand(MEMBER_LEADER, lambda members: members.leader is not None)
         """A member knows its generation a little sooner than its leader."""
@@ -148,7 +148,7 @@ class Collector:
         started = asyncio.get_running_loop().time()
         timeout = self._config.collect.timeout_seconds
         sockets = await self._members.sockets()
-        brokers = asyncio.ensure_future(self._cluster.refresh(timeout))
+        brokers = asyncio.ensure_future(self._broker_cache.refresh(timeout))
         outcomes = await asyncio.gather(*(self._ask(sockets, each.name, started + timeout) for each in _ASKED))
         replies = await self._aside(_parsed, *outcomes)
         # As of the question, for one that is silent holds up what we know of the others.
@@ -157,8 +157,8 @@ class Collector:
         await brokers
         if not replies.ping.failed:
             self._agents_success = time.time()
-        of_brokers = await self._aside(self._cluster.snapshot)
-        freshness = self._cluster.freshness()
+        of_brokers = await self._aside(self._broker_cache.snapshot)
+        freshness = self._broker_cache.freshness()
         taken_at, taken_at_unix, statuses = time.monotonic(), time.time(), self._supervisor.status()
         digested = await self._aside(self._digest, replies, of_brokers, freshness, statuses, taken_at, taken_at_unix)
         self._sequence += 1
@@ -179,7 +179,7 @@ class Collector:
             resident_bytes=await self._supervisor.resident_bytes(),
             last_success={
                 **({} if self._agents_success is None else {"agents": self._agents_success}),
-                **self._cluster.last_success,
+                **self._broker_cache.last_success,
             },
             assessments=digested.assessments,
             group_assessment=digested.group_assessment,

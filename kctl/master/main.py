@@ -27,7 +27,7 @@ from kctl.errors import OperationRefused, RunDirUnusable
 from kctl.exporter import Exposition
 from kctl.http import Access, HttpServer, Source, access_of, bind, create_app
 from kctl.kafka.access import of_fleet
-from kctl.kafka.cluster import Cluster
+from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.checks import ABOUT_NAME, await_former_workers, find_jars, make_folders, own_run_dir
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer
@@ -79,7 +79,7 @@ def run(
 
 
 async def _run(config: Config, config_path: Path, worker_command: Sequence[str], reread: Callable[[], Config]) -> int:
-    # kafka-python logs each lost connection many times over; what an operator needs of it, `cluster` says once.
+    # kafka-python logs each lost connection many times over; what an operator needs of it, `broker_cache` logs once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     tune_interpreter()
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is none
@@ -87,11 +87,11 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
     cluster_secret(config)
     with _Signals() as signals, own_run_dir(config.fleet.run_dir, supervised):
         jars = await find_jars(config)
-        cluster = Cluster.of(
+        broker_cache = BrokerCache.of(
             config.kafka, of_fleet(config), config.collect.timeout_seconds, config.collect.interval_seconds
         )
         try:
-            await cluster.check()
+            await broker_cache.check()
             access = access_of(config.http, config.path.parent)
             with contextlib.closing(bind(config.http.host, config.http.port)) as http_socket:
                 make_folders(config)
@@ -100,10 +100,10 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
                 )
                 if signals.stop.is_set():
                     return 0
-                master = _Master(config, config_path, jars, worker_command, reread, cluster, http_socket, access)
+                master = _Master(config, config_path, jars, worker_command, reread, broker_cache, http_socket, access)
                 return await master.run(signals)
         finally:
-            await cluster.close()
+            await broker_cache.close()
 
 
 def tune_interpreter() -> None:
@@ -150,7 +150,7 @@ class _Master:
         jars: Sequence[Path],
         worker_command: Sequence[str],
         reread: Callable[[], Config],
-        cluster: Cluster,
+        broker_cache: BrokerCache,
         http_socket: socket.socket,
         access: Access,
     ) -> None:
@@ -172,7 +172,7 @@ class _Master:
         self._collector = Collector(
             config,
             self._members,
-            cluster,
+            broker_cache,
             self._supervisor,
             feed,
             counts.stats,
@@ -180,7 +180,9 @@ class _Master:
             lambda: dict(self._operations.counts),
             lambda: dict(self._http.refusals),
         )
-        service = Service(self._members, cluster, self._supervisor.status, lambda: self._source.reasons_not_ready())
+        service = Service(
+            self._members, broker_cache, self._supervisor.status, lambda: self._source.reasons_not_ready()
+        )
         answer = counted(service.answer, counts, lambda reply: reply.get("complete", True))
         pauses = Pauses(config.fleet.data_dir / "pauses.json")
         self._context = Context(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kctl import __version__
-from kctl.kafka.cluster import Cluster
+from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.freshness import stale
 from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, WORKERS, Command, reduced
@@ -61,13 +61,13 @@ class Service:
     def __init__(
         self,
         members: Members,
-        cluster: Cluster,
+        broker_cache: BrokerCache,
         statuses: Callable[[], Iterable[WorkerStatus]],
         not_ready: Callable[[], list[str]],
     ) -> None:
         """`not_ready` tells why the fleet does not do its work, nothing when it does."""
         self._members = members
-        self._cluster = cluster
+        self._broker_cache = broker_cache
         self._statuses = statuses
         self._not_ready = not_ready
 
@@ -99,7 +99,7 @@ class Service:
         return {"methods": [_described(name, method) for name, method in sorted(_METHODS.items())]}
 
     def _status(self, request: Request) -> JsonObject:
-        brokers = self._cluster.freshness()
+        brokers = self._broker_cache.freshness()
         result = {"rows": list(self._statuses()), "brokers": brokers}
         about = Reduced(result, (), (), stale(brokers, brokers.complete_age_seconds), 0.0)
         return reply_ok(request.id, encoded(result), _NAME, about.age_seconds, **about.completeness())
@@ -149,8 +149,8 @@ class Service:
     ) -> Reduced[Any]:
         """Safe in any thread; of thousands of partitions it takes a while."""
         # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
-        brokers = self._cluster.snapshot() if is_of_all else self._cluster.nothing_known
-        whole = reduced(command, command.parsed(outcome), brokers, self._cluster.freshness())
+        brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known
+        whole = reduced(command, command.parsed(outcome), brokers, self._broker_cache.freshness())
         return with_supervisor(whole, statuses) if command is WORKERS else whole
 
 

@@ -25,7 +25,7 @@ from kctl.config import load
 from kctl.demo import topics
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.access import of_context, of_fleet
-from kctl.kafka.cluster import Cluster
+from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.group_reader import GroupReader
 from kctl.master.launch import worker_settings
 from kctl_agent.worker.brokers import Brokers
@@ -126,7 +126,7 @@ def test_a_master_that_cannot_start_tells_why_as_kctl_kafka_does(
     config = load(file, {})
 
     async def check() -> None:
-        cluster = Cluster.of(config.kafka, of_fleet(config), 5)
+        cluster = BrokerCache.of(config.kafka, of_fleet(config), 5)
         try:
             await cluster.check()
         finally:

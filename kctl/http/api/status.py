@@ -17,6 +17,6 @@ __all__ = ["status"]
 async def status(request: Request, if_none_match: IfNoneMatch = None) -> Response:
     api = api_of(request)
     snapshot, source = api.latest(), api.source
-    reasons = not_ready(snapshot, source.clock(), source.unix_clock(), source.patience_seconds)
+    reasons = not_ready(snapshot, source.clock(), source.unix_clock(), source.max_age_seconds)
     body = answers.status_of(snapshot, reasons, source.feed.last_number)
     return api.unchanged(snapshot, if_none_match) or api.answer(snapshot, body)

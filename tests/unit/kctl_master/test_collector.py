@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kctl.config import load
-from kctl.kafka.cluster import Cluster
+from kctl.kafka.broker_cache import BrokerCache
 from kctl.master import collector as module
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
@@ -50,7 +50,7 @@ class Fleet:
         }
         self.agent = ScriptedAgent(folder, "guest", script)
         (folder / "kctl.toml").write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["t"]\n')
-        self.pool, self.cluster = AgentPool(), Cluster(NoBrokers(), "127.0.0.1:1")
+        self.pool, self.cluster = AgentPool(), BrokerCache(NoBrokers(), "127.0.0.1:1")
         members = Members(folder, dict, lambda: (), self.pool)
         supervisor = Supervisor([], SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0, 3), Rules(60.0)), members.ping)
         self.collector = Collector(load(folder / "kctl.toml", {}), members, self.cluster, supervisor, EventFeed(), dict)

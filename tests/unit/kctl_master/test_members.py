@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kctl.kafka.cluster import Cluster
+from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.group_reader import Reading
 from kctl.master.members import Members
 from kctl.master.reduction import OFFSET_CHECKER, reduced
@@ -74,7 +74,7 @@ async def members(anyio_backend: str, short_dir: Path) -> AsyncIterator[Members]
 
 @pytest.fixture
 async def service(members: Members) -> AsyncIterator[Service]:
-    cluster = Cluster(NoBrokers(), "nowhere:1")
+    cluster = BrokerCache(NoBrokers(), "nowhere:1")
     yield Service(members, cluster, members._statuses, list)
     await cluster.close()
 
@@ -152,7 +152,7 @@ async def test_who_was_stopped_by_request_is_named_as_stopped_and_not_missed(
     statuses = [status("worker-0", "running"), replace(status("worker-1", "stopped"), desired="stopped")]
     pool = AgentPool()
     members = Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
-    cluster = Cluster(OnePartition(), "nowhere:1")
+    cluster = BrokerCache(OnePartition(), "nowhere:1")
     await cluster.refresh(10.0)
     service = Service(members, cluster, lambda: statuses, list)
 
@@ -185,7 +185,7 @@ async def test_the_brokers_figures_of_all_partitions_are_made_beside_the_event_l
         made_in.append(threading.current_thread())
         return 0.0
 
-    cluster = Cluster(OnePartition(), "nowhere:1", clock)
+    cluster = BrokerCache(OnePartition(), "nowhere:1", clock)
     await cluster.refresh(10.0)
     made_in.clear()
 

@@ -1,4 +1,4 @@
-"""The last known figures of the brokers, part by part with their ages; the event loop never waits for a broker.
+"""A cache of what the brokers reported, part by part with their ages; the event loop never waits for a broker.
 
 `GroupReader` does the asking, in one thread of its own. Broker away: the old figures stay and grow older, they never
 turn into zeros. One failed part, or one partition that cannot be told, keeps its own old figure and spoils no other.
@@ -23,7 +23,7 @@ from kctl.kafka.layout import Partition
 from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
 from kctl.reduce.rows import PartitionRow, ResetPolicy
 
-__all__ = ["Cluster", "Known", "merge"]
+__all__ = ["BrokerCache", "Known", "merge"]
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +65,14 @@ def merge(known: dict[Partition, Known], reading: Reading, now: float) -> dict[P
 
 
 class Reader(Protocol):
-    """What `Cluster` needs of `GroupReader`; every method blocks and is called on one thread."""
+    """What `BrokerCache` needs of `GroupReader`; every method blocks and is called on one thread."""
 
     def missing_topics(self) -> list[str]: ...
     def read(self) -> Reading: ...
     def close(self) -> None: ...
 
 
-class Cluster:
+class BrokerCache:
     """Owned by one event loop, which never works through all partitions itself. Call `close()` at the end."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Cluster:
         access: Access,
         timeout_seconds: float,
         interval_seconds: float = _SHORTEST_INTERVAL_SECONDS,
-    ) -> Cluster:
+    ) -> BrokerCache:
         """The cluster that the configuration names; a request may take `timeout_seconds`."""
         reader = GroupReader(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
         reset = ResetPolicy(kafka.auto_offset_reset)

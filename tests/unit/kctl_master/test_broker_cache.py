@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kctl.errors import BrokerUnreachable, TopicMissing
-from kctl.kafka.cluster import Cluster
+from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.group_reader import Reading
 from kctl.kafka.layout import Partition
 from kctl.reduce import BrokerSnapshot, PartitionRow
@@ -70,12 +70,12 @@ FULL = reading({A: 5, B: None}, {A: 10, B: 20})
 
 
 @pytest.fixture
-async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[Cluster, ScriptedReader, Clock]]]:
+async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[BrokerCache, ScriptedReader, Clock]]]:
     made = []
 
-    def make(*looks: Any, missing: list[str] | None = None) -> tuple[Cluster, ScriptedReader, Clock]:
+    def make(*looks: Any, missing: list[str] | None = None) -> tuple[BrokerCache, ScriptedReader, Clock]:
         clock, reader = Clock(), ScriptedReader(*looks, missing=missing)
-        cluster = Cluster(reader, "broker:9092", clock)
+        cluster = BrokerCache(reader, "broker:9092", clock)
         made.append((cluster, reader))
         return cluster, reader, clock
 
@@ -85,7 +85,7 @@ async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[Cl
         assert reader.is_closed
 
 
-def rows(cluster: Cluster) -> list[PartitionRow]:
+def rows(cluster: BrokerCache) -> list[PartitionRow]:
     return list(cluster.snapshot().partitions)
 
 

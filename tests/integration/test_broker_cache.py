@@ -18,7 +18,7 @@ from kctl.demo import kafka_tools, topics
 from kctl.demo.broker import KafkaBroker
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.access import plain
-from kctl.kafka.cluster import Cluster
+from kctl.kafka.broker_cache import BrokerCache
 from kctl.reduce import GroupStats, PartitionRow
 
 pytestmark = [
@@ -60,7 +60,7 @@ def produce(broker: KafkaBroker, count: int, transactional_id: str | None = None
     producer.close()
 
 
-def drive(cluster: Cluster, scenario: Callable[[], Awaitable[None]]) -> None:
+def drive(cluster: BrokerCache, scenario: Callable[[], Awaitable[None]]) -> None:
     async def both() -> None:
         try:
             await scenario()
@@ -70,11 +70,11 @@ def drive(cluster: Cluster, scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(both())
 
 
-def partitions(cluster: Cluster) -> tuple[PartitionRow, ...]:
+def partitions(cluster: BrokerCache) -> tuple[PartitionRow, ...]:
     return cluster.snapshot().partitions
 
 
-async def refreshed(cluster: Cluster, is_so: Callable[[], bool], seconds: float = 30.0) -> None:
+async def refreshed(cluster: BrokerCache, is_so: Callable[[], bool], seconds: float = 30.0) -> None:
     async with asyncio.timeout(seconds):
         while not is_so():
             await cluster.refresh(5)
@@ -84,7 +84,7 @@ async def refreshed(cluster: Cluster, is_so: Callable[[], bool], seconds: float 
 def test_the_figures_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_broker: KafkaBroker) -> None:
     produce(own_broker, 10)
     kafka_tools.reset_offsets(own_broker.bootstrap_servers, "readers", "orders", 4)
-    cluster = Cluster.of(settings(own_broker), plain(own_broker.bootstrap_servers), 5)
+    cluster = BrokerCache.of(settings(own_broker), plain(own_broker.bootstrap_servers), 5)
 
     async def scenario() -> None:
         await cluster.check()
@@ -114,7 +114,8 @@ def test_the_figures_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_
 def test_with_read_committed_the_end_is_the_last_stable_offset(own_broker: KafkaBroker) -> None:
     produce(own_broker, 5)
     produce(own_broker, 7, "open transaction")
-    stable = Cluster.of(settings(own_broker, isolation_level="read_committed"), plain(own_broker.bootstrap_servers), 5)
+    committed_only = settings(own_broker, isolation_level="read_committed")
+    stable = BrokerCache.of(committed_only, plain(own_broker.bootstrap_servers), 5)
 
     async def scenario() -> None:
         await refreshed(stable, lambda: partitions(stable) != ())
@@ -125,7 +126,7 @@ def test_with_read_committed_the_end_is_the_last_stable_offset(own_broker: Kafka
 
 def test_a_broker_that_is_away_leaves_old_figures_and_is_found_again(own_broker: KafkaBroker) -> None:
     produce(own_broker, 10)
-    cluster = Cluster.of(settings(own_broker), plain(own_broker.bootstrap_servers), 1)
+    cluster = BrokerCache.of(settings(own_broker), plain(own_broker.bootstrap_servers), 1)
 
     async def scenario() -> None:
         await refreshed(cluster, lambda: "committed" in cluster.last_success)
@@ -147,7 +148,7 @@ def test_a_broker_that_is_away_leaves_old_figures_and_is_found_again(own_broker:
 
 @pytest.mark.alone
 def test_a_broker_that_hangs_holds_neither_the_loop_nor_the_figures_up(own_broker: KafkaBroker) -> None:
-    cluster = Cluster.of(settings(own_broker), plain(own_broker.bootstrap_servers), 1)
+    cluster = BrokerCache.of(settings(own_broker), plain(own_broker.bootstrap_servers), 1)
     assert own_broker.pid is not None
     jvm = psutil.Process(own_broker.pid)
 
@@ -170,7 +171,7 @@ def test_a_broker_that_hangs_holds_neither_the_loop_nor_the_figures_up(own_broke
 
 
 def test_what_is_missing_is_told_before_anything_starts(own_broker: KafkaBroker) -> None:
-    nothing = Cluster.of(settings(own_broker, topic="nonsense"), plain(own_broker.bootstrap_servers), 2)
+    nothing = BrokerCache.of(settings(own_broker, topic="nonsense"), plain(own_broker.bootstrap_servers), 2)
 
     async def no_topic() -> None:
         with pytest.raises(TopicMissing):
@@ -178,7 +179,7 @@ def test_what_is_missing_is_told_before_anything_starts(own_broker: KafkaBroker)
 
     drive(nothing, no_topic)
     own_broker.stop()
-    nobody = Cluster.of(settings(own_broker), plain(own_broker.bootstrap_servers), 2)
+    nobody = BrokerCache.of(settings(own_broker), plain(own_broker.bootstrap_servers), 2)
 
     async def no_broker() -> None:
         with pytest.raises(BrokerUnreachable):
