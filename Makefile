@@ -47,10 +47,10 @@ test: setup check ## everything the project can prove about itself, the fast par
 test-long: setup ## soak and fault runs
 	$(BIN)/pytest -m long $(ARGS) tests
 
-bench: setup ## the figures of benchmarks/README.md, as JSON lines
+bench: setup ## the results of benchmarks/README.md, as JSON lines
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-bench-long: setup ## the same with more rounds, for figures that go into the README
+bench-long: setup ## the same with more rounds, for results that go into the README
 	@$(BIN)/python -m benchmarks --long $(ARGS)
 
 lock: $(SETUP_DONE) ## pin requirements.in in requirements.lock, and the image's part of it (ARGS=--upgrade for newer versions)

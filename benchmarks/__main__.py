@@ -31,7 +31,7 @@ LONG = {
     "sinker": ("--rounds", "60", "--memory-messages", "5000000"),
     "worker_start": ("--rounds", "10"),
 }
-"""What `--long` hands to each: more rounds, for figures that go into the README. The others are as long as they are."""
+"""What `--long` hands to each: more rounds, for results that go into the README. The others are as long as they are."""
 
 
 def main() -> int:
@@ -60,9 +60,9 @@ def _run(name: str, arguments: tuple[str, ...]) -> list[str]:
         missed = []
         for line in process.stdout:
             print(line, end="", flush=True)
-            figures = json.loads(line)
-            if not figures.get("met", True):  # a line without a verdict is a baseline
-                missed.append(figures["benchmark"])
+            result = json.loads(line)
+            if not result.get("met", True):  # a line without a verdict is a baseline
+                missed.append(result["benchmark"])
     return missed if process.returncode == 0 else [*missed, f"{name} (exit code {process.returncode})"]
 
 

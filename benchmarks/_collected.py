@@ -1,4 +1,4 @@
-"""The real collector over answers and broker figures that are made up: as many partitions as one likes, and a commit
+"""The real collector over answers and broker offsets that are made up: as many partitions as one likes, and a commit
 of some of them in each collection. For benchmarks of what comes after the collecting; with brokers, of that too."""
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def collector_over(
     servers: str = "127.0.0.1:1",
 ) -> tuple[Collector, EventFeed]:
     """A collector, and the feed that it tells. `folder` is for its configuration. `cluster` makes what asks brokers at
-    `servers`; without it their figures are made up as well."""
+    `servers`; without it their offsets are made up as well."""
     path = folder / "kctl.toml"
     topics = ", ".join(f'"{topic}"' for topic in TOPIC_NAMES)
     path.write_text(

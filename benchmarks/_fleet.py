@@ -110,7 +110,7 @@ def produce(broker: KafkaBroker, count: int, of: int | Path) -> None:
 
 
 def until(is_done: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-    """Look ten times a second. Raises TimeoutError."""
+    """Poll ten times a second. Raises TimeoutError."""
     deadline = time.monotonic() + seconds
     while not is_done():
         if time.monotonic() > deadline:
@@ -119,5 +119,5 @@ def until(is_done: Callable[[], bool], what: str, seconds: float = START_SECONDS
 
 
 def say(text: str) -> None:
-    """Progress goes to stderr: stdout is for the figures."""
+    """Progress goes to stderr: stdout is for the results."""
     print(f"  {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The API under 500 requests a second while the collector takes a picture each second.
+"""The API under 500 requests a second while the collector takes a snapshot each second.
 
     python -m benchmarks.api [--rate 500] [--seconds 20] [--partitions 64]
 

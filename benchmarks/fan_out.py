@@ -1,7 +1,7 @@
 """What asking 100 agents at once costs, against the slowest of them asked alone.
 
 The agents are ScriptedAgents in two other processes. Each round asks every agent alone over its kept connection and
-notes the slowest, then fans out to all; the figures are medians over the rounds. The first fan-out of a fresh pool,
+notes the slowest, then fans out to all; the results are medians over the rounds. The first fan-out of a fresh pool,
 which has to connect first, is told beside them.
 
     python benchmarks/fan_out.py [--agents 100] [--rounds 200]

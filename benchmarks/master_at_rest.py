@@ -64,9 +64,9 @@ def main() -> None:
     options = parser.parse_args()
     with running_broker() as (broker, folder):
         topics.create_topic(broker.bootstrap_servers, TOPIC, options.workers * 8)
-        figures = measured(folder, broker.bootstrap_servers, options.workers, options.seconds)
-    share = float(str(figures["cpu_share"]))
-    print(json.dumps({"benchmark": "master_at_rest", **figures, "met": share < 0.01 and figures["met"]}))
+        result = measured(folder, broker.bootstrap_servers, options.workers, options.seconds)
+    share = float(str(result["cpu_share"]))
+    print(json.dumps({"benchmark": "master_at_rest", **result, "met": share < 0.01 and result["met"]}))
 
 
 def measured(

@@ -3,10 +3,10 @@
     python -m benchmarks.scrape [--series 100000] [--scrapes 200]
 
 Prints three JSON lines. `scrape_render`: the same samples by `prometheus_client.generate_latest` in the same process,
-in turns, each of a new picture, by processor time; at least 20 x faster. prometheus_client is given its samples ready
+in turns, each of a new snapshot, by processor time; at least 20 x faster. prometheus_client is given its samples ready
 made; `with_families` says how it is when it has to make them too, as of a custom collector. `scrape_p99`: as Prometheus
 asks (gzip), by a client in another process while the collector, which is the real one over made-up answers, takes one
-picture after the other; p99 below 50 ms. `scrape_plain_p99`: the same without compression, ten megabytes a scrape.
+snapshot after the other; p99 below 50 ms. `scrape_plain_p99`: the same without compression, ten megabytes a scrape.
 """
 
 from __future__ import annotations

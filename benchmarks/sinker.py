@@ -1,6 +1,6 @@
 """Messages per second of one sinker process whose handler does nothing, and whether its memory stays flat.
 
-`python -m kctl_agent.sinker` as the master starts it: with its agent, its guard and its figures. Blocks and batches of
+`python -m kctl_agent.sinker` as the master starts it: with its agent, its guard and its stats. Blocks and batches of
 500 messages of 100 bytes. The storages are those of `_storages`: as they are, with 10,000 blocks in flight, with
 100,000 dead letters. Each has a process of its own; all but one are stopped (SIGSTOP), and they take turns of a part of
 a second, so that whatever else the machine does falls on each. Timed is from the handler's first call of a turn to its

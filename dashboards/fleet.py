@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.board import FLEET, TOPIC, Board
-from dashboards.panels import GROUP_LEGEND, figures, lines, states
+from dashboards.panels import GROUP_LEGEND, lines, numbers, states
 
 __all__ = ["build"]
 
@@ -12,27 +12,27 @@ def build() -> Board:
     board = Board(
         "fleet",
         "Fleet",
-        "Every fleet that this Prometheus knows: how far behind, how well, and whether its figures are fresh.",
+        "Every fleet that this Prometheus knows: how far behind, how well, and whether its numbers are fresh.",
         ("topic", 'kctl_topic_lag{cluster=~"$cluster", group=~"$group"}'),
     )
     board.row(
         "Now",
         [
-            figures(
+            numbers(
                 "Lag",
                 "Messages between the committed offsets and the ends of the partitions, as far as they are known.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_lag{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=100_000,
             ),
-            figures(
+            numbers(
                 "Time lag",
                 "The longest that a message which waits can have waited. The objective is one minute.",
                 "s",
                 (f"max by (cluster, group) (kctl_group_max_lag_seconds{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=60,
             ),
-            figures(
+            numbers(
                 "Workers and sinkers that do not answer",
                 "Those whose agent did not answer a ping in the last collection.",
                 "short",
@@ -43,7 +43,7 @@ def build() -> Board:
                 ),
                 warns_above=1,
             ),
-            figures(
+            numbers(
                 "Dead letters",
                 "Messages that no handler could handle. They wait for a person: kctl storage dead list.",
                 "short",
@@ -57,7 +57,7 @@ def build() -> Board:
         [
             lines(
                 "Lag by group",
-                "Messages that wait, from the brokers' own figures.",
+                "Messages that wait, from the brokers' own offsets.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_lag{{{FLEET}}})", GROUP_LEGEND),
             ),
@@ -130,7 +130,7 @@ def build() -> Board:
         [
             lines(
                 "Since a part last succeeded",
-                "Age of the figures: what the agents say, and what the brokers say of committed offsets and of logs.",
+                "Age of what agents report, and of what brokers report of committed offsets and logs.",
                 "s",
                 (
                     f"time() - max by (cluster, group, part) (kctl_collect_last_success_timestamp_seconds{{{FLEET}}})",
@@ -162,7 +162,7 @@ def build() -> Board:
                     GROUP_LEGEND,
                 ),
             ),
-            figures(
+            numbers(
                 "Version",
                 "The version of each master.",
                 "short",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.board import FLEET, TOPIC, Board
-from dashboards.panels import GROUP_LEGEND, figures, heat, lines, states
+from dashboards.panels import GROUP_LEGEND, heat, lines, numbers, states
 
 __all__ = ["build"]
 
@@ -22,27 +22,27 @@ def build() -> Board:
     board.row(
         "Now",
         [
-            figures(
+            numbers(
                 "Lag",
                 "Messages that wait, as far as they are known.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_lag{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=100_000,
             ),
-            figures(
+            numbers(
                 "Time lag",
                 "The longest that a message which waits can have waited.",
                 "s",
                 (f"max by (cluster, group) (kctl_group_max_lag_seconds{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=60,
             ),
-            figures(
+            numbers(
                 "Growth",
                 "By how many messages the lag grows each second; negative while it falls.",
                 "mps",
                 (f"max by (cluster, group) (kctl_group_lag_growth_per_second{{{FLEET}}})", GROUP_LEGEND),
             ),
-            figures(
+            numbers(
                 "Caught up in",
                 "Until the last partition has caught up at this pace; unknown while one of them does not.",
                 "s",
@@ -160,10 +160,10 @@ def build() -> Board:
                 ),
             ),
             lines(
-                "Age of the oldest figures",
+                "Age of the oldest offsets",
                 "Of any partition, when the collection was taken.",
                 "s",
-                (f"max by (cluster, group) (kctl_group_figures_age_seconds{{{FLEET}}})", GROUP_LEGEND),
+                (f"max by (cluster, group) (kctl_group_stats_age_seconds{{{FLEET}}})", GROUP_LEGEND),
             ),
         ],
     )

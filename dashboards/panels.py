@@ -24,7 +24,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.board import DATA_SOURCE
 
-__all__ = ["GROUP_LEGEND", "Query", "figures", "heat", "lines", "states"]
+__all__ = ["GROUP_LEGEND", "Query", "heat", "lines", "numbers", "states"]
 
 GROUP_LEGEND = "{{cluster}} {{group}}"
 Query = tuple[str, str]
@@ -63,7 +63,7 @@ def lines(
     return panel
 
 
-def figures(
+def numbers(
     title: str, description: str, unit: str, *queries: Query, width: int = 6, warns_above: float | None = None
 ) -> stat.Panel:
     """The last value of each series, large."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.board import FLEET, WORKER, Board
-from dashboards.panels import GROUP_LEGEND, figures, lines
+from dashboards.panels import GROUP_LEGEND, lines, numbers
 
 __all__ = ["build"]
 
@@ -24,7 +24,7 @@ def build() -> Board:
     board.row(
         "Storage",
         [
-            figures(
+            numbers(
                 "Dead letters",
                 "They wait for a person: kctl storage dead list.",
                 "short",
@@ -32,7 +32,7 @@ def build() -> Board:
                 width=8,
                 warns_above=1,
             ),
-            figures(
+            numbers(
                 "Of its limit",
                 "At 100 % the workers take no new batch.",
                 "percentunit",
@@ -40,7 +40,7 @@ def build() -> Board:
                 width=8,
                 warns_above=0.8,
             ),
-            figures(
+            numbers(
                 "Size",
                 "What the storage holds.",
                 "bytes",

@@ -428,7 +428,7 @@ class Sinkers:
 
 @dataclass(frozen=True, kw_only=True)
 class Collect:
-    """How the master gathers its figures."""
+    """How the master collects its snapshots."""
 
     interval_seconds: float = setting(
         1.0, "How often agents and brokers are asked.", unit="seconds", minimum=0.1, maximum=3600.0

@@ -1,4 +1,4 @@
-"""Kafka's own ConsumerGroupCommand, run from the locked jars and parsed: the figures ours are compared with.
+"""Kafka's own ConsumerGroupCommand, run from the locked jars and parsed: the offsets ours are compared with.
 
 Each call starts a JVM (0.8 s on a quiet machine). The tool exits 0 even when it failed, and says so in its output.
 """

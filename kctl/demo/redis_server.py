@@ -14,7 +14,7 @@ __all__ = ["RedisServer"]
 
 START_SECONDS = 10.0
 STOP_SECONDS = 10.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _MAX_SOCKET_PATH_BYTES = 107
 
 
@@ -86,7 +86,7 @@ class RedisServer:
         deadline = time.monotonic() + START_SECONDS
         while not self._socket.exists():
             try:
-                code = self._process.wait(_LOOK_SECONDS)
+                code = self._process.wait(_POLL_SECONDS)
             except subprocess.TimeoutExpired:
                 code = None
             if code is not None or time.monotonic() > deadline:

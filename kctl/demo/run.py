@@ -234,7 +234,7 @@ def _empty(run: _Run) -> None:
 def _refresh(run: _Run) -> None:
     run.parts.check()
     progress, offsets, workers = run.progress, run.fleet.ask("offset_checker"), run.fleet.ask("workers")
-    run.parts.check()  # or its last figures would be shown once more
+    run.parts.check()  # or its last row would be shown once more
     if offsets is not None and workers is not None:
         progress.take(offsets["rows"], workers["rows"])
         lag = _sum_known(row["remaining_count"] for row in offsets["rows"])
@@ -245,9 +245,9 @@ def _refresh(run: _Run) -> None:
     run.interrupts.pause(REFRESH_SECONDS)
 
 
-def _sum_known(figures: Iterable[int | None]) -> int | None:
+def _sum_known(values: Iterable[int | None]) -> int | None:
     """None when nothing is known: a lag that nobody knows yet is not a lag of 0."""
-    known = [figure for figure in figures if figure is not None]
+    known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 

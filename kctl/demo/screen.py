@@ -20,7 +20,7 @@ LINE_EVERY_SECONDS = 2.0
 
 
 class Screen:
-    """`say` prints a line that stays; `show` brings the figures up to date. To stderr with `-o json`."""
+    """`say` prints a line that stays; `show` brings the table up to date. To stderr with `-o json`."""
 
     def __init__(self, *, to_stderr: bool) -> None:
         self._console = Console(file=plain(sys.stderr if to_stderr else sys.stdout), highlight=False)
@@ -67,8 +67,8 @@ def _workers(rows: list[dict[str, Any]]) -> Table:
     for column in ("worker", "state", "rows/s", "last-batch-seconds"):
         table.add_column(column, justify="left" if column in {"worker", "state"} else "right")
     for row in rows:
-        figures = (_text(row["rows_per_second"], 0), _text(row["last_batch_seconds"], 2))
-        table.add_row(*map(Text, (_text(row["name"]), _text(row["state"]), *figures)))
+        rates = (_text(row["rows_per_second"], 0), _text(row["last_batch_seconds"], 2))
+        table.add_row(*map(Text, (_text(row["name"]), _text(row["state"]), *rates)))
     return table
 
 
@@ -79,7 +79,7 @@ def _in_words(workers: list[dict[str, Any]]) -> str:
 
 
 def _text(value: Any, digits: int | None = None) -> str:
-    """A figure for people; what is not known is `-`."""
+    """A number for people; what is not known is `-`."""
     if value is None:
         return "-"
     return shown(str(value), kept="") if digits is None else f"{value:.{digits}f}"

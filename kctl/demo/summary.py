@@ -54,7 +54,7 @@ class Progress:
 
     def settled(self, outcome: str) -> int:
         """How many messages all sinkers have settled so, those that died included."""
-        return sum(figures[outcome] for figures in self.sinkers.values())
+        return sum(stats[outcome] for stats in self.sinkers.values())
 
 
 def is_worker(row: dict[str, Any]) -> bool:
@@ -110,7 +110,7 @@ def has_passed(summary: Mapping[str, Any], wanted: Wanted) -> bool:
 
 
 def show(summary: Mapping[str, Any], output: str, place: Path, *, is_handled: bool, passed: bool) -> None:
-    """Print it; `place` is where all of a failed demo can be looked at."""
+    """Print it; `place` is where all of a failed demo is kept."""
     if output == "json":
         print(json.dumps(summary), flush=True)  # noqa: T201
         if not passed:

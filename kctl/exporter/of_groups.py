@@ -124,10 +124,10 @@ METRICS: tuple[Metric, ...] = (
         samples=_one(_unowned),
     ),
     Single(
-        name="kctl_group_figures_age_seconds",
+        name="kctl_group_stats_age_seconds",
         labels=GROUP,
         unit="seconds",
-        sentence="The age of the oldest figures of a partition when the collection was taken.",
+        sentence="The age of the oldest offsets of a partition when the collection was taken.",
         samples=_one(_age),
     ),
 )

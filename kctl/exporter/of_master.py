@@ -12,14 +12,14 @@ __all__ = ["METRICS"]
 
 
 def _requests(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for method, figures in snapshot.rpc.items():
-        for outcome, count in figures.outcomes.items():
+    for method, stats in snapshot.rpc.items():
+        for outcome, count in stats.outcomes.items():
             yield (snapshot.cluster, snapshot.group, method, outcome), count
 
 
 def _durations(snapshot: FleetSnapshot) -> Iterator[HistogramSample]:
-    for method, figures in snapshot.rpc.items():
-        yield (snapshot.cluster, snapshot.group, method), figures.buckets, figures.seconds
+    for method, stats in snapshot.rpc.items():
+        yield (snapshot.cluster, snapshot.group, method), stats.buckets, stats.seconds
 
 
 def _operations(snapshot: FleetSnapshot) -> Iterator[Sample]:

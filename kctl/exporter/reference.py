@@ -19,8 +19,8 @@ The same collection feeds `/api/v1/…` and the page at `/`, so the same questio
 
 - A figure that is not known has no sample; it is never 0. A series that is no longer true is gone with the next
   collection.
-- While brokers are away, their last figures stay; `kctl_collect_last_success_timestamp_seconds` and
-  `kctl_group_figures_age_seconds` say how old they are.
+- While brokers are away, their last offsets stay; `kctl_collect_last_success_timestamp_seconds` and
+  `kctl_group_stats_age_seconds` say how old they are.
 - Offsets are positions: lag = end - committed, never below 0, as in `kafka-consumer-groups`.
 - `cluster` and `group` are `kafka.cluster` and `kafka.group` of the configuration.
 - OpenMetrics 1.0 is spoken to who asks for it by `Accept`, else the text format 0.0.4; gzipped if `Accept-Encoding`

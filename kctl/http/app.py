@@ -24,7 +24,7 @@ from kctl.http.source import Source
 
 __all__ = ["App", "create_app"]
 
-_SUMMARY = "Figures of one fleet of Kafka consumer workers."
+_SUMMARY = "Stats of one fleet of Kafka consumer workers."
 
 
 class App:
@@ -74,7 +74,7 @@ def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
     app.get("/docs", summary="This reference as a page", response_class=HTMLResponse)(docs)
     app.get("/healthz", summary="The master is alive")(healthz)
     app.get("/readyz", summary="Brokers reached, every desired worker running, no partition at a standstill")(readyz)
-    app.get("/metrics", summary="All figures for Prometheus", response_class=PlainTextResponse)(metrics)
+    app.get("/metrics", summary="All metrics for Prometheus", response_class=PlainTextResponse)(metrics)
     app.include_router(api.router)
     if source.operations is not None:
         app.include_router(operations.router)

@@ -122,7 +122,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     403: {"model": Error, "description": "Another origin, or a name that is not ours"},
     429: {"model": Error, "description": "Too many wrong tokens"},
     431: {"model": Error, "description": "Too large"},
-    503: {"model": Error, "description": "No figures yet, or too many questions"},
+    503: {"model": Error, "description": "No snapshot yet, or too many questions"},
 }
 """What any path may answer instead."""
 

@@ -45,7 +45,7 @@ class Source:
     """That of `FleetSnapshot.taken_at`."""
     unix_clock: Callable[[], float] = time.time
     max_age_seconds: float = 10.0
-    """A collection, or a look at the brokers, that is older than so long is too old to be ready."""
+    """A collection, or a poll of the brokers, that is older than this is too old to be ready."""
 
     def reasons_not_ready(self) -> list[str]:
         """Why the fleet does not do its work; empty when it does."""

@@ -1,7 +1,7 @@
 """A cache of what the brokers reported, part by part with their ages; the event loop never waits for a broker.
 
-`GroupReader` does the asking, in one thread of its own. Broker away: the old figures stay and grow older, they never
-turn into zeros. One failed part, or one partition that cannot be told, keeps its own old figure and spoils no other.
+`GroupReader` does the asking, in one thread of its own. Broker away: the old offsets stay and grow older, they never
+turn into zeros. One failed part, or one partition without an answer, keeps its own old offsets and spoils no other.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _BACKOFF_MIN_SECONDS = 0.5
 _BACKOFF_MAX_SECONDS = 10.0
 _STALE_INTERVALS = 2
 _SHORTEST_INTERVAL_SECONDS = 1.0
-"""Below that a busy machine alone makes figures "older than two intervals"."""
+"""Below that a busy machine alone makes offsets "older than two intervals"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One partition's figures and when (monotonic seconds) each pair was told; a pair never told has no time."""
+    """One partition's offsets and when (monotonic seconds) each pair was reported; None if never."""
 
     start: int | None = None
     end: int | None = None
@@ -102,7 +102,7 @@ class BrokerCache:
         self.last_success: dict[str, float] = {}
         """Part (`committed`, `offsets`, `group`) to Unix seconds."""
         self.error: str | None = None
-        """Why the last look failed, in whole or in part."""
+        """Why the last poll failed, in whole or in part."""
 
     @classmethod
     def of(
@@ -118,7 +118,7 @@ class BrokerCache:
         return cls(reader, kafka.bootstrap_servers, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
-        """Looks once, before anything is started.
+        """Polls once, before anything is started.
 
         Raises:
             BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing: one sentence each.
@@ -133,11 +133,11 @@ class BrokerCache:
             )
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Looks again and waits at most that long; a look that takes longer goes on and serves a later call."""
+        """Polls again and waits at most that long; a poll that takes longer goes on and serves a later call."""
         if self._running is None or self._running.done():
             if self._clock() < self._not_before:
                 return
-            self._running = asyncio.ensure_future(self._look())
+            self._running = asyncio.ensure_future(self._poll())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 await asyncio.shield(self._running)
@@ -172,14 +172,14 @@ class BrokerCache:
         )
 
     async def close(self) -> None:
-        """Waits for a look that is under way (a few request timeouts at most) and ends the thread."""
+        """Waits for a poll that is under way (a few request timeouts at most) and ends the thread."""
         if self._running is not None:
             await self._running
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
 
-    async def _look(self) -> None:
-        now, unix = self._clock(), time.time()  # of the question: no figure is younger than it says
+    async def _poll(self) -> None:
+        now, unix = self._clock(), time.time()  # of the question: no offset is newer than its time
         try:
             reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
         except Exception as error:  # a boundary: a client library in trouble must not take the master with it

@@ -69,11 +69,11 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is
 
 class Connection:
     """Not thread-safe. Everything ends before `timeout_seconds` after the making, or the last `renew`, have passed. Use
-    it with `with`, or `close` it. Without patience nothing is asked again: for who will soon ask anew anyway."""
+    it with `with`, or `close` it. Without retries nothing is asked again: for callers that poll anyway."""
 
-    def __init__(self, access: Access, timeout_seconds: float, *, is_patient: bool = True) -> None:
+    def __init__(self, access: Access, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self._access = access
-        self._patience = 0.5 if is_patient else 0.0
+        self._retry_share = 0.5 if has_retries else 0.0
         self._timeout_seconds = timeout_seconds
         self._deadline = time.monotonic() + timeout_seconds
         milliseconds = max(int(timeout_seconds * 1000), 1)
@@ -94,7 +94,7 @@ class Connection:
         self._first: Node = ""
         self._coordinators: dict[tuple[int, str], int] = {}
         """Of each kind and key, until one of them is asked for again."""
-        self._takes_only_broker = is_patient
+        self._takes_only_broker = has_retries
         self._same_as_first: int | None = None
         self.brokers: dict[int, Broker] = {}
         self.controller_id: int | None = None
@@ -120,15 +120,15 @@ class Connection:
         return max(self._deadline - time.monotonic(), 0.0)
 
     @property
-    def is_patient(self) -> bool:
+    def may_retry(self) -> bool:
         """Whether what fails is worth another try: for half of the time. Then there is still time to say so."""
-        return self.left_seconds > self._timeout_seconds * (1 - self._patience)
+        return self.left_seconds > self._timeout_seconds * (1 - self._retry_share)
 
     @property
     def may_wait(self) -> bool:
         """Whether what is only just starting is worth to be waited for: until a fifth of the time is left. One group
         that never stops loading must leave time for the questions that come after it."""
-        return self._patience > 0 and self.left_seconds > self._timeout_seconds * _RESERVE + _PAUSE_SECONDS
+        return self._retry_share > 0 and self.left_seconds > self._timeout_seconds * _RESERVE + _PAUSE_SECONDS
 
     def renew(self) -> None:
         """From now on there is the whole time again."""

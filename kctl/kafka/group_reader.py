@@ -1,7 +1,7 @@
-"""One look after the other at a group and its topics: what is committed, where the logs end, who is in the group.
+"""Polls a group and its topics again and again: what is committed, where the logs end, who is in the group.
 
 One thread owns a `GroupReader`. It connects when first asked, and lets the connection go when somebody did not answer,
-so that the next look begins afresh; how often there is one, and what old figures are still worth, is decided in
+so that the next poll begins afresh; how often there is one, and what old offsets are still worth, is decided in
 `broker_cache`.
 """
 
@@ -23,7 +23,7 @@ from kctl.reduce.base import GroupStats
 __all__ = ["GroupReader", "Reading"]
 
 _UNKNOWN_TOPIC = 3
-_SELDOM_SECONDS = 5.0
+_LAYOUT_SECONDS = 5.0
 """For so long, partitions, their leaders, where their logs begin and that there is no such group are taken for what
 they were. An error of a partition, as of one that has another leader now, has them asked at once."""
 _OF_ONE_PARTITION = frozenset(
@@ -36,17 +36,17 @@ _OF_ONE_PARTITION = frozenset(
         "UNSTABLE_OFFSET_COMMIT",
     }
 )
-"""What a broker says of a partition that it cannot tell just now; it says nothing against the others, or the broker."""
+"""Errors of a single partition that may pass: the others, and the broker, may be well."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """One look at the brokers. A partition missing from a part is one that the part could not tell this time.
+    """One poll of the brokers. A partition missing from a part is one that the part did not answer for this time.
 
     `committed` holds None for a partition the group has committed nothing for: that is knowledge, not a gap. `start` is
     asked every few seconds only.
     `errors` names the parts that failed, `committed`, `offsets` or `group`, with the reason. Of the offsets it may be
-    one broker that did not answer: what the others lead is told all the same.
+    one broker that did not answer: what the others lead is reported all the same.
     """
 
     partitions: frozenset[Partition]
@@ -57,15 +57,15 @@ class Reading:
     end: dict[Partition, int] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     group: GroupStats | None = None
-    """None when its coordinator cannot tell, as while the group moves to another one."""
+    """None when its coordinator does not know, as while the group moves to another one."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """By topic (KIP-516); one that is deleted and made again has another. Old brokers have none."""
+    """By topic (KIP-516); one that is deleted and recreated has another. Old brokers have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
     topics: Mapping[str, Topic]
-    looked_at: float
+    read_at: float
 
     @property
     def partitions(self) -> list[Partition]:
@@ -102,7 +102,7 @@ class GroupReader:
         Raises:
             KctlError: no broker answered, and why.
         """
-        topics = self._looked().topics
+        topics = self._refreshed().topics
         return [name for name in self._topics if name not in topics or topics[name].error_code == _UNKNOWN_TOPIC]
 
     def read(self) -> Reading:
@@ -128,16 +128,16 @@ class GroupReader:
 
     def _read(self) -> Reading:
         layout = self._layout
-        if layout is not None and time.monotonic() - layout.looked_at < _SELDOM_SECONDS:
+        if layout is not None and time.monotonic() - layout.read_at < _LAYOUT_SECONDS:
             reading = self._read_as(layout, is_new=False)
             if reading.errors or reading.end.keys() >= layout.led:
                 return reading
-        layout = self._layout = self._looked()
+        layout = self._layout = self._refreshed()
         return self._read_as(layout, is_new=True)
 
-    def _looked(self) -> _Layout:
+    def _refreshed(self) -> _Layout:
         if self._connection is None:
-            self._connection = Connection(self._access, self._timeout_seconds, is_patient=False)
+            self._connection = Connection(self._access, self._timeout_seconds, has_retries=False)
             try:
                 metadata = self._connection.open(self._topics)
             except BaseException:
@@ -161,7 +161,7 @@ class GroupReader:
             self._read_offsets(reading, layout, EARLIEST, reading.start)
         self._read_offsets(reading, layout, LATEST, reading.end)
         if is_new or self._group is None or self._group.state != "dead":
-            self._group = self._group_figures(reading)
+            self._group = self._group_stats(reading)
         reading.group = self._group
         return reading
 
@@ -181,7 +181,7 @@ class GroupReader:
             elif each.error is not None and each.error not in _OF_ONE_PARTITION:
                 reading.errors["offsets"] = each.error
 
-    def _group_figures(self, reading: Reading) -> GroupStats | None:
+    def _group_stats(self, reading: Reading) -> GroupStats | None:
         described = describe_groups(self._asked(), [self._name])
         if not described:
             reading.errors["group"] = f"group {self._name}: its coordinator cannot tell just now"

@@ -136,7 +136,7 @@ def _ask_as(connection: Connection, groups: dict[str, int], kind: _Kind, answere
                 left |= dict.fromkeys(names, node)  # the broker does not know this kind
                 continue
             # There will be another coordinator as soon as the cluster has noticed that this one is gone.
-            is_passing = isinstance(answer, BrokerUnreachable) and connection.is_patient
+            is_passing = isinstance(answer, BrokerUnreachable) and connection.may_retry
             for name in names:
                 answered.failed(name, node, answer, is_passing=is_passing)
             continue

@@ -19,7 +19,7 @@ __all__ = ["complete", "install"]
 
 _ADMIN_PARTS = ("groups",)
 _CONSUMER_PARTS = ("offsets", "group")
-_SELDOM_USED = ("ssl", "tempfile", "traceback", "zipfile")
+_RARELY_USED = ("ssl", "tempfile", "traceback", "zipfile")
 """For TLS, by importlib.resources and by logging. (`importlib.util.LazyLoader` executes a module as soon as it is
 imported a second time.)"""
 
@@ -41,13 +41,13 @@ def install() -> None:
 def complete() -> None:
     """Execute what stands in for a module of the standard library: before there are other threads, for two that use it
     for the first time in the same moment would execute it twice."""
-    for name in _SELDOM_USED:
+    for name in _RARELY_USED:
         if name in sys.modules:
             _executed(sys.modules[name])
 
 
 def _stand_in() -> None:
-    for name in _SELDOM_USED:
+    for name in _RARELY_USED:
         if name not in sys.modules:
             _StandIn(name)
     import logging  # it imports `traceback`

@@ -70,7 +70,7 @@ def log_offsets(
         missing = [
             key for each in leaders.values() for key in each if key in unreachable or found[key].error in _LEADER_MOVED
         ]
-        if not missing or not connection.is_patient:
+        if not missing or not connection.may_retry:
             return found
         connection.pause()
         topics = topics_of(connection.metadata(sorted({topic for topic, _ in missing})))
@@ -93,7 +93,7 @@ def committed(
         answers = connection.ask_each([(node, _fetch(wanted, names)) for node, names in by_node.items()])
         again: list[str] = []
         for names, answer in zip(by_node.values(), answers, strict=True):
-            if isinstance(answer, BrokerUnreachable) and connection.is_patient:
+            if isinstance(answer, BrokerUnreachable) and connection.may_retry:
                 again += names  # the group will have another coordinator as soon as the cluster has noticed
                 continue
             if isinstance(answer, KctlError):

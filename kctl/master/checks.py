@@ -27,7 +27,7 @@ __all__ = ["ABOUT_NAME", "await_former_workers", "find_jars", "make_folders", "o
 
 LOCK_NAME = "master.lock"
 ABOUT_NAME = "master.json"
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ async def await_former_workers(run_dir: Path, names: list[str], timeout_seconds:
             log.info("action=wait worker=%s pid=%d: it still runs from a former master", name, owner.pid)
         while is_alive(owner) and time.monotonic() < deadline:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_SECONDS):
+                async with asyncio.timeout(_POLL_SECONDS):
                     await stop.wait()
                 return
         await _kill_former(run_dir, name, owner)

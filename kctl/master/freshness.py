@@ -1,4 +1,4 @@
-"""What an answer lacks of the brokers' figures: what is stale, and what is not known. Pure."""
+"""What an answer lacks of the brokers' offsets: what is stale, and what is not known. Pure."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def gaps(rpc: str, brokers: Freshness, rows: Sequence[PartitionRow] = ()) -> tup
 
 
 def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
-    """Whether figures of that age are stale; None: there are none yet."""
+    """Whether offsets of that age are stale; None: there are none yet."""
     if age_seconds is None:
         return _silent(brokers)
     if age_seconds <= brokers.stale_after_seconds:
         return ()
-    return (Failed(BROKERS, "stale", _because(f"the brokers' figures are {age_seconds:.0f} s old", brokers)),)
+    return (Failed(BROKERS, "stale", _because(f"the brokers' offsets are {age_seconds:.0f} s old", brokers)),)
 
 
 def _silent(brokers: Freshness) -> tuple[Failed, ...]:
@@ -45,7 +45,7 @@ def _stale_rows(rows: Sequence[PartitionRow], brokers: Freshness) -> tuple[Faile
     if not old:
         return ()
     of = "" if len(old) == len(rows) else f" of {len(old)} of {len(rows)} partitions"
-    text = f"the brokers' figures{of} are up to {max(old):.0f} s old"
+    text = f"the brokers' offsets{of} are up to {max(old):.0f} s old"
     return (Failed(BROKERS, "stale", _because(text, brokers)),)
 
 

@@ -55,7 +55,7 @@ def sinker_launches(config: Config) -> list[Launch]:
 
 
 def supervision_policy(config: Config) -> SupervisionPolicy:
-    """How all of them are looked after, as `[workers]` says."""
+    """When they are restarted and what counts as unhealthy, as `[workers]` says."""
     workers = config.workers
     return SupervisionPolicy(
         restart=RestartPolicy(

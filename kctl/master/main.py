@@ -107,12 +107,12 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
 
 
 def tune_interpreter() -> None:
-    """For a loop that answers while a thread makes a picture of thousands of partitions."""
+    """For a loop that answers while a thread makes a snapshot of thousands of partitions."""
     # The loop must not wait 5 ms for the interpreter each time it has let go of it.
     sys.setswitchinterval(0.001)
-    # Pictures are many objects without cycles; looking through them for cycles holds everything up. So seldom, and
+    # Snapshots are many objects without cycles; to search them for cycles holds everything up. So rarely, and
     # never through many at once: 20 instead of 2 was 200,000 objects, 60 ms. With 100,000 instead of 10,000, what
-    # callers leave behind grew by 43 MB before it was looked at (test_hostile_frames_master).
+    # callers leave behind grew by 43 MB before it was collected (test_hostile_frames_master).
     gc.set_threshold(10_000, 2, 200)
 
 

@@ -56,7 +56,7 @@ class Members:
         Raises:
             PathError: run_dir cannot be read.
         """
-        found = list_agents(self._run_dir)  # a look into one local folder is sooner done than handed to a thread
+        found = list_agents(self._run_dir)  # to list one local folder is sooner done than handed to a thread
         self._attached &= set(found)
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 
 from kctl.master.process import processes
 
-__all__ = ["LOOK_SECONDS", "SHARED_SECONDS", "Memory", "shared_bytes"]
+__all__ = ["SCAN_SECONDS", "SHARED_SECONDS", "Memory", "shared_bytes"]
 
-LOOK_SECONDS = 10.0
-"""Between two looks at every process of the machine: what was started since then is not counted yet. To look at those
-that are known costs as much as they are, to look at all as much as the machine has."""
+SCAN_SECONDS = 10.0
+"""Between two scans of every process of the machine: what was started since then is not counted yet. To read those
+that are known costs as much as they are, to scan all as much as the machine has."""
 SHARED_SECONDS = 60.0
 """How long what forks share is relied on while they stay the same ones: to ask again costs up to a millisecond each."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -31,21 +31,21 @@ class Memory:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._members: dict[int, list[int]] = {}
-        """Session to its processes, as they were at the last look at all."""
+        """Session to its processes, as they were at the last scan of all."""
         self._shared: dict[int, int] = {}
         """Of forks: how many resident bytes are charged to their relatives."""
         self._families: dict[frozenset[int], float] = {}
         """Forks of one process, to when they were last asked what they share."""
-        self._looked_at = float("-inf")
+        self._scanned_at = float("-inf")
 
-    def measured(self, sessions: Iterable[int], *, look_at_all: bool = False) -> dict[int, int]:
+    def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
         """Bytes in memory per session, all its processes together; those of which nothing lives are absent.
-        `look_at_all` where something is starting: its JVM must be in its first size."""
+        `scan_all` where something is starting: its JVM must be in its first size."""
         wanted = set(sessions)
         now = self._clock()
-        if look_at_all or now - self._looked_at >= LOOK_SECONDS or not wanted <= self._members.keys():
-            self._looked_at = now
-            self._look(wanted, now)
+        if scan_all or now - self._scanned_at >= SCAN_SECONDS or not wanted <= self._members.keys():
+            self._scanned_at = now
+            self._scan(wanted, now)
         sizes = {
             session: [
                 max(process.resident_pages * _PAGE_BYTES - self._shared.get(process.pid, 0), 0)
@@ -56,7 +56,7 @@ class Memory:
         }
         return {session: sum(found) for session, found in sizes.items() if found}
 
-    def _look(self, wanted: set[int], now: float) -> None:
+    def _scan(self, wanted: set[int], now: float) -> None:
         self._members = {session: [] for session in wanted}
         relatives: dict[tuple[int, int], list[int]] = defaultdict(list)
         for process in processes():

@@ -126,7 +126,7 @@ async def kill_session(session: int, mark: str | None = None) -> int:
     """Kills what is left of the session and waits until it is gone; returns how many processes had to be killed. With
     a `mark` only those that were spawned with it, and what they have started.
 
-    Repeated until a look finds nobody: a process may fork between the look and the kill.
+    Repeated until none is found: a process may fork between the search and the kill.
 
     Raises:
         TimeoutError: something survived SIGKILL for 5 s (a process in uninterruptible I/O).

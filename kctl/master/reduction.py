@@ -117,5 +117,5 @@ def reduced(command: Command[R, T], outcome: FanOut[R], brokers: BrokerSnapshot,
 
 
 def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, rows: Sequence[PartitionRow] = ()) -> Reduced[T]:
-    """With what is stale or unknown of the brokers' figures among the failed."""
+    """With what is stale or unknown of the brokers' offsets among the failed."""
     return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, rows)))

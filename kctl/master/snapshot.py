@@ -38,9 +38,9 @@ class Reduced(Generic[T]):
     asked: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     failed: tuple[Failed, ...] = ()
-    """Agents that did not answer; and `brokers`, where their figures are stale or unknown."""
+    """Agents that did not answer; and `brokers`, where their offsets are stale or unknown."""
     age_seconds: float | None = None
-    """Of the oldest answer and of the oldest figures in it, when the snapshot was taken; None when nobody answered."""
+    """Of the oldest answer and of the oldest offsets in it, when the snapshot was taken; None when nobody answered."""
     stopped: tuple[str, ...] = ()
     """Who was stopped by request: not asked for, and not missing."""
 
@@ -102,7 +102,7 @@ class FleetSnapshot:
     """One for each of `partitions`, in the same order."""
     group_assessment: Assessment = UNKNOWN
     brokers: Freshness | None = None
-    """How fresh the brokers' figures are."""
+    """How fresh the brokers' offsets are."""
     broker_group: GroupStats | None = None
     """The group as its coordinator sees it; None when it could not tell this time."""
     rpc: Mapping[str, RpcStats] = field(default_factory=dict)

@@ -119,7 +119,7 @@ class Supervisor:
         if is_old or not self._resident.keys() >= set(pids.values()):
             healths = [self._processes[name].health for name in pids]
             is_starting = any(health is None or health.boot_bytes is None for health in healths)
-            self._resident = await asyncio.to_thread(self._memory.measured, pids.values(), look_at_all=is_starting)
+            self._resident = await asyncio.to_thread(self._memory.measured, pids.values(), scan_all=is_starting)
             self._sampled_at = time.monotonic()
         return {name: self._resident[pid] for name, pid in pids.items() if pid in self._resident}
 

@@ -60,7 +60,7 @@ class BrokerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How long ago the brokers answered the master, and from what age on their figures are stale."""
+    """How long ago the brokers answered the master, and from what age on their offsets are stale."""
 
     age_seconds: float | None
     """Since at least one broker answered; None: never."""

@@ -64,7 +64,7 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
         return Status.UNKNOWN, "neither a committed offset nor a position is known"
     age = now - newest.at
     if age > rules.window_seconds:
-        return Status.UNKNOWN, f"the last figures are {_seconds(age)} old"
+        return Status.UNKNOWN, f"the last offsets are {_seconds(age)} old"
     if window.rewind is not None and now - window.rewind.at <= rules.window_seconds:
         back = window.rewind
         return Status.REWIND, f"the committed offset went back from {back.from_offset} to {back.to_offset}"

@@ -60,7 +60,7 @@ class Window:
         """The last time at which the log ended at or before what is committed now: all that waits came later."""
 
     def add(self, new: Observation, span_seconds: float) -> None:
-        """Takes the latest figures; those that are no later than the last are no news. Forgets what lies before the
+        """Takes the latest offsets; those that are no later than the last are no news. Forgets what lies before the
         span. A log that ends earlier than it did is another log: nothing of the old one is kept."""
         old = self.newest
         if old is not None and new.at <= old.at:

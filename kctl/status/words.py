@@ -38,7 +38,7 @@ class Assessment:
 
     status: Status
     reason: str
-    """In words, with the figures that led to it."""
+    """In words, with the numbers that led to it."""
     lag_seconds: float | None = None
     """The oldest message that waits has waited at most so long; 0 when none waits."""
     growth_per_second: float | None = None
@@ -56,4 +56,4 @@ class Assessment:
         }
 
 
-UNKNOWN = Assessment(Status.UNKNOWN, "it has not been looked at yet")
+UNKNOWN = Assessment(Status.UNKNOWN, "it has not been assessed yet")

@@ -29,7 +29,7 @@ from kctl.testing.broker_frames import Fields, Requests, metadata_fields, respon
 
 __all__ = ["Answers", "BreaksFrame", "HangsUp", "Script", "ScriptedBroker", "SendsBytes", "Stalls", "Step", "Vanishes"]
 
-_LOOK_SECONDS: Final = 0.005  # how often a stalled response looks at its event
+_POLL_SECONDS: Final = 0.005  # how often a stalled response looks at its event
 _SEND_SECONDS: Final = 10.0
 _CLOSE: Final = b"c"
 _VANISH: Final = b"v"
@@ -173,7 +173,7 @@ class ScriptedBroker:
         is_open = True
         while is_open:
             has_stalled = any(peer.stalled for peer in self._peers)
-            for key, _ in self._selector.select(_LOOK_SECONDS if has_stalled else None):
+            for key, _ in self._selector.select(_POLL_SECONDS if has_stalled else None):
                 if key.fileobj is self._woken:
                     is_open = self._woken.recv(1) != _CLOSE
                     if is_open:

@@ -84,7 +84,7 @@ def keeps(messages: list[Message]) -> list[bool]:
 
 
 def kept(folder: Path) -> list[Message]:
-    """All that `keeps` was given, by partition and offset; what is just being written is left to the next look."""
+    """All that `keeps` was given, by partition and offset; what is just being written is left to the next call."""
     found: list[Message] = []
     for path in folder.glob("*.kept"):
         with path.open("rb") as file, suppress(EOFError, pickle.UnpicklingError):

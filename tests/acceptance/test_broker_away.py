@@ -40,7 +40,7 @@ def test_workers_recover_and_nothing_is_lost_or_stored_twice(
     eventually(lambda: len(fleet.owners()) == 2, START_SECONDS, "both have partitions")
 
     own_broker.kill()
-    eventually(lambda: is_aged(fleet, max(away_seconds, 3)), SETTLE_SECONDS, "the figures say how old they are")
+    eventually(lambda: is_aged(fleet, max(away_seconds, 3)), SETTLE_SECONDS, "answers have their age")
     own_broker.start()
 
     reached = load.total
@@ -54,7 +54,7 @@ def test_workers_recover_and_nothing_is_lost_or_stored_twice(
 
 
 def is_aged(fleet: Fleet, seconds: float) -> bool:
-    """Every row is still there, with the last figures and their true age; nothing became 0."""
+    """Every row is still there, with the last offsets and their true age; nothing became 0."""
     rows = fleet.offsets()
     assert all(row["kafka_max_offset"] != 0 for row in rows.values())
     return len(rows) == 4 and all((row["age_seconds"] or 0) > seconds for row in rows.values())

@@ -102,7 +102,7 @@ def test_a_topic_that_is_made_again_and_then_truncated_is_read_on_and_both_are_t
 def test_a_log_that_was_truncated_and_has_grown_past_the_position_again_is_read_from_where_it_differs(
     meanwhile: str, cluster: KafkaCluster, make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
-    """While nobody looks at the end of the log: between two batches, with nothing but the memory of a worker that is
+    """While nobody polls the end of the log: between two batches, with nothing but the memory of a worker that is
     paused, and with nothing but what the group has committed."""
     seconds = {"between two batches": 15.0}.get(meanwhile, 0.0)
     fleet = make_fleet(workers=1, partitions=2, on=cluster, workers_more=f"trigger_seconds = {seconds}")

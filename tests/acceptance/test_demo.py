@@ -1,4 +1,4 @@
-"""`kctl demo` is the main job as a user does it: everything comes up, tells its figures, and ends without a trace."""
+"""`kctl demo` is the main job as a user does it: everything comes up, prints its stats, and ends without a trace."""
 
 from __future__ import annotations
 
@@ -93,17 +93,17 @@ def total_rows() -> int:
     return sum(row["rows_total"] for row in rows)
 
 
-def test_with_for_it_ends_by_itself_and_prints_its_figures_meanwhile(demo: Demo, short_dir: Path) -> None:
+def test_with_for_it_ends_by_itself_and_prints_its_stats_meanwhile(demo: Demo, short_dir: Path) -> None:
     process = demo("--for", "5")
 
     out, err = process.communicate(timeout=250)
 
     assert process.returncode == 0, out + err
     assert err == ""
-    figures = {words[0]: words[-1] for line in out.splitlines()[-6:] if (words := line.split())}
-    assert figures.keys() == {"produced", "stored", "lost", "duplicated", "largest-lag", "seconds-to-first-batch"}
-    assert (figures["lost"], figures["duplicated"]) == ("0", "0")
-    assert figures["stored"] == figures["produced"] != "0"
+    summary = {words[0]: words[-1] for line in out.splitlines()[-6:] if (words := line.split())}
+    assert summary.keys() == {"produced", "stored", "lost", "duplicated", "largest-lag", "seconds-to-first-batch"}
+    assert (summary["lost"], summary["duplicated"]) == ("0", "0")
+    assert summary["stored"] == summary["produced"] != "0"
     assert "committed" in out
     assert processes_in(short_dir / "demo") == []
 

@@ -78,4 +78,4 @@ def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: Callable[..., F
     operation(fleet, "drain", "worker-0", "--wait")
     state = kafka_tools.describe_state(fleet.broker.bootstrap_servers, fleet.group)
     assert (state.state, state.members) == ("Empty", 0)
-    eventually(fleet.is_caught_up, SETTLE_SECONDS, "the brokers' own figures, now that nobody else tells any")
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "the brokers' own offsets, now that nobody else reports any")

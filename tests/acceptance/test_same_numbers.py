@@ -1,4 +1,4 @@
-"""One truth: our figures are those of Kafka's own tool, over the CLI, HTTP and Prometheus."""
+"""One truth: our numbers are those of Kafka's own tool, over the CLI, HTTP and Prometheus."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, F
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-Figures = dict[int, tuple[int | None, int | None, int | None]]
+Offsets = dict[int, tuple[int | None, int | None, int | None]]
 """partition -> committed, end, lag"""
 
 
-def by_kafkas_tool(fleet: Fleet) -> Figures:
+def by_kafkas_tool(fleet: Fleet) -> Offsets:
     rows = kafka_tools.describe_group(fleet.broker.bootstrap_servers, fleet.group)
     return {row.partition: (row.current_offset, row.log_end_offset, row.lag) for row in rows}
 
 
-def by_rpc(fleet: Fleet) -> Figures:
+def by_rpc(fleet: Fleet) -> Offsets:
     rows = fleet.rpc("offset_checker")["rows"]
     return {r["partition"]: (r["current_offset"], r["kafka_max_offset"], r["remaining_count"]) for r in rows}
 
@@ -36,12 +36,12 @@ def fetch(fleet: Fleet, path: str) -> str:
     return text
 
 
-def by_http(fleet: Fleet) -> Figures:
+def by_http(fleet: Fleet) -> Offsets:
     rows = json.loads(fetch(fleet, "/api/v1/lag"))["rows"]
     return {r["partition"]: (r["current_offset"], r["kafka_max_offset"], r["remaining_count"]) for r in rows}
 
 
-def by_prometheus(fleet: Fleet) -> Figures:
+def by_prometheus(fleet: Fleet) -> Offsets:
     found: dict[int, dict[str, int]] = {}
     for family in text_string_to_metric_families(fetch(fleet, "/metrics")):
         for sample in family.samples:
@@ -85,9 +85,9 @@ def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
     expected = by_kafkas_tool(fleet)
     assert sorted(expected) == list(range(5))
-    eventually(lambda: by_rpc(fleet) == expected, what="the workers have looked since")
-    eventually(lambda: by_http(fleet) == expected, what="the API has the same figures")
-    eventually(lambda: by_prometheus(fleet) == expected, what="Prometheus has the same figures")
+    eventually(lambda: by_rpc(fleet) == expected, what="the workers have polled since")
+    eventually(lambda: by_http(fleet) == expected, what="the API has the same offsets")
+    eventually(lambda: by_prometheus(fleet) == expected, what="Prometheus has the same offsets")
     eventually(lambda: fleet.rpc("kafka_lag")["total"] == 0, what="there is no lag")
 
     # Kafka's tool shows our members and their partitions.

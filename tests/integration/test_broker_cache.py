@@ -1,4 +1,4 @@
-"""The brokers' figures from a real broker: the same as Kafka's own tool, and what an outage does to them."""
+"""The brokers' offsets from a real broker: the same as Kafka's own tool, and what an outage does to them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def refreshed(cluster: BrokerCache, is_so: Callable[[], bool], seconds: fl
             await asyncio.sleep(0.05)
 
 
-def test_the_figures_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_broker: KafkaBroker) -> None:
+def test_the_offsets_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_broker: KafkaBroker) -> None:
     produce(own_broker, 10)
     kafka_tools.reset_offsets(own_broker.bootstrap_servers, "readers", "orders", 4)
     cluster = BrokerCache.of(settings(own_broker), plain(own_broker.bootstrap_servers), 5)
@@ -97,9 +97,9 @@ def test_the_figures_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_
         ]
         assert ours[0].committed == 4
         await refreshed(cluster, lambda: "group" in cluster.last_success)
-        figures = cluster.snapshot()
-        assert figures is not None
-        assert figures.group == GroupStats("empty", 0)
+        brokers = cluster.snapshot()
+        assert brokers is not None
+        assert brokers.group == GroupStats("empty", 0)
 
         topics.add_partitions(own_broker.bootstrap_servers, "orders", 5)
         topics.delete_records(own_broker.bootstrap_servers, "orders", {0: 3})
@@ -124,7 +124,7 @@ def test_with_read_committed_the_end_is_the_last_stable_offset(own_broker: Kafka
     drive(stable, scenario)
 
 
-def test_a_broker_that_is_away_leaves_old_figures_and_is_found_again(own_broker: KafkaBroker) -> None:
+def test_a_broker_that_is_away_leaves_old_offsets_and_is_found_again(own_broker: KafkaBroker) -> None:
     produce(own_broker, 10)
     cluster = BrokerCache.of(settings(own_broker), plain(own_broker.bootstrap_servers), 1)
 
@@ -147,7 +147,7 @@ def test_a_broker_that_is_away_leaves_old_figures_and_is_found_again(own_broker:
 
 
 @pytest.mark.alone
-def test_a_broker_that_hangs_holds_neither_the_loop_nor_the_figures_up(own_broker: KafkaBroker) -> None:
+def test_a_broker_that_hangs_delays_neither_the_loop_nor_the_snapshot(own_broker: KafkaBroker) -> None:
     cluster = BrokerCache.of(settings(own_broker), plain(own_broker.bootstrap_servers), 1)
     assert own_broker.pid is not None
     jvm = psutil.Process(own_broker.pid)

@@ -1,4 +1,4 @@
-"""A broker that dies or hangs under a fleet: every view tells the age of its figures, and none is complete."""
+"""A broker that dies or hangs under a fleet: every view shows the age of its offsets, and none is complete."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def says_its_age(fleet: Any, words: tuple[str, ...], eventually: Eventually) -> 
         ran = kctl(fleet, *words)
         return ran.returncode == 3 and "s old" in ran.stderr
 
-    eventually(stale_with_exit_code_3, 30, what=f"{' '.join(words)} says how old its figures are")
+    eventually(stale_with_exit_code_3, 30, what=f"{' '.join(words)} shows how old its offsets are")
 
 
 def fetched(fleet: Any, path: str) -> Any:
@@ -67,7 +67,7 @@ def stale(answer: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_figures_of_a_dead_broker_say_their_age_in_every_view_with_exit_code_3(
+def test_offsets_of_a_dead_broker_have_their_age_in_every_view_with_exit_code_3(
     fleet: Any, own_broker: KafkaBroker, eventually: Eventually, number: signal.Signals
 ) -> None:
     asked = ("rpc", "kafka_lag", "--fail-above", "1000")

@@ -36,7 +36,7 @@ WELL = "three"
 SCRAPES = 6
 
 
-def picture(cluster: str, tick: int) -> FleetSnapshot:
+def snapshot(cluster: str, tick: int) -> FleetSnapshot:
     """A fleet after `tick` scrapes: everything that is ever told, told; whatever can grow grows."""
     is_sick = cluster in SICK
     status = (Status.STALLED, Status.STOPPED) if is_sick else (Status.OK, Status.OK)
@@ -105,7 +105,7 @@ def picture(cluster: str, tick: int) -> FleetSnapshot:
 
 
 class _Fleet:
-    """Each scrape is its next picture."""
+    """Each scrape is its next snapshot."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
@@ -113,7 +113,7 @@ class _Fleet:
 
     def page(self) -> Page:
         self._tick += 1
-        latest = picture(self._cluster, self._tick)
+        latest = snapshot(self._cluster, self._tick)
         body, content_type, _ = Exposition(lambda: latest).render()
         return content_type, body
 

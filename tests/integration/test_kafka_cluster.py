@@ -218,7 +218,7 @@ def test_a_master_is_told_what_the_living_brokers_lead_while_one_is_dead(
         reading = reader.read()
         return reading if not reading.errors and reading.group is not None else None
 
-    later = eventually(once_all_is_known, what="no look without an error")
+    later = eventually(once_all_is_known, what="no poll without an error")
     assert later is not None
     reader.close()
     assert (later.end, later.committed) == (living, everything), "partitions known to have no leader are no error"

@@ -47,7 +47,7 @@ def get(url: str) -> str:
         return body
 
 
-def test_the_same_figures_come_over_rpc_http_and_metrics(master: Callable[..., Any], eventually: Eventually) -> None:
+def test_the_same_numbers_come_over_rpc_http_and_metrics(master: Callable[..., Any], eventually: Eventually) -> None:
     fleet = master()
     url = fleet.about["http_url"]
 

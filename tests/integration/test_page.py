@@ -21,7 +21,7 @@ from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
 from tests.browser import browser, require_browser
 from tests.conftest import new_threads
-from tests.picture import UNIX, partition, picture, serving, source_of
+from tests.fleet_snapshot import UNIX, partition, serving, snapshot, source_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -32,7 +32,7 @@ class Site:
     """A server on a thread of its own, so that the browser can be driven from the test's."""
 
     def __init__(self, partitions: int) -> None:
-        self.latest = picture(partitions)
+        self.latest = snapshot(partitions)
         self.history: list[int | None] = [None, 1, 5, 3]
         self.asked = 0
         self._ready = threading.Event()
@@ -62,7 +62,7 @@ class Site:
         return server.url
 
     def collect(self, latest: FleetSnapshot, *events: FleetEvent) -> None:
-        """A new picture, and what happened."""
+        """A new snapshot, and what happened."""
         self.latest = replace(latest, sequence=self.latest.sequence + 1)
         self._loop.call_soon_threadsafe(self._feed.tell, events)
         self._loop.call_soon_threadsafe(self._feed.collected)
@@ -104,7 +104,7 @@ def logged(driver: webdriver.Chrome) -> list[dict[str, str]]:
 
 
 def shown(driver: webdriver.Chrome, selector: str) -> str:
-    """Found and read in one go: the page draws its tables anew with each picture, what was found before is gone."""
+    """Found and read in one go: the page draws its tables anew with each snapshot, what was found before is gone."""
     found: str = driver.execute_script("return document.querySelector(arguments[0]).innerText", selector)
     return found
 
@@ -144,7 +144,7 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
         "stalled",
         "1 of 3 partitions stalled",
     )
-    assert [figure(page, "figures", name) for name in ("lag", "time lag", "members", "ready")] == [
+    assert [figure(page, "summary", name) for name in ("lag", "time lag", "members", "ready")] == [
         "18",
         "2.5 s",
         "2",
@@ -161,10 +161,10 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
     assert text(page, "missing") == "no answer from worker-1"
     line = "#partitions svg.line"
     assert attribute(page, line, "aria-label") == "lag of the last 15 minutes: from 1 to 6, at most 6"
-    assert attribute(page, f"{line} path", "d").count("L") == 2, "three known figures, one line"
+    assert attribute(page, f"{line} path", "d").count("L") == 2, "three known values, one line"
 
 
-def test_new_figures_come_by_themselves_and_what_is_gone_is_gone(opened: Opened, eventually: Eventually) -> None:
+def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opened, eventually: Eventually) -> None:
     site, page = opened
     row = partition(0, lag=9)
     offsets = replace(site.latest.offset_checker, result=Partitions((row,)))
@@ -183,7 +183,7 @@ def test_new_figures_come_by_themselves_and_what_is_gone_is_gone(opened: Opened,
     assert (text(page, "status"), page.title) == ("ok", "ok · g · kctl")
 
 
-def test_a_lost_connection_is_shown_and_figures_say_how_old_they_are(opened: Opened, eventually: Eventually) -> None:
+def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened, eventually: Eventually) -> None:
     site, page = opened
     before = text(page, "age")
     site.collect(site.latest)
@@ -195,7 +195,7 @@ def test_a_lost_connection_is_shown_and_figures_say_how_old_they_are(opened: Ope
     try:
         eventually(lambda: text(page, "link").startswith("not connected"))
         assert [row[3] for row in rows(page, "partitions")] == ["6", "6", "6", "-"], (
-            "the last figures stay, with their age"
+            "the last numbers stay, with their age"
         )
     finally:
         page.execute_cdp_cmd("Network.emulateNetworkConditions", {**offline, "offline": False})

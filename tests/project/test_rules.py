@@ -125,7 +125,7 @@ def test_no_runbook_is_left_over() -> None:
 def test_a_runbook_says_what_it_means_where_to_look_what_it_may_be_and_what_to_do(page: Path) -> None:
     parts = re.split(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
 
-    assert parts[::2] == [page.stem, "First look", "Causes", "What to do"]
+    assert parts[::2] == [page.stem, "Check first", "Causes", "What to do"]
     assert all(len(text.strip()) > 40 for text in parts[1::2])
 
 

@@ -53,7 +53,7 @@ def incomplete(reply: Reply) -> IncompleteAnswer | None:
 
 
 def lacks(reply: Reply) -> list[str]:
-    """The same as sentences: of the agents in one, of everything else, as the brokers' figures, in one each."""
+    """The same as sentences: of the agents in one, of everything else, as the brokers' offsets, in one each."""
     silent = [each for each in reply.failed if each.sender in reply.asked]
     who = ", ".join(f"{clean(str(each.sender))} ({each.code}: {clean(each.message)})" for each in silent)
     others = [clean(each.message) for each in reply.failed if each.sender not in reply.asked]

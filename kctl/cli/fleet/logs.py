@@ -20,7 +20,7 @@ from kctl_agent.messages import wire_method
 
 __all__ = ["register"]
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _MASTER = "master"
 
 
@@ -132,4 +132,4 @@ def _follow(logs: list[tuple[_Lines, Follower]]) -> None:
             if data:
                 out.write(data)
         if not any(data for _, data in news):
-            pause.wait(_LOOK_SECONDS)
+            pause.wait(_POLL_SECONDS)

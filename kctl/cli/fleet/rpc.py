@@ -75,14 +75,14 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
         sys.stdout.write(parser().format_help())
         return 0
     fleet = fleets.find(options.config or config, env)
-    look = partial(_look, fleet, options)
+    poll = partial(_answer, fleet, options)
     if options.watch:
         from kctl.cli.fleet.watch import watch
 
         separator = {"table": "\n", "wide": "\n", "yaml": "---\n", "json": ""}[options.output]
         title = f"kctl rpc {options.command}  {clean(fleet.name)}  every {options.watch:g} s"
-        return watch(lambda: _with_remark(*look()), options.watch, title, separator)
-    text, problem = look()
+        return watch(lambda: _with_remark(*poll()), options.watch, title, separator)
+    text, problem = poll()
     sys.stdout.write(f"{text}\n")
     if problem is not None:
         raise problem
@@ -107,7 +107,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _look(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, KctlError | None]:
+def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, KctlError | None]:
     """The answer as text, and what is wrong with it. A figure that is too high outweighs a worker that is silent."""
     params = {} if options.worker is None else {"worker": options.worker}
     reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)

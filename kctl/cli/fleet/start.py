@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 def register(app: typer.Typer) -> None:
@@ -93,7 +93,7 @@ def _detach(config: Config, path: Path, assignments: list[str]) -> int:
         if _is_announced(config.fleet.run_dir / "master.json", master.pid):
             typer.echo(f"fleet {config.fleet.name} runs, master pid {master.pid}, log {log_path}")
             return 0
-        pause.wait(_LOOK_SECONDS)
+        pause.wait(_POLL_SECONDS)
     with log_path.open("rb") as written:
         written.seek(begin)
         sys.stderr.write(written.read().decode("utf-8", "replace"))

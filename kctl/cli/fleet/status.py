@@ -1,4 +1,4 @@
-"""`kctl status`: the master, its workers, and how fresh the brokers' figures are. Without Typer, as `rpc`."""
+"""`kctl status`: the master, its workers, and how fresh the brokers' offsets are. Without Typer, as `rpc`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SUMMARY = """\
 Show the master and its workers.
 
 `desired` and `state` are what the supervisor wants and sees of a worker, `doing` what the worker itself says; `rss` is
-the memory of all its processes. Exit code 3 when a worker does not answer or the brokers' figures are stale, 5 when
+the memory of all its processes. Exit code 3 when a worker does not answer or the brokers' offsets are stale, 5 when
 there is no master.
 """
 

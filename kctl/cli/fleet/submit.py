@@ -35,7 +35,7 @@ __all__ = [
 _ANSWER_SECONDS = 60.0
 _OPERATION_LOG_SECONDS = 10.0
 """For what the master answers out of its operation log, without asking anybody."""
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 WaitOption = Annotated[
     bool, typer.Option("--wait", help="Wait until it is carried out, and show how it goes; without, its id is printed.")
@@ -91,7 +91,7 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
         if operation["text"] and operation["text"] != told:
             told = operation["text"]
             sys.stderr.write(f"{clean(told)}\n")
-        pause.wait(_LOOK_SECONDS)
+        pause.wait(_POLL_SECONDS)
         operation = asked(fleet, operation["id"])
     return operation
 

@@ -25,7 +25,7 @@ Result = dict[str, Any]
 _LINE_COLUMNS = 120
 
 OLD_SECONDS = 2.0
-"""Figures older than this are shown with their age: the collector takes new ones every second."""
+"""Answers older than this are shown with their age: the collector takes new ones every second."""
 
 PROCESS_COLUMNS = (
     Column("name"),

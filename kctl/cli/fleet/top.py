@@ -112,7 +112,7 @@ def _top(
     context: typer.Context,
     config: ConfigOption = None,
     sort: Annotated[Order, typer.Option("--sort", help="How partitions are sorted at first.")] = Order.LAG,
-    every: Annotated[float, typer.Option("--every", min=0.2, metavar="SECONDS", help="How often it looks.")] = 2.0,
+    every: Annotated[float, typer.Option("--every", min=0.2, metavar="SECONDS", help="How often it refreshes.")] = 2.0,
 ) -> None:
     """Watch a fleet: workers, partitions by lag, storage.
 
@@ -126,7 +126,7 @@ def _top(
         else:
             pause, is_first = Event(), True
             while True:
-                glance = _look(fleet, needs_master=is_first)
+                glance = _poll(fleet, needs_master=is_first)
                 is_first = False
                 typer.echo("  ".join((moment(time.time()), "; ".join((summary(glance), *glance.missing)))))
                 pause.wait(every)
@@ -134,7 +134,7 @@ def _top(
         return
 
 
-def _look(fleet: Fleet, *, needs_master: bool = False) -> Glance:
+def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
     """Raises what a later try would not mend; with `needs_master` NoMaster too."""
 
     def answer(rpc: str) -> Reply:
@@ -180,7 +180,7 @@ def _on_screen(fleet: Fleet, sort: Order, every: float) -> None:
     console = Console(file=plain(sys.stdout))
     with Live(console=console, screen=True, auto_refresh=False) as live, _keys() as key:
         while True:
-            glance = _look(fleet)
+            glance = _poll(fleet)
             deadline = time.monotonic() + every
             while True:
                 live.update(Group(*_screen(fleet, glance, sort, console.width, console.height)), refresh=True)

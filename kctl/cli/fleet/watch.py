@@ -22,18 +22,18 @@ View = tuple[str, str | None]
 _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-def watch(look: Callable[[], View], seconds: float, title: str, separator: str) -> int:
-    """Show what `look` returns every so many seconds until Ctrl-C, which is the way to end it: the exit code is 0.
+def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> int:
+    """Show what `poll` returns every so many seconds until Ctrl-C, which is the way to end it: the exit code is 0.
 
     On a terminal a master that is away for a while is only a remark; elsewhere its error is raised and ends the script.
     """
     pause = Event()
     try:
         if not sys.stdout.isatty():
-            _print_on(look, seconds, separator, pause)
+            _print_on(poll, seconds, separator, pause)
         while True:
             try:
-                text, remark = look()
+                text, remark = poll()
             except (KctlError, AgentError) as error:
                 if not error.retriable:
                     raise
@@ -44,9 +44,9 @@ def watch(look: Callable[[], View], seconds: float, title: str, separator: str) 
         return 0
 
 
-def _print_on(look: Callable[[], View], seconds: float, separator: str, pause: Event) -> None:
+def _print_on(poll: Callable[[], View], seconds: float, separator: str, pause: Event) -> None:
     while True:
-        text, remark = look()
+        text, remark = poll()
         sys.stdout.write(f"{text}\n{separator}")
         sys.stdout.flush()
         if remark:

@@ -27,7 +27,7 @@ __all__ = ["Context", "file_changed", "settled", "together"]
 log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 5.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _UP = ("running", "idle", "paused", "throttled", None)
 """What a worker says of itself when it has come up; None: an agent that tells nothing."""
 
@@ -94,7 +94,7 @@ class Context:
             if outcome.get("state") == "failed":
                 raise AgentRefused(f"{name}: {text}")
             tell(f"{name}: {text}")
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def tell_paused(self, name: str, tell: Tell) -> str:
         """Has a process read what the pauses leave; returns when it does, or when it need not be told: a process that
@@ -163,4 +163,4 @@ async def settled(context: Context, process: ProcessSupervisor, after: int, tell
         if beat is not None and beat.state in _UP:
             return
         tell(f"{process.name} is {'silent' if beat is None else beat.state}")
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)

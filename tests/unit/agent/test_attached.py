@@ -99,7 +99,7 @@ def test_a_listener_that_spark_has_dropped_is_noticed() -> None:
     assert not queries.is_deaf(["q1"])
 
 
-def test_without_a_look_at_the_brokers_the_lag_is_not_known() -> None:
+def test_without_a_poll_of_the_brokers_the_lag_is_not_known() -> None:
     queries = Queries("report")
     queries.progressed(progress(0, {"orders": {"0": 1}}))
 

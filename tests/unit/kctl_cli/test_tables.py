@@ -58,7 +58,7 @@ def test_offset_checker_has_the_columns_that_operators_know() -> None:
     ]
 
 
-def test_offset_checker_shows_the_age_of_figures_that_are_old() -> None:
+def test_offset_checker_shows_the_age_of_offsets_that_are_old() -> None:
     lines = shown("offset_checker", {"rows": [offset_row("worker-0", 75.0), offset_row("worker-1", 0.5)]})
 
     assert lines[0].endswith("worker      age")
@@ -66,14 +66,14 @@ def test_offset_checker_shows_the_age_of_figures_that_are_old() -> None:
 
 
 def test_block_size_is_one_row_and_says_why_the_storage_is_full() -> None:
-    figures = {"pending": 1500, "delayed": 20, "processing": 0, "dead": None, "bytes": 204800, "limit": None}
+    stats = {"pending": 1500, "delayed": 20, "processing": 0, "dead": None, "bytes": 204800, "limit": None}
     row = [
         "pending  delayed  processing  dead   bytes  limit",
         "   1500       20           0     -  204800      -",
     ]
 
-    assert shown("block_size", {**figures, "full": None}) == row
-    assert shown("block_size", {**figures, "full": "the disk is full"}) == [*row, "full: the disk is full"]
+    assert shown("block_size", {**stats, "full": None}) == row
+    assert shown("block_size", {**stats, "full": "the disk is full"}) == [*row, "full: the disk is full"]
 
 
 def member(worker: str, generation: int | None, *numbers: int) -> dict[str, Any]:

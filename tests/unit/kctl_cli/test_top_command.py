@@ -96,7 +96,7 @@ def test_sinkers_are_not_counted_as_workers_nor_who_was_stopped_by_request_as_do
 @pytest.mark.parametrize("columns", [100, 120, 160])
 def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneath_the_summary(columns: int) -> None:
     rows = [{**row, "last_error": ERROR} for row in ROWS]
-    gap = "the brokers' figures are up to 13 s old"
+    gap = "the brokers' offsets are up to 13 s old"
     glance = Glance(rows, OFFSETS["rows"], missing=(gap,))
     fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
 

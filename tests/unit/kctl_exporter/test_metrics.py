@@ -82,7 +82,7 @@ def test_before_the_first_collection_there_is_not_one_sample() -> None:
     assert scraped(None) == {}
 
 
-def test_each_partition_has_its_figures_and_an_unknown_one_is_absent() -> None:
+def test_each_partition_has_its_samples_and_an_unknown_one_is_absent() -> None:
     samples = scraped(snapshot([row(0, 4, 5, 10), row(1, None, None, 20), row(2, None, 3, None)], total=6))
 
     assert values(samples, "kctl_consumer_lag", "topic", "partition") == {("orders", "0"): 6}
@@ -108,7 +108,7 @@ def test_a_partition_that_is_gone_is_gone_with_the_next_snapshot() -> None:
     assert b'partition="1"' not in exposition.render("")[0]
 
 
-def test_pictures_one_after_the_other_are_rendered_as_each_by_itself() -> None:
+def test_snapshots_one_after_the_other_are_rendered_as_each_by_itself() -> None:
     rows = [[row(0, 4, 5, 10), row(1, committed, 5, 10)] for committed in (4, 4, 4, None, None, None, 6, 4)]
     latest = snapshot(rows[0])
     exposition = Exposition(lambda: latest)
@@ -253,7 +253,7 @@ def test_the_alias_is_there_for_who_asks_for_it() -> None:
     assert b"kafka_consumergroup_lag" not in Exposition(lambda: latest).render()[0]
 
 
-def test_a_page_that_is_asked_for_is_ready_when_its_picture_becomes_the_last_one() -> None:
+def test_a_page_that_is_asked_for_is_ready_when_its_snapshot_becomes_the_last_one() -> None:
     latest, following = snapshot(total=1), snapshot(total=2)
     exposition = Exposition(lambda: latest)
     assert exposition.ready("", "gzip") is None, "nobody has asked yet"
@@ -261,7 +261,7 @@ def test_a_page_that_is_asked_for_is_ready_when_its_picture_becomes_the_last_one
 
     exposition.prepare(following)
 
-    assert exposition.ready("", "gzip") == before, "the last picture is still the one before"
+    assert exposition.ready("", "gzip") == before, "the last snapshot is still the one before"
     assert exposition.ready("", "") is None, "nobody has asked for it without gzip"
     latest = following
     assert exposition.ready("", "gzip") == exposition.render("", "gzip") != before

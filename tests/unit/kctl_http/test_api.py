@@ -1,4 +1,4 @@
-"""The API over a given picture of a fleet: what it tells, what it leaves out, how it is asked."""
+"""The API over a given snapshot of a fleet: what it tells, what it leaves out, how it is asked."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from kctl.reduce.rows import WorkerRow
 from kctl.reduce.workers import Workers
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import Request
-from tests.picture import TOKEN, TOKENS, UNIX, ask, healthy, partition, picture, serving, source_of, worker
+from tests.fleet_snapshot import TOKEN, TOKENS, UNIX, ask, healthy, partition, serving, snapshot, source_of, worker
 
 pytestmark = pytest.mark.anyio
 
 RESOURCES = ("status", "lag", "offsets", "storage", "members", "brokers", "topics", "workers")
 
 
-async def test_lag_tells_figures_status_age_and_who_is_missing() -> None:
-    response = await ask(picture(), "/api/v1/lag")
+async def test_lag_has_offsets_status_age_and_the_missing_workers() -> None:
+    response = await ask(snapshot(), "/api/v1/lag")
 
     assert response.status_code == 200
     body = response.json()
@@ -69,7 +69,7 @@ async def test_a_worker_that_cannot_store_is_why_the_fleet_is_not_ready_and_a_si
 
 
 async def test_status_is_the_fleet_at_a_glance() -> None:
-    body = (await ask(picture(), "/api/v1/status")).json()
+    body = (await ask(snapshot(), "/api/v1/status")).json()
 
     assert (body["status"], body["lag"], body["lag_seconds"], body["catchup_seconds"]) == ("stalled", 12, 2.5, None)
     assert (body["group_state"], body["group_members"], body["generation"]) == ("stable", 2, 3)
@@ -83,7 +83,7 @@ async def test_status_is_the_fleet_at_a_glance() -> None:
 
 @pytest.mark.parametrize("resource", RESOURCES)
 async def test_every_resource_tells_its_age_and_before_the_first_collection_that_there_is_none(resource: str) -> None:
-    told, early = await ask(picture(), f"/api/v1/{resource}"), await ask(None, f"/api/v1/{resource}")
+    told, early = await ask(snapshot(), f"/api/v1/{resource}"), await ask(None, f"/api/v1/{resource}")
 
     assert (told.status_code, told.json()["age_seconds"], told.json()["sequence"]) == (200, 2.0, 7)
     assert early.status_code == 503
@@ -110,7 +110,7 @@ async def test_every_resource_tells_its_age_and_before_the_first_collection_that
     ],
 )
 async def test_rows_are_chosen_and_paged(query: str, partitions: list[int]) -> None:
-    body = (await ask(picture(), f"/api/v1/lag?{query}")).json()
+    body = (await ask(snapshot(), f"/api/v1/lag?{query}")).json()
 
     assert [row["partition"] for row in body["rows"]] == partitions
     assert body["total"] == 12, "totals are those of the whole group"
@@ -120,7 +120,7 @@ async def test_rows_are_chosen_and_paged(query: str, partitions: list[int]) -> N
     ("resource", "count"), [("lag", 7), ("offsets", 7), ("topics", 7), ("brokers", 3), ("workers", 2)]
 )
 async def test_pages_follow_each_other_to_the_end(resource: str, count: int) -> None:
-    latest, seen, after = picture(7), [], ""
+    latest, seen, after = snapshot(7), [], ""
     while True:
         body = (await ask(latest, f"/api/v1/{resource}?limit=2{after}")).json()
         seen += body["rows"]
@@ -134,13 +134,13 @@ async def test_pages_follow_each_other_to_the_end(resource: str, count: int) -> 
 
 
 async def test_the_lag_of_the_last_minutes_comes_on_request() -> None:
-    rows = (await ask(picture(), "/api/v1/lag?history=1")).json()["rows"]
+    rows = (await ask(snapshot(), "/api/v1/lag?history=1")).json()["rows"]
 
     assert [row["history"] for row in rows] == [[None, 0], [None, 1], [None, 2]]
 
 
 async def test_what_has_not_changed_is_not_sent_again() -> None:
-    source = source_of(picture())
+    source = source_of(snapshot())
     app = create_app(source)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
         first = await client.get("/api/v1/lag")
@@ -163,7 +163,7 @@ async def test_live_asks_the_fleet_now() -> None:
         asked.append(request)
         return answered(Partitions((partition(1, lag=3)._replace(age_seconds=0.2),)))
 
-    body = (await ask(source_of(picture(), ask=fleet), "/api/v1/lag?live=1")).json()
+    body = (await ask(source_of(snapshot(), ask=fleet), "/api/v1/lag?live=1")).json()
 
     assert [(request.rpc, request.method) for request in asked] == [("offset_checker", "onOffsetChecker")]
     assert (body["total"], body["live"], body["complete"], body["age_seconds"]) == (3, True, True, 0.01)
@@ -173,15 +173,15 @@ async def test_live_asks_the_fleet_now() -> None:
 @pytest.mark.parametrize("resource", ["lag", "offsets", "storage", "members", "brokers", "topics", "workers"])
 async def test_every_resource_can_be_asked_live(resource: str) -> None:
     async def fleet(request: Request) -> Reduced[Any]:
-        return answered(getattr(picture(), request.rpc).result)
+        return answered(getattr(snapshot(), request.rpc).result)
 
-    live = (await ask(source_of(picture(), ask=fleet), f"/api/v1/{resource}?live=1")).json()
-    told = (await ask(picture(), f"/api/v1/{resource}")).json()
+    live = (await ask(source_of(snapshot(), ask=fleet), f"/api/v1/{resource}?live=1")).json()
+    told = (await ask(snapshot(), f"/api/v1/{resource}")).json()
 
-    for of_picture in (live, told):
+    for answer in (live, told):
         for name in ("complete", "asked", "answered", "failed", "stopped", "age_seconds", "live"):
-            of_picture.pop(name, None)
-        for row in of_picture.get("rows", ()):
+            answer.pop(name, None)
+        for row in answer.get("rows", ()):
             row.pop("age_seconds", None)
     assert live == told
 
@@ -193,7 +193,7 @@ async def test_a_live_question_that_fails_and_one_too_many_are_told() -> None:
         await hold.wait()
         raise CommandFailed("the fleet could not answer")
 
-    app = create_app(source_of(picture(), ask=fleet))
+    app = create_app(source_of(snapshot(), ask=fleet))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
         waiting = [asyncio.create_task(client.get("/api/v1/storage?live=1")) for _ in range(9)]
         done, _ = await asyncio.wait(waiting, timeout=5, return_when=asyncio.FIRST_COMPLETED)
@@ -208,7 +208,7 @@ async def test_ready_is_when_the_fleet_does_its_work() -> None:
     ready = await ask(healthy(), "/readyz")
     assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
 
-    assert await reasons(picture()) == "worker-1 is backoff; 1 of 3 partitions stalled"
+    assert await reasons(snapshot()) == "worker-1 is backoff; 1 of 3 partitions stalled"
     assert await reasons(None) == "the first collection is not finished yet"
     assert (
         await reasons(replace(healthy(), last_success={"offsets": UNIX}))
@@ -233,7 +233,7 @@ async def test_the_master_is_alive_whatever_the_fleet_does() -> None:
 
 
 async def test_metrics_are_rendered_for_what_the_scraper_accepts() -> None:
-    response = await ask(picture(), "/metrics", headers={"accept": "text/plain"})
+    response = await ask(snapshot(), "/metrics", headers={"accept": "text/plain"})
 
     assert response.text == "metrics for text/plain\n"
     assert response.headers["content-type"].startswith("text/plain")
@@ -253,7 +253,7 @@ async def test_metrics_are_rendered_for_what_the_scraper_accepts() -> None:
 )
 async def test_every_error_has_one_shape(path: str, method: str, status: int, code: str) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
-    response = await ask(picture(), path, method, Access(tokens=TOKENS), headers=headers)
+    response = await ask(snapshot(), path, method, Access(tokens=TOKENS), headers=headers)
 
     assert response.status_code == status
     assert response.json().keys() == {"error"}
@@ -265,7 +265,7 @@ async def test_an_unexpected_failure_tells_nothing_of_its_inside() -> None:
     def broken(*_: str) -> tuple[bytes, str, bool]:
         raise RuntimeError("/secret/path")
 
-    response = await ask(source_of(picture(), render_metrics=broken), "/metrics")
+    response = await ask(source_of(snapshot(), render_metrics=broken), "/metrics")
 
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "internal"
@@ -273,11 +273,11 @@ async def test_an_unexpected_failure_tells_nothing_of_its_inside() -> None:
 
 
 async def test_the_documentation_needs_nothing_from_elsewhere_and_names_every_path() -> None:
-    page = await ask(picture(), "/docs")
+    page = await ask(snapshot(), "/docs")
 
     assert page.status_code == 200
     assert "<script" not in page.text
-    for path in (await ask(picture(), "/openapi.json")).json()["paths"]:
+    for path in (await ask(snapshot(), "/openapi.json")).json()["paths"]:
         assert f"<code>GET {path}</code>" in page.text
 
 
@@ -296,7 +296,7 @@ async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]
 async def test_events_come_as_they_happen_and_go_on_where_a_listener_left_off() -> None:
     feed = EventFeed()
     feed.tell(FleetEvent(UNIX, "state", f"event {number}") for number in range(3))
-    async with serving(source_of(picture(), feed=feed)) as server, httpx.AsyncClient(timeout=10) as client:
+    async with serving(source_of(snapshot(), feed=feed)) as server, httpx.AsyncClient(timeout=10) as client:
         url = f"{server.url}/api/v1/events"
         async with client.stream("GET", f"{url}?recent=1") as response:
             assert response.headers["content-type"].startswith("text/event-stream")
@@ -316,7 +316,7 @@ async def test_events_come_as_they_happen_and_go_on_where_a_listener_left_off() 
 
 async def test_open_streams_do_not_hold_up_an_end() -> None:
     async with (
-        serving(source_of(picture())) as server,
+        serving(source_of(snapshot())) as server,
         httpx.AsyncClient(timeout=10) as client,
         client.stream("GET", f"{server.url}/api/v1/events") as response,
     ):
@@ -329,7 +329,7 @@ async def test_open_streams_do_not_hold_up_an_end() -> None:
 
 async def test_more_streams_than_the_bound_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_module, "_AT_A_TIME", 1)
-    async with serving(source_of(picture())) as server, httpx.AsyncClient(timeout=10) as client:
+    async with serving(source_of(snapshot())) as server, httpx.AsyncClient(timeout=10) as client:
         url = f"{server.url}/api/v1/events"
         async with client.stream("GET", url) as response:
             await anext(events(response))
@@ -339,7 +339,7 @@ async def test_more_streams_than_the_bound_are_told_so(monkeypatch: pytest.Monke
 
 async def test_the_page_of_http_names_every_path_parameter_and_code() -> None:
     page = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
-    paths = (await ask(picture(), "/openapi.json")).json()["paths"]
+    paths = (await ask(snapshot(), "/openapi.json")).json()["paths"]
 
     assert [path for path in paths if f"`{path}`" not in page] == []
     named = {

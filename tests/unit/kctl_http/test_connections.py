@@ -18,7 +18,7 @@ from kctl.http import Access, HttpServer, Token
 from kctl.http.protocol import BoundedProtocol, is_loopback
 from kctl.http.server import connection_bound
 from tests.conftest import eventually
-from tests.picture import TOKEN, TOKENS, picture, serving, source_of
+from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @asynccontextmanager
 async def secured(pair: tuple[Path, Path]) -> AsyncIterator[Secured]:
     certificate, key = pair
-    async with serving(source_of(picture()), Access(tokens=TOKENS, certificate=certificate, key=key)) as server:
+    async with serving(source_of(snapshot()), Access(tokens=TOKENS, certificate=certificate, key=key)) as server:
         yield Secured(server, certificate, key)
 
 
@@ -191,7 +191,7 @@ async def test_the_master_ends_while_handshakes_are_under_way(pair: tuple[Path, 
     ],
 )
 async def test_after_an_answer_a_body_that_is_still_to_come_is_not_waited_for(head: str) -> None:
-    async with serving(source_of(picture()), Access(tokens=TOKENS)) as server:
+    async with serving(source_of(snapshot()), Access(tokens=TOKENS)) as server:
         reader, writer = await asyncio.open_connection(*server.url.removeprefix("http://").split(":"))
         writer.write(f"{head}Host: localhost\r\n\r\n".encode() + b"2")
 
@@ -206,7 +206,7 @@ async def test_after_an_answer_a_body_that_is_still_to_come_is_not_waited_for(he
 async def test_a_half_body_does_not_hold_an_event_stream_open_nor_fill_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(source_of(picture()), Access(tokens=TOKENS)) as server:
+    async with serving(source_of(snapshot()), Access(tokens=TOKENS)) as server:
         server._app.guarded._limits = type(server._app.guarded._limits)(body_seconds=0.2)
         reader, writer = await asyncio.open_connection(*server.url.removeprefix("http://").split(":"))
         writer.write(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nab")
@@ -221,7 +221,7 @@ async def test_a_half_body_does_not_hold_an_event_stream_open_nor_fill_the_log(
 
 async def test_a_body_that_is_read_leaves_the_connection_open() -> None:
     access = Access(tokens=TOKENS)
-    async with serving(source_of(picture()), access) as server, httpx.AsyncClient(timeout=5) as client:
+    async with serving(source_of(snapshot()), access) as server, httpx.AsyncClient(timeout=5) as client:
         for _ in range(3):
             answer = await client.get(f"{server.url}/healthz")
             assert "connection" not in answer.headers
@@ -235,7 +235,7 @@ async def test_a_connection_that_is_closed_with_a_little_unread_is_cut(
     words: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.5)
-    async with serving(source_of(picture())) as server:
+    async with serving(source_of(snapshot())) as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as unread:
             await until(lambda: len(server.connections) == 1)
@@ -284,7 +284,7 @@ async def test_a_new_certificate_and_new_tokens_count_from_the_next_connection_a
 async def test_one_address_beyond_loopback_may_have_half_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
     monkeypatch.setattr("kctl.http.protocol.is_loopback", lambda address: address == "127.0.0.1")
-    async with serving(source_of(picture())) as server:
+    async with serving(source_of(snapshot())) as server:
         host, port = server.url.removeprefix("http://").split(":")
         strangers = [await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0)) for _ in range(5)]
         reader, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))

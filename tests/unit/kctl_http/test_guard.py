@@ -25,7 +25,7 @@ from kctl.http.guard import Guard, Limits
 from kctl.http.protocol import BoundedProtocol
 from kctl.http.throttle import Throttle
 from tests.conftest import eventually
-from tests.picture import TOKEN, TOKENS, ask, picture, serving, source_of
+from tests.fleet_snapshot import TOKEN, TOKENS, ask, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/api
 
 
 async def refusal(path: str, method: str = "GET", access: Access | None = None, **options: Any) -> tuple[int, str]:
-    response = await ask(picture(), path, method, access, **options)
+    response = await ask(snapshot(), path, method, access, **options)
     assert response.headers["connection"] == "close"
     assert TOKEN not in response.text
     return response.status_code, response.json()["error"]["code"]
@@ -45,8 +45,8 @@ async def refusal(path: str, method: str = "GET", access: Access | None = None, 
 
 @pytest.mark.parametrize("path", ["/healthz", "/metrics", "/api/v1/lag", "/docs"])
 async def test_on_loopback_reading_is_open(path: str) -> None:
-    assert (await ask(picture(), path, access=WITH_TOKEN)).status_code == 200
-    assert (await ask(picture(), path)).status_code == 200
+    assert (await ask(snapshot(), path, access=WITH_TOKEN)).status_code == 200
+    assert (await ask(snapshot(), path)).status_code == 200
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -55,13 +55,13 @@ async def test_where_there_is_a_read_token_reading_needs_one_on_loopback_too(pat
     closed = Access(tokens=(*TOKENS, Token(read, "prometheus")))
 
     assert await refusal(path, access=closed) == (401, "unauthorized")
-    assert "Basic" in (await ask(picture(), path, access=closed)).headers["www-authenticate"], (
+    assert "Basic" in (await ask(snapshot(), path, access=closed)).headers["www-authenticate"], (
         "a browser can ask for it"
     )
     if path in ("/", "/metrics", "/healthz"):
         for token in (TOKEN, read):
             headers = {"authorization": f"Bearer {token}"}
-            assert (await ask(picture(), path, access=closed, headers=headers)).status_code == 200
+            assert (await ask(snapshot(), path, access=closed, headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
@@ -69,7 +69,7 @@ async def test_what_changes_something_needs_the_token_even_on_loopback(method: s
     assert await refusal("/api/v1/lag", method) == (403, "not_allowed")
     assert await refusal("/api/v1/lag", method, WITH_TOKEN) == (401, "unauthorized")
     assert await refusal("/api/v1/lag", method, WITH_TOKEN, headers=WRONG) == (401, "unauthorized")
-    assert (await ask(picture(), "/api/v1/lag", method, WITH_TOKEN, headers=GOOD)).status_code == 405
+    assert (await ask(snapshot(), "/api/v1/lag", method, WITH_TOKEN, headers=GOOD)).status_code == 405
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -81,15 +81,15 @@ async def test_beyond_this_host_everything_needs_the_token(path: str) -> None:
 
 async def test_the_right_token_opens_by_whatever_name() -> None:
     for access in (REMOTE, WITH_TOKEN):
-        response = await ask(picture(), "/api/v1/lag", access=access, headers={**GOOD, "host": "kctl.example:9750"})
+        response = await ask(snapshot(), "/api/v1/lag", access=access, headers={**GOOD, "host": "kctl.example:9750"})
         assert response.status_code == 200
 
 
 async def test_a_browser_may_ask_a_person_for_the_token_but_only_to_read() -> None:
     basic = {"authorization": "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()}
 
-    assert (await ask(picture(), "/api/v1/lag", access=REMOTE, headers=basic)).status_code == 200
-    assert "Basic" in (await ask(picture(), "/api/v1/lag", access=REMOTE)).headers["www-authenticate"]
+    assert (await ask(snapshot(), "/api/v1/lag", access=REMOTE, headers=basic)).status_code == 200
+    assert "Basic" in (await ask(snapshot(), "/api/v1/lag", access=REMOTE)).headers["www-authenticate"]
     assert await refusal("/api/v1/lag", "POST", REMOTE, headers=basic) == (401, "unauthorized")
     assert await refusal("/api/v1/lag", access=REMOTE, headers={"authorization": "Basic ???"}) == (401, "unauthorized")
 
@@ -104,7 +104,7 @@ async def test_pages_of_another_origin_are_refused_token_or_not(origin: str) -> 
 
 
 async def test_our_own_page_is_let_in_and_no_other_origin_is_ever_allowed() -> None:
-    response = await ask(picture(), "/api/v1/lag", headers={"origin": "http://localhost"})
+    response = await ask(snapshot(), "/api/v1/lag", headers={"origin": "http://localhost"})
 
     assert response.status_code == 200
     assert not any(name.startswith("access-control") for name in response.headers)
@@ -121,7 +121,7 @@ async def test_a_foreign_name_that_points_at_us_is_refused(host: str) -> None:
 async def test_our_own_names_are_known(host: str) -> None:
     access = Access(hosts=frozenset({"proxy.example"}))
 
-    assert (await ask(picture(), "/api/v1/lag", access=access, headers={"host": host})).status_code == 200
+    assert (await ask(snapshot(), "/api/v1/lag", access=access, headers={"host": host})).status_code == 200
 
 
 @asynccontextmanager
@@ -129,7 +129,7 @@ async def callers(
     limits: Limits, clock: Callable[[], float], *addresses: str
 ) -> AsyncIterator[list[httpx.AsyncClient]]:
     """A caller from each address, of one application that all need a token of."""
-    guarded = Guard(create_app(source_of(picture())).routes, REMOTE, limits, clock)
+    guarded = Guard(create_app(source_of(snapshot())).routes, REMOTE, limits, clock)
     async with AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(
@@ -173,7 +173,7 @@ async def test_of_many_addresses_the_oldest_are_forgotten() -> None:
 
 
 async def test_every_answer_forbids_what_a_browser_might_do_with_it() -> None:
-    for response in (await ask(picture(), "/api/v1/lag"), await ask(picture(), "/nothing")):
+    for response in (await ask(snapshot(), "/api/v1/lag"), await ask(snapshot(), "/nothing")):
         assert response.headers["x-content-type-options"] == "nosniff"
         assert "default-src 'none'" in response.headers["content-security-policy"]
         assert len(response.headers.get_list("content-security-policy")) == 1
@@ -236,7 +236,7 @@ async def answer_to(url: str, data: bytes) -> bytes:
 async def test_a_caller_that_never_comes_to_the_point_is_closed_in_our_shape(
     data: bytes, status: bytes, code: bytes
 ) -> None:
-    async with serving(source_of(picture())) as server:
+    async with serving(source_of(snapshot())) as server:
         answer = await (once if status == b"404" else answer_to)(server.url, data)
 
         assert answer.startswith(b"HTTP/1.1 " + status)
@@ -263,7 +263,7 @@ async def is_alive(url: str) -> bool:
 
 @pytest.mark.usefixtures("bounds")
 async def test_drops_of_a_request_do_not_keep_a_connection_open() -> None:
-    async with serving(source_of(picture())) as server:
+    async with serving(source_of(snapshot())) as server:
         host, port = server.url.removeprefix("http://").split(":")
         # Not a stream: that forgets what it has received when a drop finds the connection closed.
         with socket.create_connection((host, int(port))) as caller:
@@ -289,7 +289,7 @@ async def test_more_connections_than_the_bound_are_told_so_and_the_next_is_serve
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
-    async with serving(source_of(picture())) as server:
+    async with serving(source_of(snapshot())) as server:
         kept = [await connected(server.url) for _ in range(10)]
 
         refused = await answer_to(server.url, b"")
@@ -305,7 +305,7 @@ async def test_more_connections_than_the_bound_are_told_so_and_the_next_is_serve
 
 @pytest.mark.usefixtures("bounds")
 async def test_a_caller_that_does_not_read_its_answer_is_let_go() -> None:
-    huge = source_of(picture(), render_metrics=lambda *_: (b"x" * 50_000_000, "text/plain", False))
+    huge = source_of(snapshot(), render_metrics=lambda *_: (b"x" * 50_000_000, "text/plain", False))
     async with serving(huge) as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as unread:
@@ -316,7 +316,7 @@ async def test_a_caller_that_does_not_read_its_answer_is_let_go() -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    app = create_app(source_of(picture()), WITH_TOKEN, Limits(body_seconds=0.1, body_bytes=100))
+    app = create_app(source_of(snapshot()), WITH_TOKEN, Limits(body_seconds=0.1, body_bytes=100))
     sent: list[Any] = []
 
     async def take(request: Request) -> Response:
@@ -414,7 +414,7 @@ def test_what_is_configured_well_is_used(settings: Settings, tmp_path: Path) -> 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
 async def test_it_serves_on_a_free_port_in_the_callers_loop_and_leaves_signals_alone(host: str) -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    async with serving(source_of(picture()), host=host) as server:
+    async with serving(source_of(snapshot()), host=host) as server:
         assert await is_alive(server.url)
         assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
@@ -432,6 +432,6 @@ def certificate(tmp_path: Path) -> Path:
 async def test_with_a_certificate_https_is_served(settings: Settings, certificate: Path) -> None:
     access = access_of(settings(tls_certificate="cert.pem", tls_key="key.pem", token_file="token"), certificate.parent)
     trusted = ssl.create_default_context(cafile=str(certificate))
-    async with serving(source_of(picture()), access) as server, httpx.AsyncClient(verify=trusted) as client:
+    async with serving(source_of(snapshot()), access) as server, httpx.AsyncClient(verify=trusted) as client:
         assert server.url.startswith("https://")
         assert (await client.get(f"{server.url}/healthz")).status_code == 200

@@ -14,7 +14,7 @@ from kctl.http import Access
 from kctl.master.operations import Caller, OperationLog, OperationType
 from kctl.master.operations.base import Param, Tell
 from kctl_agent.wire import JsonObject
-from tests.picture import TOKEN, TOKENS, picture, serving, source_of
+from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ def ledger() -> OperationLog:
 async def post() -> AsyncIterator[Post]:
     operations = ledger()
     async with (
-        serving(source_of(picture(), operations=operations), Access(tokens=TOKENS)) as server,
+        serving(source_of(snapshot(), operations=operations), Access(tokens=TOKENS)) as server,
         httpx.AsyncClient(timeout=10, base_url=server.url, headers={"authorization": f"Bearer {TOKEN}"}) as client,
     ):
 
@@ -113,7 +113,7 @@ async def test_json_that_says_so_is_carried_out(post: Post, media_type: str) -> 
 )
 async def test_a_parameter_that_is_no_number_is_refused(query: str, number: str) -> None:
     async with (
-        serving(source_of(picture())) as server,
+        serving(source_of(snapshot())) as server,
         httpx.AsyncClient(timeout=10, base_url=server.url) as client,
     ):
         response = await client.get(f"/api/v1/{query}={number}")
@@ -122,7 +122,7 @@ async def test_a_parameter_that_is_no_number_is_refused(query: str, number: str)
 
 
 async def test_the_description_names_what_the_body_may_be_answered_with() -> None:
-    async with serving(source_of(picture(), operations=ledger())) as server, httpx.AsyncClient(timeout=10) as client:
+    async with serving(source_of(snapshot(), operations=ledger())) as server, httpx.AsyncClient(timeout=10) as client:
         described: Any = (await client.get(f"{server.url}/openapi.json")).json()
 
     post = described["paths"]["/api/v1/operations"]["post"]

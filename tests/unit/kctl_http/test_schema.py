@@ -17,7 +17,7 @@ from kctl.master.operations.base import Tell
 from kctl.master.snapshot import Reduced
 from kctl_agent.messages import Request
 from kctl_agent.wire import JsonObject
-from tests.picture import TOKEN, TOKENS, healthy, source_of
+from tests.fleet_snapshot import TOKEN, TOKENS, healthy, source_of
 
 
 async def fleet(request: Request) -> Reduced[Any]:

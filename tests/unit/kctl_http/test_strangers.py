@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kctl.http import Access, HttpServer
-from tests.picture import TOKEN, TOKENS, picture, serving, source_of
+from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ SECRET = "zq-what-a-stranger-sent"
 
 @pytest.fixture
 async def server() -> AsyncIterator[HttpServer]:
-    async with serving(source_of(picture()), WITH_TOKEN) as running:
+    async with serving(source_of(snapshot()), WITH_TOKEN) as running:
         yield running
 
 
@@ -178,7 +178,7 @@ def test_whatever_a_stranger_sends_is_answered_in_one_shape_and_not_quoted(
     caplog: pytest.LogCaptureFixture, cases: int
 ) -> None:
     async def all_of_them() -> None:
-        async with serving(source_of(picture()), WITH_TOKEN) as server:
+        async with serving(source_of(snapshot()), WITH_TOKEN) as server:
             loop = asyncio.get_running_loop()
 
             @settings(max_examples=cases, deadline=None, database=None, suppress_health_check=list(HealthCheck))

@@ -15,7 +15,7 @@ from kctl.config import Http
 from kctl.errors import ConfigError
 from kctl.http import Access, Token, access_of
 from kctl.http.tokens import read_tokens, shown_token
-from tests.picture import ask, picture
+from tests.fleet_snapshot import ask, snapshot
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +115,7 @@ def test_whatever_is_shown_only_a_whole_token_is_one(given_text: str) -> None:
 async def code(token: str, method: str, access: Access = ROTATED, scheme: str = "Bearer") -> tuple[int, str]:
     if scheme == "Basic":
         token = base64.b64encode(f"me:{token}".encode()).decode()
-    response = await ask(picture(), "/api/v1/lag", method, access, headers={"authorization": f"{scheme} {token}"})
+    response = await ask(snapshot(), "/api/v1/lag", method, access, headers={"authorization": f"{scheme} {token}"})
     return response.status_code, response.json().get("error", {}).get("code", "")
 
 

@@ -21,12 +21,12 @@ LONG = 120.0
 
 @contextmanager
 def connection_to(
-    script: Script, *, seconds: float = 10.0, topics: Mapping[str, int] | None = None, is_patient: bool = True
+    script: Script, *, seconds: float = 10.0, topics: Mapping[str, int] | None = None, has_retries: bool = True
 ) -> Iterator[tuple[ScriptedBroker, Connection]]:
     """A broker with this script and an open connection to it."""
     with (
         ScriptedBroker(script, topics=topics) as broker,
-        Connection(plain(broker.address), seconds, is_patient=is_patient) as connection,
+        Connection(plain(broker.address), seconds, has_retries=has_retries) as connection,
     ):
         connection.open(list(topics or ()))
         yield broker, connection

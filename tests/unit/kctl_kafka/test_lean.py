@@ -40,7 +40,7 @@ import ssl, sys, traceback
 print("_ssl" in sys.modules, issubclass(ssl.SSLError, OSError), ssl.create_default_context().check_hostname)
 print(type(traceback).__name__, traceback.format_exception_only(ValueError("x")))
 lean.complete()
-print({type(sys.modules[name]).__name__ for name in lean._SELDOM_USED})
+print({type(sys.modules[name]).__name__ for name in lean._RARELY_USED})
 from kafka.net.metrics import KafkaConnectionMetrics
 from kafka.metrics import Metrics
 print(type(KafkaConnectionMetrics(Metrics(), "group", "node")).__name__)

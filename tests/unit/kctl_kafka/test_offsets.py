@@ -64,7 +64,7 @@ def test_a_partition_without_leader_and_a_topic_that_is_not_there_have_their_err
     leaders = {"orders": [1, -1]}
     brokers: dict[int, str] = {}
     script = {"ListOffsets": ENDS, "Metadata": Answers(lambda _: metadata_fields(brokers, leaders, ["orders", "gone"]))}
-    with ScriptedBroker(script) as broker, Connection(plain(broker.address), SOON, is_patient=False) as connection:
+    with ScriptedBroker(script) as broker, Connection(plain(broker.address), SOON, has_retries=False) as connection:
         brokers[1] = broker.address
         topics = topics_of(connection.open(["orders", "gone"]))
         found = log_offsets(connection, topics, [FIRST, SECOND, ("gone", 0), ("orders", 9)])

@@ -1,4 +1,4 @@
-"""The brokers' figures when brokers fail in whole, in part, or hang; with a scripted reader and a clock of the test."""
+"""The brokers' offsets when brokers fail in whole, in part, or hang; with a scripted reader and a clock of the test."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ A, B = ("orders", 0), ("orders", 1)
 
 
 class ScriptedReader:
-    def __init__(self, *looks: Reading | Exception | threading.Event, missing: list[str] | None = None) -> None:
-        self.looks = list(looks)
+    def __init__(self, *polls: Reading | Exception | threading.Event, missing: list[str] | None = None) -> None:
+        self.polls = list(polls)
         self.missing = missing or []
         self.threads: set[str] = set()
         self.is_closed = False
@@ -32,13 +32,13 @@ class ScriptedReader:
 
     def read(self) -> Reading:
         self.threads.add(threading.current_thread().name)
-        look = self.looks.pop(0)
-        if isinstance(look, threading.Event):
-            look.wait(60)
+        poll = self.polls.pop(0)
+        if isinstance(poll, threading.Event):
+            poll.wait(60)
             return self.read()
-        if isinstance(look, Exception):
-            raise look
-        return look
+        if isinstance(poll, Exception):
+            raise poll
+        return poll
 
     def close(self) -> None:
         self.is_closed = True
@@ -73,8 +73,8 @@ FULL = reading({A: 5, B: None}, {A: 10, B: 20})
 async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[BrokerCache, ScriptedReader, Clock]]]:
     made = []
 
-    def make(*looks: Any, missing: list[str] | None = None) -> tuple[BrokerCache, ScriptedReader, Clock]:
-        clock, reader = Clock(), ScriptedReader(*looks, missing=missing)
+    def make(*polls: Any, missing: list[str] | None = None) -> tuple[BrokerCache, ScriptedReader, Clock]:
+        clock, reader = Clock(), ScriptedReader(*polls, missing=missing)
         cluster = BrokerCache(reader, "broker:9092", clock)
         made.append((cluster, reader))
         return cluster, reader, clock
@@ -89,7 +89,7 @@ def rows(cluster: BrokerCache) -> list[PartitionRow]:
     return list(cluster.snapshot().partitions)
 
 
-async def test_before_the_brokers_were_ever_reached_there_are_no_figures_at_all(cluster_of: Any) -> None:
+async def test_before_the_brokers_were_ever_reached_there_are_no_offsets_at_all(cluster_of: Any) -> None:
     cluster, _, _ = cluster_of(BrokerUnreachable("nobody there"))
 
     await cluster.refresh(5)
@@ -99,7 +99,7 @@ async def test_before_the_brokers_were_ever_reached_there_are_no_figures_at_all(
     assert "nobody there" in (cluster.error or "")
 
 
-async def test_a_look_gives_every_partition_also_those_without_a_commit(cluster_of: Any) -> None:
+async def test_a_poll_gives_every_partition_also_those_without_a_commit(cluster_of: Any) -> None:
     cluster, reader, clock = cluster_of(FULL)
 
     await cluster.refresh(5)
@@ -113,7 +113,7 @@ async def test_a_look_gives_every_partition_also_those_without_a_commit(cluster_
     assert all(name.startswith("kctl-brokers") for name in reader.threads)
 
 
-async def test_when_the_brokers_are_away_the_old_figures_stay_and_grow_older(cluster_of: Any) -> None:
+async def test_when_the_brokers_are_away_the_old_offsets_stay_and_grow_older(cluster_of: Any) -> None:
     cluster, _, clock = cluster_of(FULL, BrokerUnreachable("gone"), BrokerUnreachable("gone"))
     await cluster.refresh(5)
     before = dict(cluster.last_success)
@@ -143,7 +143,7 @@ async def test_of_a_topic_that_was_made_again_nothing_old_is_kept_even_when_noth
     assert rows(cluster) == []
 
 
-async def test_a_failed_part_leaves_the_other_fresh_and_its_own_figures_old(cluster_of: Any) -> None:
+async def test_a_failed_part_leaves_the_other_fresh_and_its_own_offsets_old(cluster_of: Any) -> None:
     commits_fail = reading({}, {A: 11, B: 21}, errors={"committed": "NotCoordinator"})
     cluster, _, clock = cluster_of(FULL, commits_fail)
     await cluster.refresh(5)
@@ -194,7 +194,7 @@ async def test_a_hanging_broker_holds_nobody_up_and_its_late_answer_counts(clust
     assert [(row.committed, row.age_seconds) for row in rows(cluster)] == [(7, 0), (8, 0)]
 
 
-async def test_who_waits_for_a_look_can_be_cancelled_in_the_very_moment_it_ends(cluster_of: Any) -> None:
+async def test_waiting_for_a_poll_can_be_cancelled_in_the_very_moment_it_ends(cluster_of: Any) -> None:
     hang = threading.Event()
     cluster, _, _ = cluster_of(hang, FULL)
     waiting = asyncio.ensure_future(cluster.refresh(60))
@@ -211,21 +211,21 @@ async def test_failures_are_followed_by_a_growing_pause_and_forgotten_after_a_su
     cluster, reader, clock = cluster_of(BrokerUnreachable("1"), BrokerUnreachable("2"), FULL)
     await cluster.refresh(5)
     await cluster.refresh(5)
-    assert len(reader.looks) == 2
+    assert len(reader.polls) == 2
 
     clock.now += 1.0
     await cluster.refresh(5)
     clock.now += 1.0
     await cluster.refresh(5)
-    assert len(reader.looks) == 1
+    assert len(reader.polls) == 1
 
     clock.now += 1.0
     await cluster.refresh(5)
-    assert reader.looks == []
+    assert reader.polls == []
     assert cluster.error is None
 
 
-async def test_an_error_that_nobody_expected_is_a_failed_look_and_not_the_end(cluster_of: Any) -> None:
+async def test_an_unexpected_error_is_a_failed_poll_and_not_the_end(cluster_of: Any) -> None:
     cluster, _, clock = cluster_of(FULL, AttributeError("'NoneType' object has no attribute 'send'"))
     await cluster.refresh(5)
     clock.now += 1

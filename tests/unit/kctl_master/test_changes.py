@@ -1,4 +1,4 @@
-"""What has happened between two pictures is told once, with who and why; and who reads what."""
+"""What has happened between two snapshots is told once, with who and why; and who reads what."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def partition(number: int = 0, owner: str | None = "worker-0") -> PartitionRow:
     return PartitionRow("orders", number, 0, 1, 1, 1, None, owner, 1, 0.0)
 
 
-def picture(
+def snapshot(
     state: str = "running",
     restarts: int = 0,
     generation: int = 1,
@@ -58,36 +58,36 @@ def told(before: FleetSnapshot, after: FleetSnapshot) -> list[tuple[str, str]]:
 
 
 def test_nothing_is_told_when_nothing_changed() -> None:
-    assert told(picture(), picture()) == []
-    assert Changes(0.0).between(None, picture()) == []
+    assert told(snapshot(), snapshot()) == []
+    assert Changes(0.0).between(None, snapshot()) == []
 
 
 def test_states_and_restarts_are_told_with_their_causes() -> None:
-    assert told(picture(), picture("backoff")) == [("state", "worker-0: running -> backoff; no such file")]
-    assert told(picture("backoff"), picture("starting", restarts=1)) == [
+    assert told(snapshot(), snapshot("backoff")) == [("state", "worker-0: running -> backoff; no such file")]
+    assert told(snapshot("backoff"), snapshot("starting", restarts=1)) == [
         ("restart", "worker-0 is started again: signal"),
         ("state", "worker-0: backoff -> starting"),
     ]
 
 
 def test_a_rebalance_is_a_new_generation() -> None:
-    assert told(picture(), picture(generation=2)) == [("rebalance", "generation 1 -> 2, 1 member")]
+    assert told(snapshot(), snapshot(generation=2)) == [("rebalance", "generation 1 -> 2, 1 member")]
 
 
 def test_a_partition_is_told_when_it_comes_into_trouble_or_out_of_it() -> None:
-    assert told(picture(), picture(status=Status.STALLED)) == [("status", "orders-0: ok -> stalled; so it is")]
-    assert told(picture(status=Status.STALLED), picture()) == [("status", "orders-0: stalled -> ok; so it is")]
-    assert told(picture(), picture(status=Status.IDLE)) == []
-    stopped = replace(picture(), group_assessment=Assessment(Status.STOPPED, "1 of 1"))
-    assert told(picture(), stopped) == [("status", "g: ok -> stopped; 1 of 1")]
+    assert told(snapshot(), snapshot(status=Status.STALLED)) == [("status", "orders-0: ok -> stalled; so it is")]
+    assert told(snapshot(status=Status.STALLED), snapshot()) == [("status", "orders-0: stalled -> ok; so it is")]
+    assert told(snapshot(), snapshot(status=Status.IDLE)) == []
+    stopped = replace(snapshot(), group_assessment=Assessment(Status.STOPPED, "1 of 1"))
+    assert told(snapshot(), stopped) == [("status", "g: ok -> stopped; 1 of 1")]
 
 
 def test_what_an_agent_tells_is_told_once_and_what_is_older_than_the_master_not_at_all() -> None:
     old, new = (EventRow(at, "rewound", f"at {at}", "orders") for at in (5.0, 15.0))
     changes = Changes(started_at=10.0)
 
-    first = changes.between(None, picture(events=[old, new]))
-    again = changes.between(picture(), picture(events=[old, new]))
+    first = changes.between(None, snapshot(events=[old, new]))
+    again = changes.between(snapshot(), snapshot(events=[old, new]))
 
     assert [(event.worker, event.kind, event.topic, event.text) for event in first] == [
         ("worker-0", "rewound", "orders", "at 15.0")

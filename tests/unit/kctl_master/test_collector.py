@@ -32,7 +32,7 @@ TOPICS = {"rows": [{"topic": "t", "partition": 0, "leader_id": 1, "replica_nodes
 
 
 class Fleet:
-    """One attached agent, and a collector that takes its picture."""
+    """One attached agent, and a collector that takes its snapshot."""
 
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o700)
@@ -59,7 +59,7 @@ class Fleet:
         return {"rows": [{"topic": "t", "partition": n, "generation": self.generation} for n in self.partitions]}
 
     def asked(self) -> Counter[str]:
-        """How often each question came since the last look."""
+        """How often each question came since the last call."""
         asked = Counter(request.rpc for request in self.agent.requests)
         self.agent.requests.clear()
         return asked
@@ -74,7 +74,7 @@ async def fleet(anyio_backend: str, short_dir: Path) -> AsyncIterator[Fleet]:
         await fleet.cluster.close()
 
 
-async def test_what_changes_seldom_is_asked_again_when_it_is_old_or_other_processes_are_there(
+async def test_what_rarely_changes_is_asked_again_when_it_is_old_or_other_processes_are_there(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await fleet.collector.collect()
@@ -82,7 +82,7 @@ async def test_what_changes_seldom_is_asked_again_when_it_is_old_or_other_proces
 
     second = await fleet.collector.collect()
     assert fleet.asked() == Counter(["block_size", "offset_checker", "ping", "workers"])
-    told = [picture.metadata_topics for picture in (first, second)]
+    told = [snapshot.metadata_topics for snapshot in (first, second)]
     assert told[0].result == told[1].result == TopicRows((TopicRow("t", 0, 1, (1,), (1,), None),))
     assert (told[1].asked, told[1].answered) == (("guest",), ("guest",))
     assert (told[1].age_seconds or 0) > (told[0].age_seconds or 0), "it says how old it is"
@@ -103,10 +103,10 @@ async def test_who_leads_is_asked_again_when_a_generation_or_an_assignment_has_c
     assert fleet.asked()["member_leader"] == 0
 
     fleet.generation = 4
-    picture = await fleet.collector.collect()
+    snapshot = await fleet.collector.collect()
 
     assert fleet.asked()["member_leader"] == 1
-    assert picture.member_leader.result.generation == 4, "as in the same picture's offsets"
+    assert snapshot.member_leader.result.generation == 4, "as in the same snapshot's offsets"
     fleet.partitions = []
     await fleet.collector.collect()
     assert fleet.asked()["member_leader"] == 1

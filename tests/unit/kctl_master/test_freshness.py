@@ -1,4 +1,4 @@
-"""When figures of the brokers are stale or unknown, and how that is said."""
+"""When offsets of the brokers are stale or unknown, and the sentence for it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def test_rows_older_than_two_intervals_are_stale_with_age_and_reason(rpc: str) -
 
     [gap] = gaps(rpc, SILENT, [row(0, 13.2), row(1, 13.2)])
     assert (gap.sender, gap.code) == ("brokers", "stale")
-    assert gap.message == "the brokers' figures are up to 13 s old: b:9092 refused the connection"
+    assert gap.message == "the brokers' offsets are up to 13 s old: b:9092 refused the connection"
     [gap] = gaps(rpc, FRESH, [row(0, 2.1), row(1, 0.1)])
-    assert gap.message == "the brokers' figures of 1 of 2 partitions are up to 2 s old"
+    assert gap.message == "the brokers' offsets of 1 of 2 partitions are up to 2 s old"
 
 
-def test_figures_that_workers_have_just_asked_for_are_fresh_although_the_master_reaches_no_broker() -> None:
+def test_offsets_that_workers_have_just_fetched_are_fresh_although_the_master_reaches_no_broker() -> None:
     assert gaps("kafka_lag", SILENT, [row(0, 0.3)]) == ()
 
 

@@ -114,7 +114,7 @@ def test_one_measurement_below_the_soft_limit_forgives_those_above() -> None:
     assert judge(RULES, health, 101) is None
 
 
-def test_a_limit_below_the_boot_size_is_named_with_both_figures() -> None:
+def test_a_limit_below_the_boot_size_is_named_with_both_sizes() -> None:
     assert refusals(RULES, WELL) is None
     assert refusals(RULES, replace(WELL, boot_bytes=None)) is None
     assert refusals(RULES, replace(WELL, boot_bytes=790 * MB)) == (

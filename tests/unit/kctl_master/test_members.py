@@ -178,7 +178,7 @@ def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> Non
     assert result.age_seconds == 0.1
 
 
-async def test_the_brokers_figures_of_all_partitions_are_made_beside_the_event_loop(members: Members) -> None:
+async def test_the_brokers_offsets_of_all_partitions_are_read_beside_the_event_loop(members: Members) -> None:
     made_in: list[threading.Thread] = []
 
     def clock() -> float:

@@ -1,4 +1,4 @@
-"""Memory by session: what is known is looked at each time, all of the machine only now and then."""
+"""Memory by session: what is known is read each time, all of the machine only now and then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kctl.master.memory import LOOK_SECONDS, SHARED_SECONDS, Memory, shared_bytes
+from kctl.master.memory import SCAN_SECONDS, SHARED_SECONDS, Memory, shared_bytes
 from kctl.master.process import processes, session_members
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -45,7 +45,7 @@ def has_child(parent: subprocess.Popen[str]) -> None:
     assert parent.stdout.readline() == "up\n"
 
 
-def test_what_was_started_since_is_found_by_the_next_look_at_all(parent: subprocess.Popen[str]) -> None:
+def test_what_was_started_since_is_found_by_the_next_scan_of_all(parent: subprocess.Popen[str]) -> None:
     now = [0.0]
     memory = Memory(lambda: now[0])
     has_child(parent)
@@ -53,7 +53,7 @@ def test_what_was_started_since_is_found_by_the_next_look_at_all(parent: subproc
 
     has_child(parent)
     unseen = memory.measured([parent.pid])[parent.pid]
-    now[0] += LOOK_SECONDS
+    now[0] += SCAN_SECONDS
     seen = memory.measured([parent.pid])[parent.pid]
 
     assert with_one > 8 << 20
@@ -68,7 +68,7 @@ def test_it_is_found_at_once_where_something_is_starting(parent: subprocess.Pope
 
     has_child(parent)
 
-    assert memory.measured([parent.pid], look_at_all=True)[parent.pid] > with_one + (4 << 20)
+    assert memory.measured([parent.pid], scan_all=True)[parent.pid] > with_one + (4 << 20)
 
 
 def test_a_session_that_is_new_or_gone_is_known_at_once(parent: subprocess.Popen[str]) -> None:
@@ -165,7 +165,7 @@ def test_forks_that_stay_the_same_are_asked_again_only_after_a_while(
 
     counts = []
     for _ in range(3):
-        memory.measured([family.pid], look_at_all=True)
+        memory.measured([family.pid], scan_all=True)
         counts.append(len(asked))
         now[0] += 0.9 * SHARED_SECONDS
 
@@ -174,7 +174,7 @@ def test_forks_that_stay_the_same_are_asked_again_only_after_a_while(
 
     os.kill(members[-1], signal.SIGKILL)
     eventually(lambda: Path(f"/proc/{members[-1]}/stat").read_text().split()[2] == "Z")
-    memory.measured([family.pid], look_at_all=True)
+    memory.measured([family.pid], scan_all=True)
     assert len(asked) == 14, "who is left shares among fewer"
 
 

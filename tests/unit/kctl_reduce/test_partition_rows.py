@@ -85,7 +85,7 @@ def test_without_workers_and_without_brokers_there_are_no_rows_and_the_total_is_
     assert kafka_lag([], None) == {"total": None, "unknown": [], "topics": {}}
 
 
-def test_of_two_claims_on_one_partition_the_higher_generation_wins_even_with_older_figures() -> None:
+def test_of_two_claims_on_one_partition_the_higher_generation_wins_even_with_older_offsets() -> None:
     old = answer("worker-0", row(0, 10, 100, generation=4, age_seconds=0.1))
     new = answer("worker-1", row(0, 30, 100, generation=5, age_seconds=0.9))
 
@@ -93,7 +93,7 @@ def test_of_two_claims_on_one_partition_the_higher_generation_wins_even_with_old
     assert offset_checker([old, new], None)["rows"][0]["current_offset"] == 30
 
 
-def test_of_two_claims_in_one_generation_the_younger_figures_win() -> None:
+def test_of_two_claims_in_one_generation_the_newer_offsets_win() -> None:
     older = answer("worker-0", row(0, 10, 100, age_seconds=2.0))
     younger = answer("worker-1", row(0, 30, 100, age_seconds=0.2))
 
@@ -125,7 +125,7 @@ def test_what_the_younger_source_does_not_know_the_older_one_fills_in() -> None:
     assert result["rows"][0]["kafka_max_offset"] == 100
 
 
-def test_figures_without_an_age_are_older_than_any_with_one() -> None:
+def test_offsets_without_an_age_are_older_than_any_with_one() -> None:
     worker = answer("worker-0", row(0, 10, 100, age_seconds=None))
 
     result = offset_checker([worker], brokers((0, 60, 150), age=60.0))
@@ -133,7 +133,7 @@ def test_figures_without_an_age_are_older_than_any_with_one() -> None:
     assert result["rows"][0]["current_offset"] == 60
 
 
-def test_figures_that_nobody_has_taken_yet_are_as_old_as_the_answer() -> None:
+def test_offsets_that_were_never_fetched_are_as_old_as_the_answer() -> None:
     worker = answer("worker-0", row(0, None, None, position=None, age_seconds=None), age=0.7)
 
     assert offset_checker([worker], None)["rows"][0]["age_seconds"] == 0.7

@@ -15,7 +15,7 @@ ping = partial(reduced_json, "ping")
 workers = partial(reduced_json, "workers")
 
 
-def figures(**known: int) -> dict[str, Any]:
+def stats(**known: int) -> dict[str, Any]:
     """What `block_size` is reduced to, with all that is not given unknown."""
     names = ("pending", "delayed", "processing", "dead", "bytes", "limit", "limit_bytes", "dead_limit")
     return {**dict.fromkeys((*names, "free_bytes", "full")), **known}
@@ -35,7 +35,7 @@ def test_a_storage_that_workers_share_is_counted_once_and_the_youngest_answer_wi
         Answer("worker-1", storage("file:/a", 130), 0.1),
     ]
 
-    assert block_size(answers, None) == figures(pending=130, processing=0, dead=0, bytes=10)
+    assert block_size(answers, None) == stats(pending=130, processing=0, dead=0, bytes=10)
 
 
 def test_different_storages_are_summed() -> None:
@@ -44,7 +44,7 @@ def test_different_storages_are_summed() -> None:
         Answer("worker-1", storage("file:/b", 30, limit=500, delayed=4, free_bytes=60), 0.0),
     ]
 
-    assert block_size(answers, None) == figures(
+    assert block_size(answers, None) == stats(
         pending=130, delayed=7, processing=0, dead=0, bytes=20, limit=1500, free_bytes=60
     )
 
@@ -69,7 +69,7 @@ def test_a_worker_without_a_storage_yet_does_not_make_the_others_unknown() -> No
 
 
 def test_without_answers_the_storage_is_unknown_not_empty() -> None:
-    assert block_size([], None) == figures()
+    assert block_size([], None) == stats()
 
 
 def test_members_are_listed_with_worker_and_sorted_partitions() -> None:

@@ -33,8 +33,8 @@ def observations(seen: str) -> tuple[list[Observation], float]:
             committed, end = (int(number) for number in what.split("/"))
             steps.append((range(numbers[0], numbers[1] + 1, numbers[2]), committed, end))
         else:
-            figures = None if what == "-" else what.split("/")
-            jumps[int(when)] = None if figures is None else (int(figures[0]), int(figures[1]))
+            pair = None if what == "-" else what.split("/")
+            jumps[int(when)] = None if pair is None else (int(pair[0]), int(pair[1]))
     last = max([*jumps, *(step[0][-1] for step in steps)])
     found, now = [], None
     for second in range(int(last) + 1):

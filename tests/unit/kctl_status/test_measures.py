@@ -103,7 +103,7 @@ def test_a_shorter_log_is_another_one() -> None:
     assert (window.rewind, window.moved_at, window.waiting_since) == (None, None, 2)
 
 
-def test_figures_that_are_no_later_are_no_news() -> None:
+def test_offsets_that_are_no_later_are_no_news() -> None:
     assert watched((5, 10, 20), (5, 0, 30), (4, 0, 10)).newest == Observation(5, 10, 20)
 
 

@@ -32,7 +32,7 @@ TOPIC = "orders"
 AWAY_SECONDS = 300.0
 
 Eventually = Callable[..., Any]
-Figures = dict[tuple[str, int], tuple[Any, ...]]
+Numbers = dict[tuple[str, int], tuple[Any, ...]]
 """Topic and partition to committed, end, lag, and the lag of its topic."""
 
 
@@ -52,7 +52,7 @@ def samples(url: str) -> dict[str, dict[tuple[str, ...], float]]:
     return found
 
 
-def of_rows(rows: list[dict[str, Any]], totals: dict[str, Any]) -> Figures:
+def of_rows(rows: list[dict[str, Any]], totals: dict[str, Any]) -> Numbers:
     return {
         (row["topic"], row["partition"]): (
             row["current_offset"],
@@ -66,16 +66,16 @@ def of_rows(rows: list[dict[str, Any]], totals: dict[str, Any]) -> Figures:
     }
 
 
-def by_rpc(fleet: Any) -> Figures:
+def by_rpc(fleet: Any) -> Numbers:
     return of_rows(fleet.ask("offset_checker").result["rows"], fleet.ask("kafka_lag").result)
 
 
-def by_http(fleet: Any, query: str = "") -> Figures:
+def by_http(fleet: Any, query: str = "") -> Numbers:
     body = json.loads(fetch(f"{fleet.about['http_url']}/api/v1/lag{query}"))
     return of_rows(body["rows"], body)
 
 
-def by_metrics(fleet: Any, owners: Figures) -> Figures:
+def by_metrics(fleet: Any, owners: Numbers) -> Numbers:
     """Metrics name no worker, so that is taken from `owners`."""
     found = samples(fleet.about["http_url"])
     names = ("kctl_consumer_committed_offset", "kctl_partition_end_offset", "kctl_consumer_lag")
@@ -109,7 +109,7 @@ def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
         yield running
 
 
-def test_the_same_figures_come_over_rpc_http_metrics_and_the_page(
+def test_the_same_numbers_come_over_rpc_http_metrics_and_the_page(
     master: Callable[..., Any], eventually: Eventually, broker: KafkaBroker
 ) -> None:
     require_browser()
@@ -123,7 +123,7 @@ def test_the_same_figures_come_over_rpc_http_metrics_and_the_page(
     eventually(lambda: by_http(fleet) == expected, what="HTTP")
     assert by_http(fleet, "?live=1") == expected
     eventually(lambda: by_metrics(fleet, expected) == expected, what="metrics")
-    assert [figures[3] for figures in expected.values()] == ["worker-0", "worker-1", None, None]
+    assert [numbers[3] for numbers in expected.values()] == ["worker-0", "worker-1", None, None]
     with browser() as page:
         page.get(url)
         table = "[...document.querySelectorAll('#partitions tbody tr')]"
@@ -265,7 +265,7 @@ def test_what_is_gone_vanishes_and_what_is_old_says_so(
         away = samples(url)
         assert "kctl_group_state" not in away
         assert away["kctl_partition_end_offset"]["orders", "3"] == before["kctl_partition_end_offset"]["orders", "3"]
-        eventually(lambda: samples(url)["kctl_group_figures_age_seconds"][()] > 1.5)
+        eventually(lambda: samples(url)["kctl_group_stats_age_seconds"][()] > 1.5)
         last = "kctl_collect_last_success_timestamp_seconds"
         eventually(lambda: time.time() - samples(url)[last]["offsets",] > 1.5)
         assert ("orders", "0") in away["kctl_consumer_lag"], "its worker still tells it"
@@ -288,7 +288,7 @@ def commit_as_nobody(broker: KafkaBroker, fleet: Any, partition: int, offset: in
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_brokers_that_are_away_for_five_minutes_leave_figures_that_say_their_age(
+def test_brokers_that_are_away_for_five_minutes_leave_offsets_with_their_age(
     master: Callable[..., Any], eventually: Eventually, own_broker: KafkaBroker
 ) -> None:
     fill(own_broker, (0, 1, 3))
@@ -309,7 +309,7 @@ def test_brokers_that_are_away_for_five_minutes_leave_figures_that_say_their_age
         found, status = samples(url), json.loads(fetch(f"{url}/api/v1/status"))
         assert time.monotonic() - began < 5, "nothing freezes"
         assert status["sequence"] > sequence
-        assert status["age_seconds"] < 30, "the fleet itself is looked at all the time"
+        assert status["age_seconds"] < 30, "the fleet itself is polled all the time"
         sequence = status["sequence"]
         # What nobody can know now is absent, what was known is as it was, and nothing has become 0.
         assert not {"kctl_group_members", "kctl_group_state"} & found.keys()
@@ -320,14 +320,14 @@ def test_brokers_that_are_away_for_five_minutes_leave_figures_that_say_their_age
             for name, values in found.items()
             for labels, value in values.items()
             if name.startswith(("kctl_consumer", "kctl_partition", "kctl_topic", "kctl_group_lag"))
-            if "growth" not in name  # of the last figures, as long as they are judged
+            if "growth" not in name  # of the last offsets, as long as they are judged
             if value == 0 and before.get(name, {}).get(labels, 1) != 0
         }
         assert became_zero == set()
         # And how old it is can be told, by age and by time.
         seconds = time.time() - away_since
-        assert found["kctl_group_figures_age_seconds"][()] > max(age, seconds - 10)
-        age = found["kctl_group_figures_age_seconds"][()]
+        assert found["kctl_group_stats_age_seconds"][()] > max(age, seconds - 10)
+        age = found["kctl_group_stats_age_seconds"][()]
         for part in ("committed", "offsets", "group"):
             assert found["kctl_collect_last_success_timestamp_seconds"][part,] < away_since + 1
         if seconds > 70:
@@ -337,7 +337,7 @@ def test_brokers_that_are_away_for_five_minutes_leave_figures_that_say_their_age
     assert httpx.get(f"{url}/healthz").status_code == 200
 
     own_broker.restart()
-    eventually(lambda: samples(url).get("kctl_group_figures_age_seconds", {}).get((), 99) < 5, 60)
+    eventually(lambda: samples(url).get("kctl_group_stats_age_seconds", {}).get((), 99) < 5, 60)
     commit_as_nobody(own_broker, fleet, 3, 7)
     eventually(lambda: samples(url)["kctl_consumer_committed_offset"]["orders", "3"] == 7, 20)
 

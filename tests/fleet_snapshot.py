@@ -1,4 +1,4 @@
-"""A picture of a fleet, a source that gives it, and ways to ask: in process, and over a real socket."""
+"""A snapshot of a fleet, a source that gives it, and ways to ask: in process, and over a real socket."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def worker(name: str, state: str = "running") -> WorkerStatus:
     return WorkerStatus(name, "worker", "running", state, 1, 1.0, MappingProxyType({"signal": 1}), None, None, "log")
 
 
-def picture(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
+def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
     """The last partition is unknown, unowned and stalled; worker-1 did not answer."""
     rows = [partition(number) for number in range(partitions - 1)] + [partition(partitions - 1, None, None)]
     failed = (Failed("worker-1", "timeout", "no answer"),)
@@ -89,7 +89,7 @@ def picture(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
 
 
 def healthy() -> FleetSnapshot:
-    whole = picture()
+    whole = snapshot()
     ok = whole.assessments[0]
     return replace(whole, supervised=(worker("worker-0"),), assessments=(ok,) * 3, group_assessment=ok)
 
