@@ -82,7 +82,7 @@ def delete_topic(connection: Connection, name: str) -> None:
     request = DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=_milliseconds(connection))
     [result] = connection.ask(request, connection.controller_id).responses
     _raise(result, f"topic {name}")
-    while connection.may_wait and not topics_of(connection.metadata([name]))[name].error_code:
+    while connection.deadline.may_wait and not topics_of(connection.metadata([name]))[name].error_code:
         connection.pause()
 
 
@@ -163,7 +163,7 @@ def delete_group(connection: Connection, name: str) -> None:
         if isinstance(node, KctlError):
             raise node
         [result] = connection.ask(DeleteGroupsRequest(groups_names=[name]), node).results
-        if result.error_code not in _RETRY or not connection.may_wait:
+        if result.error_code not in _RETRY or not connection.deadline.may_wait:
             break
         connection.pause()
     if result.error_code == _NON_EMPTY_GROUP:
@@ -174,7 +174,7 @@ def delete_group(connection: Connection, name: str) -> None:
 
 def _wait_for_leaders(connection: Connection, name: str, partitions: int) -> None:
     """While there is time: what was made is made, whoever asks too early only has to ask again."""
-    while connection.may_wait:
+    while connection.deadline.may_wait:
         topic = topics_of(connection.metadata([name])).get(name)
         if topic is not None and sum(each.leader is not None for each in topic.partitions) >= partitions:
             return
@@ -182,7 +182,7 @@ def _wait_for_leaders(connection: Connection, name: str, partitions: int) -> Non
 
 
 def _milliseconds(connection: Connection) -> int:
-    return max(int(connection.left_seconds * 1000), 1)
+    return max(int(connection.deadline.left_seconds * 1000), 1)
 
 
 def _raise(result: Any, what: str) -> None:

@@ -144,7 +144,7 @@ class GroupReader:
                 self.close()
                 raise
         else:
-            self._connection.renew()
+            self._connection.deadline.renew()
             metadata = self._connection.metadata(self._topics)
         return _Layout(topics_of(metadata), time.monotonic())
 
@@ -199,5 +199,5 @@ class GroupReader:
     def _asked(self) -> Connection:
         """The connection, with its whole time for the next question."""
         assert self._connection is not None
-        self._connection.renew()
+        self._connection.deadline.renew()
         return self._connection

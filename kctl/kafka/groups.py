@@ -92,7 +92,7 @@ def describe_groups(connection: Connection, names: Iterable[str]) -> list[Group]
         answered = _Answered({}, [])
         _describe(connection, connection.coordinators(open_names), answered)
         described |= answered.groups
-        open_names = answered.again if connection.may_wait else []
+        open_names = answered.again if connection.deadline.may_wait else []
         if open_names:
             connection.pause()
     return [described[name] for name in order]
@@ -136,7 +136,7 @@ def _ask_as(connection: Connection, groups: dict[str, int], kind: _Kind, answere
                 left |= dict.fromkeys(names, node)  # the broker does not know this kind
                 continue
             # There will be another coordinator as soon as the cluster has noticed that this one is gone.
-            is_passing = isinstance(answer, BrokerUnreachable) and connection.may_retry
+            is_passing = isinstance(answer, BrokerUnreachable) and connection.deadline.may_retry
             for name in names:
                 answered.failed(name, node, answer, is_passing=is_passing)
             continue

@@ -70,7 +70,7 @@ def log_offsets(
         missing = [
             key for each in leaders.values() for key in each if key in unreachable or found[key].error in _LEADER_MOVED
         ]
-        if not missing or not connection.may_retry:
+        if not missing or not connection.deadline.may_retry:
             return found
         connection.pause()
         topics = topics_of(connection.metadata(sorted({topic for topic, _ in missing})))
@@ -93,14 +93,14 @@ def committed(
         answers = connection.ask_each([(node, _fetch(wanted, names)) for node, names in by_node.items()])
         again: list[str] = []
         for names, answer in zip(by_node.values(), answers, strict=True):
-            if isinstance(answer, BrokerUnreachable) and connection.may_retry:
+            if isinstance(answer, BrokerUnreachable) and connection.deadline.may_retry:
                 again += names  # the group will have another coordinator as soon as the cluster has noticed
                 continue
             if isinstance(answer, KctlError):
                 done |= dict.fromkeys(names, answer)
                 continue
             for group in answer.groups:
-                if group.error_code in _RETRY and connection.may_wait:
+                if group.error_code in _RETRY and connection.deadline.may_wait:
                     again.append(group.group_id)
                 elif group.error_code:
                     done[group.group_id] = code_failure(group.error_code, f"group {group.group_id}")
@@ -145,7 +145,7 @@ def commit(connection: Connection, group: str, offsets: Mapping[Partition, int])
             for each in answer.topics
             for partition in each.partitions
         }
-        if not _RETRY & set(codes.values()) or not connection.may_wait:
+        if not _RETRY & set(codes.values()) or not connection.deadline.may_wait:
             return {key: name_of_code(code) for key, code in codes.items()}
         connection.pause()
 

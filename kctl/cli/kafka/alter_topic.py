@@ -39,7 +39,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         )
         if declined is not None:
             return declined
-        connection.renew()
+        connection.deadline.renew()
         with audited(options, env, "alter-topic", cluster=connection.access.named, topic=name, changes=rows) as running:
             _alter(connection, name, total, settings, is_dry_run=False)
             running.text = f"topic {name} altered"

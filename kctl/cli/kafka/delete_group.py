@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         )
         if declined is not None:
             return declined
-        connection.renew()
+        connection.deadline.renew()
         offsets = [[row["topic"], row["partition"], row["committed_offset"]] for row in rows]
         with audited(
             options, env, "delete-group", cluster=connection.access.named, group=name, offsets=offsets

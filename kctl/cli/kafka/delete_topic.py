@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         )
         if declined is not None:
             return declined
-        connection.renew()
+        connection.deadline.renew()
         with audited(options, env, "delete-topic", cluster=connection.access.named, **row) as running:
             delete(connection, name)
             running.text = f"topic {name} deleted"

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         )
         if declined is not None:
             return declined
-        connection.renew()
+        connection.deadline.renew()
         with audited_changes(options, env, "reset-offsets", connection, changes) as running:
             changes = apply(connection, options.group, changes)
             running.text = summary(changes)

@@ -27,6 +27,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     if options.request not in READ_ONLY:
         raise UsageError(f"`{options.request}` is not one of {', '.join(READ_ONLY)}: only these are sent")
     with connected(options, env) as connection:
+        from kctl.kafka.exchange import exchange
         from kctl.kafka.wire import request_frame, response_frame
 
         connection.open(options.topic or [])
@@ -36,7 +37,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             if options.version > highest:
                 raise UsageError(f"this client knows {options.request} up to version {highest}, not {options.version}")
             request.API_VERSION = options.version
-        sent, received, problem = connection.exchange(request, node)
+        sent, received, problem = exchange(connection, request, node)
     shown = [request_frame(sent)]
     if received:
         shown.append(response_frame(received, options.request, shown[0].version))

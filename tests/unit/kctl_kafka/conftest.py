@@ -23,7 +23,7 @@ def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def counted(connection: Connection) -> None:
         pauses[id(connection)] = pauses.get(id(connection), 0) + 1
         if pauses[id(connection)] >= PAUSES:
-            connection._deadline = time.monotonic() + connection._timeout_seconds * 0.19
+            connection.deadline._at = time.monotonic() + connection.deadline.timeout_seconds * 0.19
         pause(connection)
 
     monkeypatch.setattr(Connection, "pause", counted)

@@ -54,7 +54,7 @@ def test_a_leader_that_is_never_found_is_an_error_before_the_time_is_over() -> N
     script = {"ListOffsets": listed_offsets({}, {FIRST: NOT_LEADER})}
     with connection_to(script, topics={"orders": 1}, seconds=SOON) as (_, connection):
         found = log_offsets(connection, topics_of(connection.metadata(["orders"])), [FIRST])
-        left = connection.left_seconds
+        left = connection.deadline.left_seconds
 
     assert (found[FIRST].offset, found[FIRST].error) == (None, "NOT_LEADER_OR_FOLLOWER")
     assert left > 0
