@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kctl.terminal import plain
+
+if TYPE_CHECKING:
+    from kctl.kafka.delivery import DeliveryReport
 
 __all__ = ["Progress", "line"]
 
@@ -16,22 +19,12 @@ _LINE_ENDS = 1
 """Bytes of a file that belong to a message but are not in it."""
 
 
-class Acknowledged(Protocol):
-    """What of a production is read."""
-
-    @property
-    def acknowledged(self) -> int: ...
-
-    @property
-    def acknowledged_bytes(self) -> int: ...
-
-
 class Progress:
     """`show` may be called for each message: it looks at the clock, and writes five times a second."""
 
-    def __init__(self, production: Acknowledged, total_bytes: int | None, began: float) -> None:
+    def __init__(self, report: DeliveryReport, total_bytes: int | None, began: float) -> None:
         self.is_shown = sys.stderr.isatty()
-        self._production = production
+        self._report = report
         self._total_bytes = total_bytes
         self._began = began
         self._next = began
@@ -43,7 +36,7 @@ class Progress:
         if now < self._next:
             return
         self._next = now + _SHOW_SECONDS
-        messages, size = self._production.acknowledged, self._production.acknowledged_bytes
+        messages, size = self._report.messages, self._report.bytes
         plain(sys.stderr).write(f"\r{line(messages, size, self._total_bytes, now - self._began)}\x1b[K")
         sys.stderr.flush()
 

@@ -1,0 +1,67 @@
+"""One page of `/metrics`: the snapshot in the format that a scraper accepts, with what else is on the page."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+
+from kctl.exporter.metrics import ALIAS, METRICS
+from kctl.exporter.text import OPENMETRICS, TEXT, TextRenderer
+from kctl.master.snapshot import FleetSnapshot
+
+__all__ = ["Format", "Page", "PageRenderer", "accepted", "compressed"]
+
+_EOF = b"# EOF\n"
+_GZIP_LEVEL = 1
+"""12 ms for 100,000 samples; level 6 takes four times as long and saves little."""
+
+Page: TypeAlias = tuple[bytes, str, bool]
+"""Body, content type, whether the body is gzipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    is_openmetrics: bool
+    is_gzipped: bool
+
+    def page(self, body: bytes) -> Page:
+        return body, OPENMETRICS if self.is_openmetrics else TEXT, self.is_gzipped
+
+
+def accepted(accept: str, accept_encoding: str) -> Format:
+    """OpenMetrics if the scraper's Accept header wants it, else the text format; gzipped if it takes that."""
+    return Format("application/openmetrics-text" in accept, _takes_gzip(accept_encoding))
+
+
+def _takes_gzip(accept_encoding: str) -> bool:
+    for item in accept_encoding.split(","):
+        coding, _, quality = item.partition(";")
+        if coding.strip().lower() in ("gzip", "*"):
+            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+class PageRenderer:
+    """Not thread-safe: one thread renders at a time."""
+
+    def __init__(self, *, has_alias: bool, beside: CollectorRegistry | None) -> None:
+        self._text = TextRenderer((*METRICS, ALIAS) if has_alias else METRICS)
+        self._beside = beside
+
+    def body(self, snapshot: FleetSnapshot | None, *, is_openmetrics: bool) -> bytes:
+        """The whole page, not compressed."""
+        ours = b"" if snapshot is None else self._text.render(snapshot, is_openmetrics=is_openmetrics)
+        theirs = b""
+        if self._beside is not None:
+            generate = generate_openmetrics if is_openmetrics else generate_latest
+            theirs = generate(self._beside).removesuffix(_EOF)
+        return ours + theirs + (_EOF if is_openmetrics else b"")
+
+
+def compressed(body: bytes) -> bytes:
+    return gzip.compress(body, _GZIP_LEVEL, mtime=0)

@@ -1,0 +1,39 @@
+"""What a producer reports of its messages, fed with what kafka-python would report."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kctl.kafka.delivery import DeliveryReport, PartitionReport
+
+
+class Metadata(NamedTuple):
+    partition: int
+    offset: int
+
+
+def test_a_report_has_count_and_offsets_of_each_partition_in_order() -> None:
+    report = DeliveryReport()
+
+    for partition, offset in ((2, 7), (0, 40), (2, 8)):
+        report.add(Metadata(partition, offset), 10)
+
+    assert list(report.partitions().items()) == [(0, PartitionReport(1, 40, 40)), (2, PartitionReport(2, 7, 8))]
+    assert (report.messages, report.bytes, report.failed) == (3, 30, 0)
+
+
+def test_without_acknowledgements_offsets_are_not_known() -> None:
+    report = DeliveryReport()
+
+    report.add(Metadata(0, -1), 10)
+
+    assert report.partitions() == {0: PartitionReport(1, None, None)}
+
+
+def test_the_first_of_several_failures_is_kept() -> None:
+    report, first = DeliveryReport(), OSError("first")
+
+    for error in (first, OSError("second")):
+        report.add_failure(error)
+
+    assert (report.failed, report.first_failure, report.messages) == (2, first, 0)
