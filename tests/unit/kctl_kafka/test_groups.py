@@ -31,7 +31,7 @@ def test_a_group_that_still_loads_at_the_deadline_is_described_with_that_error()
     assert broker.asked.count("DescribeGroups") > 1
 
 
-def test_a_group_that_still_loads_is_not_waited_for_by_who_asks_again_anyway() -> None:
+def test_a_group_that_still_loads_is_not_waited_for_without_retries() -> None:
     with connection_to({"DescribeGroups": LOADS}, has_retries=False) as (broker, connection):
         [found] = describe_groups(connection, ["billing"])
 
