@@ -276,7 +276,7 @@ def test_what_the_disk_did_not_take_counts_for_nobody_until_all_was_written_anew
         storage.prepare()
         storage.init_offsets([StoredOffset("t", number, "A", 0) for number in range(3)])
         put(storage, chunks[0])
-        Path(f"{path}-doubts").mkdir()
+        Path(f"{path}-sync-failures").mkdir()
         os.sync()
         failing_disk.fill()
         writers = [storage.writer() for _ in range(2)]

@@ -490,7 +490,7 @@ def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -
     with client_of(server) as client:
         client.set(storage.prefix + "layout", "9")
 
-    with pytest.raises(StorageUnusable, match="layout 9; this release reads 1 to 3"):
+    with pytest.raises(StorageUnusable, match="layout 9; this release reads 1 to 4"):
         storage.prepare()
 
 

@@ -1,4 +1,4 @@
-"""What a sinker that died was doing: the messages that it had handled alone, and the one it held when it died.
+"""What a sinker that died was doing: the messages that it had handled alone, and the one that was in flight.
 
 A message that kills its process is found by this, as one that raises is found by its error: the others of its block
 are neither handled again nor blamed. Written only while messages are handled one by one. It need not survive the
@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import stat
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 FORMAT = 2
 """1 was a pickle."""
+OLDER_NAME = "in-hand"
+"""Of a journal that an older release left, in the same folder."""
 BEGUN, DONE, FAILED = b"?", b"+", b"-"
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -63,6 +66,8 @@ class Journal:
 
     def left_behind(self) -> InFlightClaim | None:
         """What the sinker of this name before us had in flight, if it died over it."""
+        with suppress(FileNotFoundError):
+            os.rename(self._path.with_name(OLDER_NAME), self._path)
         try:
             line, _, notes = _own_bytes(self._path).partition(b"\n")
             return _restored(_claim(json.loads(line)), notes) if notes else None

@@ -60,7 +60,7 @@ class Sinker:
         self._stats = stats
         self._stop = stop
         self._guard = guard
-        self._journal = Journal(settings.scratch_dir / "in-hand")
+        self._journal = Journal(settings.scratch_dir / "in-flight")
         self._failures = FailureLog(log)
         self._in_flight: list[InFlightClaim] = []
 

@@ -6,8 +6,8 @@ a put by the time its writer is closed, a stored offset when it is returned, bec
 then. What sinkers do is not: a power cut hands out again what was settled in the last moments, which at-least-once
 allows.
 
-This file: the connection. The rest is in `file_offsets`, `file_writer`, `file_claims`, `file_dead_letters`,
-`file_schema` and, for the disk, `file_log`.
+This file: the connection. The rest is in `file_offsets`, `file_writer`, `file_queue`, `file_dead_letters`,
+`file_stats`, `file_schema`, `file_migrations` and, for the disk, `file_log`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage import file_claims, file_dead_letters, file_offsets
+from kctl_agent.storage import file_dead_letters, file_offsets, file_queue, file_stats
 from kctl_agent.storage.ack_rules import as_dead_letters, judge, opened
 from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
@@ -32,7 +32,8 @@ from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, S
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file_checkpoint import begin_copy
 from kctl_agent.storage.file_log import Log
-from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, create, note_boot, transaction
+from kctl_agent.storage.file_migrations import create
+from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, transaction
 from kctl_agent.storage.file_sync_failures import noting_disk_errors
 from kctl_agent.storage.file_writer import FileWriter
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
@@ -135,16 +136,16 @@ class FileStorage(Storage):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        wanted = file_claims.Wanted(limit, limit_bytes, ordered)
+        wanted = file_queue.Wanted(limit, limit_bytes, ordered)
         token = uuid.uuid4().hex
         while True:
             lease_until = time.monotonic() + lease_seconds
             with self._session() as db:
-                leased = file_claims.lease(db, self.clock.now(), owner, token, lease_seconds, wanted)
+                leased = file_queue.lease(db, self.clock.now(), owner, token, lease_seconds, wanted)
             claims, bad = opened(leased, owner, token, lease_until, self.clock.wall())
             if bad:
                 with self._session() as db:
-                    file_claims.dead_letter_damaged(db, token, bad.items())
+                    file_queue.dead_letter_damaged(db, token, bad.items())
             if claims or not bad:
                 return claims
 
@@ -153,20 +154,20 @@ class FileStorage(Storage):
     ) -> Settled:
         verdict = judge(claim, acks, reason, max_tries, self.codec, self.clock.wall())
         with self._session() as db:
-            is_done = file_claims.settle(db, self.clock.now(), claim, verdict, retry_seconds)
+            is_done = file_queue.settle(db, self.clock.now(), claim, verdict, retry_seconds)
         return verdict.settled if is_done else Settled(is_lost=True)
 
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
         with self._session() as db:
-            return file_claims.renew(db, self.clock.now(), claim, lease_seconds)
+            return file_queue.renew(db, self.clock.now(), claim, lease_seconds)
 
     def release(self, owner: str, *, count_try: bool = False) -> int:
         with self._session() as db:
-            return file_claims.release(db, owner, count_try)
+            return file_queue.release(db, owner, count_try)
 
     def stats(self) -> StorageStats:
         with self._session() as db:
-            partitions = file_dead_letters.partitions(db, self.clock.wall())
+            partitions = file_stats.partitions(db, self.clock.wall())
         return StorageStats.of(partitions, self.limits, self._free())
 
     def _free(self) -> Free | None:
@@ -180,7 +181,7 @@ class FileStorage(Storage):
         wall = self.clock.wall()
         dead_letters = [x for m in messages for x in as_dead_letters([m], topic_id, m.tries, error, self.codec, wall)]
         with self._session(is_durable=True) as db, transaction(db):
-            file_dead_letters.insert_dead(db, dead_letters)
+            file_dead_letters.insert(db, dead_letters)
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         after, left = 0, limit
@@ -204,17 +205,18 @@ class FileStorage(Storage):
         while after is not None:
             with self._session() as db:
                 pack = self.block_messages, self.block_bytes, self.codec
-                count, after = file_dead_letters.requeue_dead(db, selection, wall, after, *pack)
+                count, after = file_queue.requeue_dead(db, selection, wall, after, *pack)
             returned += count
         return returned
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         with self._session() as db:
-            return file_dead_letters.requeue_stuck(db, selection, self.clock.now())
+            return file_queue.requeue_stuck(db, selection, self.clock.now())
 
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
         with self._session() as db:
-            return file_dead_letters.clear(db, state, selection, self.clock.wall())
+            clear = file_dead_letters.clear if state == "dead" else file_queue.clear
+            return clear(db, selection, self.clock.wall())
 
     def expire_dead(self) -> int:
         removed, age = 0, self.limits.dead_seconds
@@ -244,7 +246,7 @@ class FileStorage(Storage):
         with self._lock, self._as_unusable():
             if self._db is None or self._log is None:
                 self._db = connect(self.path)
-                note_boot(self._db, self.clock)
+                file_queue.note_boot(self._db, self.clock)
                 self._log = Log(self._db, self.path)
             yield self._db
             if is_durable:

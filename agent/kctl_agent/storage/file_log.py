@@ -1,10 +1,10 @@
 """The write-ahead log of a file storage, and what becomes of it when the disk fails.
 
-Linux tells that it could not write something back once, to each descriptor that was open then (`man 2 fsync`, errors);
-to one that is opened later only if nobody has been told yet. What it could not write stays in memory, looks written,
-and is never tried again. So everybody who writes holds a descriptor from before his first write, and an error leaves a
-doubt: a file, which every process sees. As long as there is one nothing counts as durable. It is removed when all that
-is in the log was copied into the database file, that is written anew, and that was synced.
+Linux reports that it could not write something back once, to each descriptor that was open then (`man 2 fsync`,
+errors); to one that is opened later only if nobody has got the error yet. What it could not write stays in memory,
+looks written, and is never tried again. So everybody who writes holds a descriptor from before his first write, and an
+error is noted in a file, which every process sees. As long as there is one nothing counts as durable. It is removed
+when all that is in the log was copied into the database file, that is written anew, and that was synced.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Log:
 
     def begin_sync(self) -> None:
         """Let a thread make durable what is committed by now, unless it is still at it, so that `sync` will find little
-        left to do; that also tells what the thread could not."""
+        left to do; that also raises what the thread met."""
         begun = self._begun
         if begun is None or (begun.done() and begun.exception() is None):  # an error stays for `sync`
             self._thread = self._thread or ThreadPoolExecutor(1, "storage-sync")

@@ -27,22 +27,22 @@ def bind(db: sqlite3.Connection, id_: str, owner: Binding) -> None:
 def read(db: sqlite3.Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
     """A partition without a stored offset is absent."""
     wanted = frozenset(partitions)
-    stored_offsets = (StoredOffset(*row) for row in db.execute(f"select {_COLUMNS} from mark"))  # noqa: S608 - our own names
+    stored_offsets = (StoredOffset(*row) for row in db.execute(f"select {_COLUMNS} from stored_offset"))  # noqa: S608 - our own names
     return {stored.tp: stored for stored in stored_offsets if stored.tp in wanted}
 
 
 def one(db: sqlite3.Connection, tp: TopicPartition) -> StoredOffset | None:
-    row = db.execute(f"select {_COLUMNS} from mark where topic=? and partition=?", tp).fetchone()  # noqa: S608
+    row = db.execute(f"select {_COLUMNS} from stored_offset where topic=? and partition=?", tp).fetchone()  # noqa: S608
     return StoredOffset(*row) if row else None
 
 
 def write(db: sqlite3.Connection, stored_offsets: Iterable[StoredOffset]) -> None:
     db.executemany(
-        f"insert or replace into mark({_COLUMNS}) values (?,?,?,?,?)",  # noqa: S608
+        f"insert or replace into stored_offset({_COLUMNS}) values (?,?,?,?,?)",  # noqa: S608
         [(m.topic, m.partition, m.topic_id, m.next, m.version) for m in stored_offsets],
     )
 
 
 def advance(db: sqlite3.Connection, stored: StoredOffset, end: int) -> None:
     """Never backwards."""
-    db.execute("update mark set next=max(next, ?) where topic=? and partition=?", (end, *stored.tp))
+    db.execute("update stored_offset set next=max(next, ?) where topic=? and partition=?", (end, *stored.tp))

@@ -22,8 +22,8 @@ from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file_checkpoint import begin_copy, in_turn
-from kctl_agent.storage.file_dead_letters import insert
 from kctl_agent.storage.file_log import Log
+from kctl_agent.storage.file_queue import insert
 from kctl_agent.storage.file_schema import connect, transaction
 from kctl_agent.storage.file_sync_failures import noting_disk_errors
 from kctl_agent.storage.put_rules import cut, judged, skipped

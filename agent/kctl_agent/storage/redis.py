@@ -51,9 +51,8 @@ from kctl_agent.storage.room import Limits
 
 __all__ = ["RedisStorage"]
 
-LAYOUT_VERSION = b"3"
-OLDER_LAYOUTS = (b"1", b"2")
-"""Read as they are; what is put from now on is of the newest."""
+LAYOUT_VERSION = b"4"
+"""`migrate.lua` brings older ones up to it. Blocks stay as they are: those of layout 1 are read as before."""
 SENT_SECONDS = 600
 """After which bytes go that no script has judged: Redis forgot the script, and then their sender died."""
 PAGE = 500
@@ -105,13 +104,10 @@ class RedisStorage(Storage):
         client = self._client()
         with as_unusable(self._place):
             check_server(client, self._place)
-            layout = client.get(self.prefix + "layout")  # a full Redis refuses a SET even where it would change nothing
-            if layout is None:
-                client.set(self.prefix + "layout", LAYOUT_VERSION, nx=True)
-                layout = client.get(self.prefix + "layout")
-            if layout in OLDER_LAYOUTS:
-                client.set(self.prefix + "layout", LAYOUT_VERSION)
-        if layout not in (*OLDER_LAYOUTS, LAYOUT_VERSION):
+            layout = client.get(self.prefix + "layout")
+        if layout != LAYOUT_VERSION:
+            layout = self._run("migrate", LAYOUT_VERSION)
+        if layout != LAYOUT_VERSION:
             raise StorageUnusable(
                 f"{self.identity} has layout {layout.decode()}; this release reads 1 to {LAYOUT_VERSION.decode()}"
             )
@@ -129,7 +125,7 @@ class RedisStorage(Storage):
         client = self._client()
         with as_unusable(self._place), client.pipeline(transaction=False) as pipeline:
             for tp in wanted:
-                pipeline.hmget(self._key("mark", name_of(tp)), "topic_id", "next", "version")
+                pipeline.hmget(self._key("offset", name_of(tp)), "topic_id", "next", "version")
             rows = pipeline.execute()
         return {tp: stored for tp, row in zip(wanted, rows, strict=True) if (stored := stored_offset_of(tp, row))}
 

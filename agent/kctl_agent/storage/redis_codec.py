@@ -22,7 +22,7 @@ def parted(name: str) -> TopicPartition:
 
 
 def stored_offset_of(tp: TopicPartition, row: Sequence[bytes | None]) -> StoredOffset | None:
-    """Of topic_id, next, version; stored offsets of layouts before 3 have no version."""
+    """Of topic_id, next, version; one that was written before layout 3 has no version."""
     topic_id, following, version = row
     return (
         None

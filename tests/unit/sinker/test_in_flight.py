@@ -107,10 +107,10 @@ def test_a_message_that_failed_alone_is_blamed_with_its_error() -> None:
         (["begin", "failed", "begin", "done"], [False, True, None], None),
     ],
 )
-def test_a_journal_tells_what_a_dead_sinker_had_handled_and_what_it_held(
+def test_a_journal_names_what_a_dead_sinker_had_handled_and_what_was_in_flight(
     notes: list[str], acks: list[bool | None], culprit: int | None, tmp_path: Path
 ) -> None:
-    journal = Journal(tmp_path / "in-hand")
+    journal = Journal(tmp_path / "in-flight")
     (claim,) = claims(3)
     journal.open(claim)
     for note in notes:
@@ -119,21 +119,39 @@ def test_a_journal_tells_what_a_dead_sinker_had_handled_and_what_it_held(
         else:
             journal.end(note == "done")
 
-    left = Journal(tmp_path / "in-hand").left_behind()
+    left = Journal(tmp_path / "in-flight").left_behind()
 
     assert left is not None
     assert (left.claim, left.acks) == (claim, acks)
     assert left.errors == ({} if culprit is None else {culprit: DIED})
     journal.clear()
-    assert Journal(tmp_path / "in-hand").left_behind() is None
+    assert Journal(tmp_path / "in-flight").left_behind() is None
 
 
 def test_a_journal_that_was_cut_off_or_is_of_another_release_tells_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "in-hand"
+    path = tmp_path / "in-flight"
     for content in (b"", b"\0" * 8, b"\0\0\0\0\0\0\0\x09garbage", b"\0" * 7 + b"\x03abc?"):
         path.write_bytes(content)
 
         assert Journal(path).left_behind() is None
+
+
+def test_a_journal_that_an_older_release_left_is_read_under_its_name_of_then(tmp_path: Path) -> None:
+    (claim,) = claims(3)
+    older = Journal(tmp_path / "in-hand")
+    older.open(claim)
+    older.begin()
+    older.end(ack=True)
+    older.begin()
+
+    journal = Journal(tmp_path / "in-flight")
+    left = journal.left_behind()
+
+    assert left is not None
+    assert (left.claim, left.acks, left.errors) == (claim, [True, False, None], {1: DIED})
+    journal.clear()
+    older.clear()
+    assert list(tmp_path.iterdir()) == []
 
 
 class _Planted:
@@ -146,9 +164,9 @@ class _Planted:
 
 def test_a_journal_of_an_older_release_tells_nothing_and_what_it_pickles_is_not_run(tmp_path: Path) -> None:
     body = pickle.dumps(_Planted(tmp_path / "trace"))
-    (tmp_path / "in-hand").write_bytes(len(body).to_bytes(8, "big") + body + b"?")
+    (tmp_path / "in-flight").write_bytes(len(body).to_bytes(8, "big") + body + b"?")
 
-    assert Journal(tmp_path / "in-hand").left_behind() is None
+    assert Journal(tmp_path / "in-flight").left_behind() is None
     assert not (tmp_path / "trace").exists()
 
 
@@ -159,8 +177,8 @@ def test_a_journal_is_neither_read_nor_written_through_a_link(tmp_path: Path) ->
     elsewhere.begin()
     written = (tmp_path / "elsewhere").read_bytes()
     for link in (Path.symlink_to, Path.hardlink_to):
-        journal = Journal(tmp_path / "in-hand")
-        link(tmp_path / "in-hand", tmp_path / "elsewhere")
+        journal = Journal(tmp_path / "in-flight")
+        link(tmp_path / "in-flight", tmp_path / "elsewhere")
 
         assert journal.left_behind() is None
         journal.open(claim)
@@ -178,7 +196,7 @@ def test_a_journal_that_is_a_pipe_or_a_folder_holds_nobody_up(tmp_path: Path) ->
 
 
 def test_a_journal_with_more_notes_than_messages_or_a_cut_block_tells_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "in-hand"
+    path = tmp_path / "in-flight"
     journal = Journal(path)
     (claim,) = claims(3)
     journal.open(claim)

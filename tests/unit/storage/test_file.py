@@ -17,12 +17,10 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.storage import file_writer, open_storage
-from kctl_agent.storage.base import Binding, StorageUnusable, StoredOffset
-from kctl_agent.storage.block import encode
+from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
-from kctl_agent.storage.file import SCHEMA_VERSION, FileStorage
-from kctl_agent.storage.file_schema import VERSION_1
+from kctl_agent.storage.file import FileStorage
 
 
 @dataclass
@@ -63,36 +61,6 @@ def machine() -> Machine:
 def storage(path: Path, machine: Machine) -> Iterator[FileStorage]:
     with closing(file_storage(path, machine)) as storage:
         yield storage
-
-
-def file_of_version_1(path: Path, blocks: int) -> None:
-    """As the release before wrote it: three messages per block, a stored offset."""
-    with closing(sqlite3.connect(path)) as db, db:
-        for statement in VERSION_1.split(";"):
-            db.execute(statement)
-        db.execute("insert into mark values ('t', 0, 'A', ?, 0)", (3 * blocks,))
-        for first in range(0, 3 * blocks, 3):
-            body = encode(chunk(first, first + 3).columns)
-            db.execute(
-                "insert into block(topic, topic_id, partition, first, last, count, bytes, body)"
-                " values ('t', 'A', 0, ?, ?, 3, ?, ?)",
-                (first, first + 2, len(body), body),
-            )
-        db.execute("pragma user_version=1")
-
-
-def test_a_file_of_version_1_goes_on_where_it_was(path: Path) -> None:
-    file_of_version_1(path, 4)
-
-    with closing(file_storage(path)) as storage:
-        assert total(storage) == (12, 0, 0, 0)
-        assert storage.stats().bytes == sum(len(block.body) for block in storage.blocks())
-        put(storage, chunk(12, 15, version=0))
-        assert storage.stored_offsets([("t", 0)])[("t", 0)] == StoredOffset("t", 0, "A", 15, 0)
-        assert storage.bind(Binding("orders", "K1")), "it belongs to the first group that comes"
-        assert [message.offset for message in everything(storage)] == list(range(15))
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("pragma user_version").fetchone() == (SCHEMA_VERSION,)
 
 
 def test_a_file_of_a_later_version_is_refused(path: Path) -> None:
@@ -212,11 +180,11 @@ def test_a_claim_is_not_slower_with_many_leased_and_dead(storage: FileStorage) -
     fill(storage, 3)
     with closing(sqlite3.connect(storage.path)) as db:
         for statement in (
-            "select id, count from turn where state='pending' order by id",
-            "update turn set tries=0 where until<=5",
-            "delete from turn where id=1 and token='x'",
-            "update turn set tries=0 where owner='a'",
-            "select since from turn where topic='t' and partition=0 order by id limit 1",
+            "select id, count from queue where state='pending' order by id",
+            "update queue set tries=0 where until<=5",
+            "delete from queue where id=1 and token='x'",
+            "update queue set tries=0 where owner='a'",
+            "select since from queue where topic='t' and partition=0 order by id limit 1",
         ):
             (plan,) = [row[3] for row in db.execute(f"explain query plan {statement}")]
             assert "USING" in plan, (statement, plan)
@@ -293,7 +261,7 @@ def test_what_the_disk_could_not_write_while_a_task_went_on_is_told_at_its_end(
     with pytest.raises(StorageUnusable, match=r"could not be synced: .*Input/output error"):
         writer.close()
 
-    assert len(list(Path(f"{path}-doubts").iterdir())) == 1
+    assert len(list(Path(f"{path}-sync-failures").iterdir())) == 1
     assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3
     assert next_in_the_file_alone(path) == 3, "it was copied before it counted"
 
@@ -330,7 +298,17 @@ def test_after_a_failed_sync_all_is_copied_into_the_file_before_anything_counts(
         assert another.stored_offsets([("t", 0)])[("t", 0)].next == 3
 
     assert next_in_the_file_alone(path) == 3
-    assert list(Path(f"{path}-doubts").iterdir()) == []
+    assert list(Path(f"{path}-sync-failures").iterdir()) == []
+
+
+def test_a_failed_sync_that_an_older_release_noted_counts(path: Path, storage: FileStorage) -> None:
+    older = Path(f"{path}-doubts")
+    older.mkdir()
+    (older / "one").touch()
+    storage.init_offsets([StoredOffset("t", 0, "A", 7)])
+
+    assert next_in_the_file_alone(path) == 7, "all was copied before it counted"
+    assert list(older.iterdir()) == []
 
 
 def next_in_the_file_alone(path: Path) -> int | None:
@@ -338,7 +316,7 @@ def next_in_the_file_alone(path: Path) -> int | None:
     copy = path.with_name("copy")
     subprocess.run(["cp", path, copy], check=True)
     with closing(sqlite3.connect(copy)) as db:
-        found = db.execute("select next from mark").fetchone()
+        found = db.execute("select next from stored_offset").fetchone()
     return None if found is None else int(found[0])
 
 
@@ -355,16 +333,14 @@ def _put_where_files_end(storage: FileStorage) -> None:
         os._exit(42 if "disk I/O error" in str(error) else 1)
 
 
-def test_an_error_of_the_disk_that_sqlite_meets_leaves_a_doubt_until_all_was_copied(
-    path: Path, storage: FileStorage
-) -> None:
+def test_an_error_of_the_disk_that_sqlite_meets_is_noted_until_all_was_copied(path: Path, storage: FileStorage) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     storage.close()
     child = multiprocessing.get_context("fork").Process(target=_put_where_files_end, args=(storage,))
     child.start()
     child.join()
     assert child.exitcode == 42
-    sync_failures = Path(f"{path}-doubts")
+    sync_failures = Path(f"{path}-sync-failures")
     assert len(list(sync_failures.iterdir())) == 1
 
     assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 0

@@ -9,7 +9,7 @@ end
 if not is_allowed then return found end
 for i = 1, #ARGV, 4 do
   if tonumber(ARGV[i + 3]) > tonumber(found[(i + 3) / 4][2]) then
-    redis.call('HSET', P .. 'mark:' .. ARGV[i], 'next', ARGV[i + 3])
+    redis.call('HSET', P .. 'offset:' .. ARGV[i], 'next', ARGV[i + 3])
   end
 end
 return {}

@@ -1,7 +1,8 @@
 -- Before every script. All keys begin with KEYS[1], which holds a hash tag: in a cluster they are in one slot.
 --
+--   layout       number  what of this list is as it is: see migrate.lua
 --   storage      hash    id, group, cluster_id: the id of this storage, and whose messages it holds
---   mark:TP      hash    next, topic_id, version of a partition, token of its last put; TP is topic:partition
+--   offset:TP    hash    next, topic_id, version of a partition, token of its last put; TP is topic:partition
 --   partitions   set     every TP that has a stored offset or had a block
 --   seq          number  the last id of a block or a dead letter
 --   block:ID     hash    tp, topic_id, first, last, count, since; state, tries; owner, token, leased while leased
@@ -49,7 +50,7 @@ end
 
 -- {topic_id, next, version} of a stored offset; '' for what it lacks.
 local function read_stored_offset(tp)
-  local stored = redis.call('HMGET', P .. 'mark:' .. tp, 'topic_id', 'next', 'version')
+  local stored = redis.call('HMGET', P .. 'offset:' .. tp, 'topic_id', 'next', 'version')
   return {stored[1] or '', stored[2] or '', stored[3] or (stored[2] and '0') or ''}
 end
 

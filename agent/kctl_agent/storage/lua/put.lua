@@ -10,7 +10,7 @@ local function forget()
   for i = 11, #ARGV, 4 do redis.call('DEL', P .. 'sent:' .. ARGV[i]) end
 end
 
-if redis.call('HGET', P .. 'mark:' .. tp, 'put') == token then
+if redis.call('HGET', P .. 'offset:' .. tp, 'put') == token then
   forget()
   return {}
 end
@@ -29,5 +29,5 @@ for i = 8, #ARGV, 4 do
   redis.call('PERSIST', P .. 'body:' .. id)
 end
 local reached = tonumber(finish) > tonumber(following) and finish or following
-redis.call('HSET', P .. 'mark:' .. tp, 'next', reached, 'put', token)
+redis.call('HSET', P .. 'offset:' .. tp, 'next', reached, 'put', token)
 return {}

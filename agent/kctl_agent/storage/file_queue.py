@@ -1,0 +1,224 @@
+"""Blocks of a file storage and their queue: insert, lease, settle, renew, release, requeue, clear; on a connection that
+is given. All but `insert` are each one transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kctl_agent.storage import file_dead_letters
+from kctl_agent.storage.ack_rules import Verdict, requeued
+from kctl_agent.storage.block import Block
+from kctl_agent.storage.claim import Claim, DeadLetter, Selection
+from kctl_agent.storage.clock import MachineClock
+from kctl_agent.storage.file_schema import transaction
+from kctl_agent.storage.file_selection import condition
+
+__all__ = [
+    "Wanted",
+    "clear",
+    "dead_letter_damaged",
+    "insert",
+    "lease",
+    "note_boot",
+    "release",
+    "renew",
+    "requeue_dead",
+    "requeue_stuck",
+    "settle",
+]
+
+HEADS = """
+select id, count, bytes from queue where state='pending' and id in (
+    select (select id from queue where topic=c.topic and partition=c.partition order by id limit 1)
+    from (select topic, partition from counters where state='pending' and messages>0) c)
+order by id
+"""
+
+FIRST = "select id, count, bytes from queue where state='pending' order by id"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Of a claim: how many messages and how many bytes at the most (None: any), see `Storage.claim`."""
+
+    messages: int
+    bytes: int | None
+    ordered: bool
+
+
+def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
+    """New blocks, pending; returns their bytes. Within a transaction of the caller."""
+    written, first = 0, None
+    for block in blocks:
+        size = len(block.body)
+        row = db.execute(
+            "insert into block(topic, topic_id, partition, first, last, count, bytes, body) values (?,?,?,?,?,?,?,?)",
+            (block.topic, block.topic_id, block.partition, block.first, block.last, block.count, size, block.body),
+        )
+        first = first or row.lastrowid
+        written += size
+    # All in one: of each page that a statement with triggers changes SQLite keeps a copy until its end.
+    db.execute(
+        "insert into queue(id, topic, partition, count, bytes, state, since)"
+        " select id, topic, partition, count, bytes, 'pending', ? from block where id>=?",
+        (wall, first),
+    )
+    return written
+
+
+def lease(
+    db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, wanted: Wanted
+) -> list[tuple[str, int, Block]]:
+    """Lease the next blocks; (id, tries, block) of each. Without work it takes no lock that others wait for."""
+    (waits,) = db.execute(
+        "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
+    ).fetchone()
+    if not waits:
+        return []
+    with transaction(db):
+        _free(db, "until<=?", now)
+        ids = json.dumps(_choose(db, wanted))
+        tries = dict(
+            db.execute(
+                "update queue set state='processing', owner=?, token=?, leased_at=?, until=?"
+                " where id in (select value from json_each(?)) returning id, tries",
+                (owner, token, now, now + lease_seconds, ids),
+            ).fetchall()
+        )
+        rows = db.execute(
+            "select id, topic, topic_id, partition, first, last, count, body from block"
+            " where id in (select value from json_each(?)) order by id",
+            (ids,),
+        ).fetchall()
+    return [(str(row[0]), tries[row[0]], Block(*row[1:])) for row in rows]
+
+
+def _choose(db: sqlite3.Connection, wanted: Wanted) -> list[int]:
+    """Ids of the first pending blocks that are as many as wanted. Rows are read one by one, no further."""
+    ids: list[int] = []
+    messages, room = wanted.messages, float("inf") if wanted.bytes is None else wanted.bytes
+    for id_, count, size in db.execute(HEADS if wanted.ordered else FIRST):
+        room -= size
+        if ids and room < 0:
+            break
+        ids.append(id_)
+        messages -= count
+        if messages <= 0:
+            break
+    return ids
+
+
+def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: Verdict, retry_seconds: float) -> bool:
+    """False: the lease is lost, and nothing was changed."""
+    leased = (int(claim.id), claim.token)
+    again = verdict.again
+    with transaction(db):
+        if again is None:
+            if not db.execute("delete from queue where id=? and token=?", leased).rowcount:
+                return False
+            db.execute("delete from block where id=?", leased[:1])
+            file_dead_letters.insert(db, verdict.dead)
+            return True
+        changed = db.execute(
+            "update queue set state='delayed', tries=tries+1, owner=null, token=null, leased_at=null,"
+            " until=?, count=?, bytes=? where id=? and token=?",
+            (now + retry_seconds, again.count, len(again.body), *leased),
+        )
+        if changed.rowcount and again is not claim.block:
+            db.execute(
+                "update block set first=?, last=?, count=?, bytes=?, body=? where id=?",
+                (again.first, again.last, again.count, len(again.body), again.body, leased[0]),
+            )
+        return bool(changed.rowcount)
+
+
+def dead_letter_damaged(db: sqlite3.Connection, token: str, damaged: Iterable[tuple[str, DeadLetter]]) -> None:
+    """Make leased blocks that cannot be read dead letters with their bytes."""
+    with transaction(db):
+        for id_, dead_letter in damaged:
+            if db.execute("delete from queue where id=? and token=?", (int(id_), token)).rowcount:
+                db.execute("delete from block where id=?", (int(id_),))
+                file_dead_letters.insert(db, [dead_letter])
+
+
+def renew(db: sqlite3.Connection, now: float, claim: Claim, lease_seconds: float) -> bool:
+    until = now + lease_seconds
+    with transaction(db):
+        changed = db.execute("update queue set until=? where id=? and token=?", (until, int(claim.id), claim.token))
+        return bool(changed.rowcount)
+
+
+def release(db: sqlite3.Connection, owner: str, count_try: bool) -> int:
+    """Messages given back."""
+    with transaction(db):
+        return _free(db, "owner=?", owner, count_try=count_try)
+
+
+def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
+    """After a boot nobody who held a lease is alive, and times of the boot before mean nothing: all is pending."""
+    boot_id = clock.boot_id()
+    if db.execute("select id from boot").fetchone() == (boot_id,):
+        return
+    with transaction(db):
+        db.execute("delete from boot")
+        db.execute("insert into boot values (?)", (boot_id,))
+        _free(db, "until is not null")
+
+
+def requeue_dead(
+    db: sqlite3.Connection,
+    selection: Selection,
+    wall: float,
+    after: int,
+    block_messages: int,
+    block_bytes: int,
+    codec: str,
+) -> tuple[int, int | None]:
+    """One page of it, one transaction: how many messages returned, and after which id to go on (None: at the end)."""
+    with transaction(db):
+        dead_letters = file_dead_letters.page(db, selection, wall, after)
+        blocks, ids = requeued(dead_letters, block_messages, block_bytes, codec)
+        insert(db, blocks, wall)
+        file_dead_letters.delete(db, ids)
+    return len(ids), int(dead_letters[-1].id) if dead_letters else None
+
+
+def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> int:
+    """Messages put back."""
+    where, values = condition(selection)
+    age = selection.older_than_seconds
+    with transaction(db):
+        return _free(
+            db,
+            "(state='delayed' or (state='processing' and (until<=? or leased_at<=?)))"  # noqa: S608
+            f" and id in (select id from block where {where})",
+            *(now, -1.0 if age is None else now - age, *values),
+        )
+
+
+def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
+    """Messages removed: of those that wait or are delayed."""
+    where, values = condition(selection)
+    age = selection.older_than_seconds
+    with transaction(db):
+        rows = db.execute(
+            "delete from queue where state in ('pending', 'delayed') and since<=?"  # noqa: S608
+            f" and id in (select id from block where {where}) returning count",
+            (wall if age is None else wall - age, *values),
+        ).fetchall()
+        db.execute("delete from block where id not in (select id from queue)")
+    return sum(count for (count,) in rows)
+
+
+def _free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = True) -> int:
+    """Make blocks claimable, whoever has leased them: a lease that ends so counts as a try or not. Returns the number
+    of messages. Within a transaction of the caller."""
+    rows = db.execute(  # `tries` may be set first: SQLite computes all from the old row
+        "update queue set tries=tries+(state='processing' and ?), state='pending', owner=null, token=null,"  # noqa: S608
+        f" leased_at=null, until=null where {where} returning count",
+        (count_try, *values),
+    ).fetchall()
+    return sum(count for (count,) in rows)
