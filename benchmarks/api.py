@@ -88,13 +88,13 @@ async def _measure(rate: float, seconds: float, partitions: int, folder: Path) -
         server.stop()
         tasks[0].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    told = json.loads(output)
+    reported = json.loads(output)
     line = {
         "benchmark": "api_p99",
-        **told,
+        **reported,
         "partitions": partitions,
         "target": TARGET_P99_MS,
-        "met": told["p99_ms"] < TARGET_P99_MS and told["failed"] == 0,
+        "met": reported["p99_ms"] < TARGET_P99_MS and reported["failed"] == 0,
     }
     print(json.dumps(line), flush=True)
 

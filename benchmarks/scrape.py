@@ -157,8 +157,8 @@ async def _measure_http(name: str, url: str, scrapes: int, collector: Collector,
         sys.executable, "-c", _CLIENT, host, str(scrapes), "0.2", json.dumps(headers), stdout=subprocess.PIPE
     )
     output, _ = await client.communicate()
-    told = json.loads(output)
-    took = sorted(told["took"])
+    reported = json.loads(output)
+    took = sorted(reported["took"])
     p99 = took[min(int(len(took) * 0.99), len(took) - 1)] * 1000
     latest = collector.latest()
     assert latest is not None
@@ -169,7 +169,7 @@ async def _measure_http(name: str, url: str, scrapes: int, collector: Collector,
         "max_ms": round(took[-1] * 1000, 1),
         "target": TARGET_P99_MS,
         "met": p99 < TARGET_P99_MS,
-        "page_mb": round(told["bytes"] / 1e6, 1),
+        "page_mb": round(reported["bytes"] / 1e6, 1),
         "collections": latest.sequence - before.sequence,
         "seconds": round(perf_counter() - started, 1),
         "collect_seconds": round(latest.collect_seconds, 2),

@@ -81,7 +81,7 @@ class NoSuchOperation(OperationRefused):
 
 
 class OperationFailed(KctlError):
-    """An operation was begun and could not be carried out; the sentence says how far it came."""
+    """An operation was begun and could not be carried out; the sentence has how far it came."""
 
     code = "operation_failed"
     http_status = 409
@@ -104,7 +104,7 @@ class StopTimeout(KctlError):
 
 
 class UsageError(KctlError):
-    """The command line does not say what is meant."""
+    """The command line is wrong: something is missing, unknown or contradictory."""
 
     code = "usage"
     exit_code = 2
@@ -119,7 +119,7 @@ class ConfigError(KctlError):
 
 
 class IncompleteAnswer(KctlError):
-    """Some workers did not answer; what the others said has been printed."""
+    """Some workers did not answer; what the others answered has been printed."""
 
     code = "incomplete"
     retriable = True
@@ -135,7 +135,7 @@ class ThresholdExceeded(KctlError):
 
 
 class NoMaster(KctlError):
-    """No master can be asked; the three subclasses say why."""
+    """No master can be asked; the three subclasses are the reasons."""
 
     code = "no_master"
     retriable = True

@@ -129,7 +129,7 @@ def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fle
         )
     if len(fleets) > 1:
         listed = "".join(f"\n  {fleet.name}  -c {fleet.config}" for fleet in fleets)
-        raise UsageError(f"{len(fleets)} fleets of yours are running; say which one:{listed}")
+        raise UsageError(f"{len(fleets)} fleets of yours are running; name one:{listed}")
     return fleets[0]
 
 
@@ -142,12 +142,12 @@ def _from_config(path: Path, env: Mapping[str, str]) -> Fleet:
 
 def _read(entry: Path) -> Fleet | None:
     try:
-        said = json.loads(entry.read_text(encoding="utf-8"))
+        found = json.loads(entry.read_text(encoding="utf-8"))
         return Fleet(
-            name=str(said["name"]),
-            run_dir=Path(said["run_dir"]),
-            config=Path(said["config"]),
-            master=ProcessIdentity(int(said["pid"]), int(said["start_ticks"])),
+            name=str(found["name"]),
+            run_dir=Path(found["run_dir"]),
+            config=Path(found["config"]),
+            master=ProcessIdentity(int(found["pid"]), int(found["start_ticks"])),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

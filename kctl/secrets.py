@@ -34,8 +34,8 @@ def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str |
     """What a Spark cluster and its applications know each other by.
 
     Raises:
-        ConfigError: it cannot be read; or a standalone cluster, which draws none, has none, and nothing says that this
-            is meant.
+        ConfigError: it cannot be read; or a standalone cluster, which draws none, has none, and no setting allows
+            that.
     """
     name = config.spark.auth_secret_file
     path = config.path.parent / name if name else None

@@ -19,7 +19,7 @@ from hypothesis import settings
 
 from tests.turns import turn
 
-# How long one example takes says more about what else the machine does than about the code.
+# How long one example takes depends more on what else the machine does than about the code.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )

@@ -31,7 +31,7 @@ exec(sys.argv[3])
 
 @contextmanager
 def guest(run_dir: Path, name: str, ending: str = "threading.Event().wait()") -> Iterator[subprocess.Popen[bytes]]:
-    """It is attached when this returns; then it does what `ending` says."""
+    """It is attached when this returns; then it ends as `ending` names."""
     words = [sys.executable, "-c", _CODE, name, str(run_dir), ending]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None

@@ -45,7 +45,7 @@ COMMANDS = tuple(_MODULES)
 _EXIT_CODES = """\
 Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer, 4 above --fail-above, 5 no master,
 130 interrupted. A fleet cannot start: 10 broker unreachable, 11 topic missing, 12 no suitable Java, 13 port taken,
-14 run_dir unusable, 15 already running, 16 jars missing. A broker says no: 17 authentication failed,
+14 run_dir unusable, 15 already running, 16 jars missing. A broker refuses: 17 authentication failed,
 18 not authorised, 19 no such group, 20 no such partition, 21 message too large, 22 not enough replicas,
 23 wrong protocol, 24 group has members.
 """

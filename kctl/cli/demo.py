@@ -45,7 +45,7 @@ def _demo(
 ) -> int:
     """Run a demonstration: a broker, a producer and workers.
 
-    Starts a real Kafka broker and Spark workers, produces messages, and says at the end what was lost or stored twice.
+    Starts a real Kafka broker and Spark workers, produces messages, and counts what was lost or stored twice.
 
     \b
     kctl demo                              until Ctrl-C; ask it from another terminal: kctl rpc offset_checker

@@ -1,4 +1,4 @@
-"""From the words of a command line to an exit code: picks the parser, says errors in one sentence.
+"""From the words of a command line to an exit code: picks the parser, prints errors in one sentence.
 
 `kctl rpc`, `kctl status` and `kctl kafka` are parsed by argparse: Typer, and pydantic with which it converts values,
 take 150 ms to import, far more than a whole `kctl rpc` (benchmarks/cli_start.py). Everything else is Typer's.
@@ -64,7 +64,7 @@ def _run_guarded(arguments: Sequence[str] | None, env: Mapping[str, str]) -> int
             import traceback  # 3 ms
 
             traceback.print_exc()
-        return _said(error)
+        return _print_error(error)
     return code
 
 
@@ -90,7 +90,7 @@ def _leave(code: int) -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        return  # Python says at its end what cannot be written
+        return  # Python reports at its end what cannot be written
     sys.stderr.flush()
     os._exit(code)
 
@@ -117,7 +117,7 @@ def _run(words: list[str], options: dict[str, str], rest: list[str], env: Mappin
     return app.run(words, rest[0] if rest else None, env)
 
 
-def _said(error: Exception) -> int:
+def _print_error(error: Exception) -> int:
     if isinstance(error, KctlError):
         code, text = error.exit_code, str(error)
     elif isinstance(error, AgentError):

@@ -73,7 +73,7 @@ def config_file(context: typer.Context, config: Path | None) -> Path:
         Path(os.environ["KCTL_CONFIG"]) if os.environ.get("KCTL_CONFIG") else None
     )
     if named is None:
-        raise UsageError("say which configuration: -c kctl.toml, or KCTL_CONFIG")
+        raise UsageError("name a configuration: -c kctl.toml, or KCTL_CONFIG")
     return named
 
 

@@ -75,11 +75,11 @@ def _imported(kind: str, what: str, name: str, folder: Path, timeout_seconds: fl
 def _judged(what: str, code: int, answer: IO[bytes], output: IO[bytes]) -> Problem | None:
     answer.seek(0)
     try:
-        told = json.loads(answer.read())
+        found = json.loads(answer.read())
     except ValueError:
         end = f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return Problem(f"the import of {what} ends the process: {end}", _end_of(output))
-    return None if told["error"] is None else Problem(told["error"], told["traceback"] or "")
+    return None if found["error"] is None else Problem(found["error"], found["traceback"] or "")
 
 
 def _end_of(output: IO[bytes]) -> str:

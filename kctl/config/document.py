@@ -1,4 +1,4 @@
-"""A configuration file as TOML; where its syntax is wrong is told by line."""
+"""A configuration file as TOML; an error of syntax names its line."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ def effect(name: str) -> Effect:
     """Of a setting `section.key`; one that nobody has thought of here waits for the next start of the fleet."""
     if name in _NOW:
         return Effect.NOW
-    is_told_at_start = name.partition(".")[0] in _NEXT_START_SECTIONS or name in _OF_WORKERS_ALONE
-    return Effect.NEXT_START if is_told_at_start and name not in _FLEET else Effect.FLEET
+    is_given_at_start = name.partition(".")[0] in _NEXT_START_SECTIONS or name in _OF_WORKERS_ALONE
+    return Effect.NEXT_START if is_given_at_start and name not in _FLEET else Effect.FLEET
 
 
 def changes(before: Config, after: Config) -> list[Change]:

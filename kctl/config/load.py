@@ -65,7 +65,7 @@ def _file_values(path: Path) -> dict[str, object]:
     values: dict[str, object] = {}
     for section, table in document.items():
         if section == contexts.SECTION:
-            contexts.check(table, path)  # of no use to a fleet, but a mistake in it is told
+            contexts.check(table, path)  # of no use to a fleet, but a mistake in it is an error
             continue
         if section not in SECTIONS:
             raise ConfigError(f"{path}: there is no section [{section}]{_nearest(section, SECTIONS)}")

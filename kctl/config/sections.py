@@ -117,7 +117,7 @@ class Security:
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """What `[kafka]` says before TLS and SASL."""
+    """What `[kafka]` sets before TLS and SASL."""
 
     cluster: str = setting("default", "A name for the Kafka cluster; the label `cluster` of every metric.")
     bootstrap_servers: str = setting(
@@ -144,7 +144,7 @@ class _Group:
     )
     heartbeat_interval_seconds: float = setting(
         1.0,
-        "How often a worker tells the group that it lives; less than the session timeout.",
+        "How often a worker sends a heartbeat to the group; less than the session timeout.",
         unit="seconds",
         minimum=0.1,
         maximum=600.0,
@@ -373,7 +373,7 @@ class Storage:
 @dataclass(frozen=True, kw_only=True)
 class Sinkers:
     """How many sinkers, the handler they give messages to, and how often and how long it may try. They are started,
-    stopped and started again as `[workers]` says."""
+    stopped and started again as `[workers]` sets it."""
 
     count: int = setting(0, "How many sinkers the master runs.", minimum=0, maximum=1000)
     handler: str = setting(
@@ -451,7 +451,7 @@ class Status:
         maximum=86_400.0,
     )
     hold_seconds: float = setting(
-        10.0, "A status that gets better is told only after it has lasted so long.", unit="seconds", minimum=0.0
+        10.0, "A status that gets better is reported only after it has lasted so long.", unit="seconds", minimum=0.0
     )
     batch_limit_seconds: float = setting(
         600.0, "A batch that runs for longer no longer explains why nothing is committed.", unit="seconds", minimum=1.0
@@ -502,7 +502,7 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class _Servers:
-    """What a context says before TLS and SASL."""
+    """What a context sets before TLS and SASL."""
 
     bootstrap_servers: str = setting(
         REQUIRED,
@@ -533,7 +533,7 @@ SECTIONS: dict[str, type] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A checked configuration. `sources` tells for each `section.key` where its value came from:
+    """A checked configuration. `sources` maps each `section.key` to where its value came from:
     `default`, `file`, the name of an environment variable, or `flag`."""
 
     path: Path

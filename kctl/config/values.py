@@ -53,7 +53,7 @@ def allowed(setting: Field[Any]) -> str:
 
 def shown(setting: Field[Any], value: Any) -> Any:
     """A value as it may be shown: without passwords inside a URL, and in a table without what its name or its text
-    says is secret."""
+    declares secret."""
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
     if setting.metadata["is_secret"] and isinstance(value, str):

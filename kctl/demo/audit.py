@@ -39,7 +39,7 @@ def audit(
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
     """Compare offset by offset. `produced` is the number of messages of each partition, whose offsets begin at 0.
-    `stored_offsets` says up to which offset each partition should be stored; without them all of it should be.
+    `stored_offsets` is up to which offset each partition should be stored; without them all of it should be.
 
     Every record is decoded, so a damaged block raises BadBlock.
     """

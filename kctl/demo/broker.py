@@ -82,7 +82,7 @@ class KafkaBroker:
         java_options: tuple[str, ...] = (),
     ) -> None:
         """`properties` win over ours. `choose_ports` gives the broker's and the controller's port. Brokers of a cluster
-        share a `cluster_id`, and have properties that say who they are and who votes. `java_options` are those of the
+        share a `cluster_id`, and have properties that name them and the voters. `java_options` are those of the
         broker's JVM, instead of the class archive's."""
         self._directory = directory.absolute()
         self._extra = dict(properties or {})

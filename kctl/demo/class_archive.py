@@ -1,7 +1,7 @@
 """The classes of Kafka's broker as a JVM has loaded and checked them, in a file of 50 MB beside the jars' cache.
 
 Java calls it class data sharing (JEP 350). With it a broker answers in two thirds of the time. The name of the file
-tells which Java and which jars it is of, so that others get one of their own; a JVM checks it, too, and goes on without
+names which Java and which jars it is of, so that others get one of their own; a JVM checks it, too, and goes on without
 one that does not fit. `kctl.demo.record_classes` makes it.
 """
 

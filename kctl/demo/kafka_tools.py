@@ -1,6 +1,6 @@
 """Kafka's own ConsumerGroupCommand, run from the locked jars and parsed: the offsets ours are compared with.
 
-Each call starts a JVM (0.8 s on a quiet machine). The tool exits 0 even when it failed, and says so in its output.
+Each call starts a JVM (0.8 s on a quiet machine). The tool exits 0 even when it failed, and prints so in its output.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
 def describe_state(bootstrap_servers: str, group: str) -> GroupState:
     """State (`Stable`, `Empty`, `PreparingRebalance` …) and coordinator. Raises KctlError if there is no such group."""
     row = _row_pattern(group, r"(\S+)\s+\(\d+\)\s+(\S+)\s+(\S+)\s+(\d+)")
-    said = _run(bootstrap_servers, "--group", group, "--describe", "--state")
-    for line in said.splitlines():
+    output = _run(bootstrap_servers, "--group", group, "--describe", "--state")
+    for line in output.splitlines():
         if match := row.fullmatch(line.rstrip()):
             coordinator, strategy, state, members = match.groups()
             return GroupState(coordinator, _text(strategy), state, int(members))
-    raise KctlError(f"Kafka's tool printed no state of group {group}: {said.strip()}")
+    raise KctlError(f"Kafka's tool printed no state of group {group}: {output.strip()}")
 
 
 def describe_members(bootstrap_servers: str, group: str) -> list[GroupMember]:
@@ -103,11 +103,11 @@ def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int)
     Raises KctlError with the tool's own reason.
     """
     target = ["--to-offset", str(to)] if isinstance(to, int) else [f"--to-{to}"]
-    said = _run(
+    output = _run(
         bootstrap_servers, "--group", group, "--reset-offsets", "--topic", topic, *target, "--execute"
     )  # "Assignments can only be reset if the group … is inactive" comes with exit code 0
     row = _row_pattern(group, r"\S+\s+(\d+)\s+(\d+)")
-    matches = [row.fullmatch(line.rstrip()) for line in said.splitlines()]
+    matches = [row.fullmatch(line.rstrip()) for line in output.splitlines()]
     return dict(sorted((int(match[1]), int(match[2])) for match in matches if match))
 
 

@@ -1,6 +1,6 @@
 """The demo's handler: it writes down each message that it is given, and acknowledges it.
 
-One file per process, one write per call, so that what a killed process had handled is told all the same.
+One file per process, one write per call, so that what a killed process had handled is known all the same.
 """
 
 from __future__ import annotations

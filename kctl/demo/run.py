@@ -94,24 +94,24 @@ def main(
     lay_out(place)
     with Interrupts().taken() as interrupts, Screen(to_stderr=output == "json") as screen, ExitStack() as stack:
         try:
-            told = _demo(place, wanted, interrupts, screen, stack)
+            summary = _demo(place, wanted, interrupts, screen, stack)
         except BaseException:
-            screen.say(f"all of the demo is kept in {place}")
+            screen.print_line(f"all of the demo is kept in {place}")
             raise
-    passed = has_passed(told, wanted)
-    show(told, output, place, is_handled=wanted.is_handled, passed=passed)
+    passed = has_passed(summary, wanted)
+    show(summary, output, place, is_handled=wanted.is_handled, passed=passed)
     if passed and directory is None:
         shutil.rmtree(place, ignore_errors=True)
     return 0 if passed else 1
 
 
 def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, stack: ExitStack) -> dict[str, Any]:
-    screen.say(f"demo in {place}")
+    screen.print_line(f"demo in {place}")
     fleet, progress = DemoFleet(place), Progress()
     redis = stack.enter_context(RedisServer(place / "redis")) if wanted.storage == "redis" else None
     broker = stack.enter_context(KafkaBroker(place / "broker"))
     parts = Parts(broker=broker, redis=redis, master=fleet)
-    screen.say(f"Kafka broker answers on {broker.bootstrap_servers} ({_since(progress)})")
+    screen.print_line(f"Kafka broker answers on {broker.bootstrap_servers} ({_since(progress)})")
     try:
         create_topic(broker.bootstrap_servers, TOPIC, wanted.partitions)
         fleet.configure(
@@ -133,7 +133,7 @@ def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, s
             _load(_Run(fleet, producer, progress, wanted, interrupts, screen, parts, recorder))
     except PartEnded as error:
         ended_by_itself = str(error)
-        screen.say(f"{ended_by_itself}; the demo ends")
+        screen.print_line(f"{ended_by_itself}; the demo ends")
     finally:
         producer.stop(0 if parts.ended() else 30)
         fleet.stop()
@@ -162,10 +162,12 @@ def _load(run: _Run) -> None:
     run.producer.start()
     sinkers = f" and {number_of(wanted.sinkers, 'sinker')}" if wanted.sinkers else ""
     started = number_of(wanted.workers, "worker") + sinkers
-    screen.say(f"{started} start; ask them from another terminal: {_command()} -c {run.fleet.config} rpc kafka_lag")
+    screen.print_line(
+        f"{started} start; ask them from another terminal: {_command()} -c {run.fleet.config} rpc kafka_lag"
+    )
     _watch(run)
     run.parts.check()
-    screen.say("the producer stops; what it has produced is still being stored" + _and_handled(wanted))
+    screen.print_line("the producer stops; what it has produced is still being stored" + _and_handled(wanted))
     run.producer.stop()
     _drain(run)
     if wanted.sinkers:
@@ -198,7 +200,9 @@ def _watch(run: _Run) -> None:
         if began is None and progress.seconds_to_first_batch is not None:
             began = time.monotonic()
             run.recorder.start()
-            run.screen.say(f"the first batch is stored ({_since(progress)}); metrics on {run.fleet.url()}/metrics")
+            run.screen.print_line(
+                f"the first batch is stored ({_since(progress)}); metrics on {run.fleet.url()}/metrics"
+            )
         if began is None and time.monotonic() - progress.started_at > START_SECONDS:
             raise KctlError(f"no batch within {START_SECONDS:.0f} s; the logs are in {run.fleet.directory / 'logs'}")
         if seconds is not None and began is not None and time.monotonic() - began >= seconds:
@@ -215,7 +219,7 @@ def _drain(run: _Run) -> None:
 
 
 def _empty(run: _Run) -> None:
-    """Until the sinkers have settled everything, a further Ctrl-C, or the deadline; and they have told so."""
+    """Until the sinkers have settled everything, a further Ctrl-C, or the deadline; and they have reported it."""
     deadline, already = time.monotonic() + DRAIN_SECONDS, run.interrupts.count
     try:
         with closing(run.fleet.open_storage()) as storage:
@@ -238,9 +242,9 @@ def _refresh(run: _Run) -> None:
     if offsets is not None and workers is not None:
         progress.take(offsets["rows"], workers["rows"])
         lag = _sum_known(row["remaining_count"] for row in offsets["rows"])
-        told = "-" if lag is None else f"{lag:,}"
-        told += f" · handled {progress.settled('handled'):,}" if progress.sinkers else ""
-        head = f"produced {run.producer.total:,} · committed {progress.committed:,} · lag {told} · {_since(progress)}"
+        shown = "-" if lag is None else f"{lag:,}"
+        shown += f" · handled {progress.settled('handled'):,}" if progress.sinkers else ""
+        head = f"produced {run.producer.total:,} · committed {progress.committed:,} · lag {shown} · {_since(progress)}"
         run.screen.show(head, offsets["rows"], workers["rows"])
     run.interrupts.pause(REFRESH_SECONDS)
 

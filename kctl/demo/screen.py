@@ -20,7 +20,7 @@ LINE_EVERY_SECONDS = 2.0
 
 
 class Screen:
-    """`say` prints a line that stays; `show` brings the table up to date. To stderr with `-o json`."""
+    """`print_line` prints a line that stays; `show` brings the table up to date. To stderr with `-o json`."""
 
     def __init__(self, *, to_stderr: bool) -> None:
         self._console = Console(file=plain(sys.stderr if to_stderr else sys.stdout), highlight=False)
@@ -40,7 +40,7 @@ class Screen:
         if self._live:
             self._live.stop()
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         self._console.print(shown(text), markup=False, soft_wrap=True)  # a command must stay one line to be copied
 
     def show(self, head: str, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What the demo has seen and counted, what of that makes it a success, and how it is told."""
+"""What the demo has seen and counted, what of that makes it a success, and how it is printed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Progress:
     seconds_to_first_batch: float | None = None
     committed: int = 0
     sinkers: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
-    """What each process of a sinker said last, by name and pid."""
+    """What each process of a sinker reported last, by name and pid."""
 
     def take(self, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
         known = [row["remaining_count"] for row in offsets if row["remaining_count"] is not None]

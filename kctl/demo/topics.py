@@ -1,6 +1,6 @@
 """Topics of the demo broker: each function opens its own admin client and returns when the change is visible.
 
-All of them block for 50 ms to some seconds and raise kafka.errors.KafkaError as the broker says it.
+All of them block for 50 ms to some seconds and raise kafka.errors.KafkaError as the broker answers.
 """
 
 from __future__ import annotations

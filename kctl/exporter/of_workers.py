@@ -177,7 +177,7 @@ METRICS: tuple[Metric, ...] = (
         labels=_WORKER,
         unit="queries",
         sentence="Queries of the worker that ended by themselves with an error, since it started; it begins another "
-        "each time, and its last error says why.",
+        "each time, and its last error is the reason.",
         samples=_of_worker(lambda row: row.queries_failed),
     ),
     Single(
@@ -235,7 +235,7 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_storage_full",
         labels=GROUP,
         unit="0 or 1",
-        sentence="Whether the workers take no new batch because the storage has no room (`kctl rpc block_size` says "
+        sentence="Whether the workers take no new batch because the storage has no room (`kctl rpc block_size` shows "
         "why).",
         samples=_storage(_full),
     ),

@@ -20,7 +20,7 @@ The same collection feeds `/api/v1/…` and the page at `/`, so the same questio
 - A figure that is not known has no sample; it is never 0. A series that is no longer true is gone with the next
   collection.
 - While brokers are away, their last offsets stay; `kctl_collect_last_success_timestamp_seconds` and
-  `kctl_group_stats_age_seconds` say how old they are.
+  `kctl_group_stats_age_seconds` show how old they are.
 - Offsets are positions: lag = end - committed, never below 0, as in `kafka-consumer-groups`.
 - `cluster` and `group` are `kafka.cluster` and `kafka.group` of the configuration.
 - OpenMetrics 1.0 is spoken to who asks for it by `Accept`, else the text format 0.0.4; gzipped if `Accept-Encoding`
@@ -28,7 +28,7 @@ The same collection feeds `/api/v1/…` and the page at `/`, so the same questio
 - To have these metrics on a page of your own, or yours on this one: `kctl.exporter.SnapshotCollector` is a collector
   for a `prometheus_client` registry, and `kctl.exporter.Exposition(latest, beside=registry)` appends a registry.
 
-| metric | type | labels | unit | what it says | example |
+| metric | type | labels | unit | what it measures | example |
 |---|---|---|---|---|---|
 """
 

@@ -104,7 +104,7 @@ class TextRenderer:
         pieces = [f"\n{name}{{"] * (3 * len(endings))
         pieces[0] = f"{name}{{"
         pieces[1::3] = texts
-        # What str says of a number, in a third of the time.
+        # What str makes of a number, in a third of the time.
         pieces[2::3] = [*map(repr, endings)] if isinstance(endings[0], int | float) else map(str, endings)
         return ["".join(pieces), "\n"]
 

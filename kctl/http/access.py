@@ -1,4 +1,4 @@
-"""Who may do what, as the configuration says; checked before anything is started."""
+"""Who may do what, as configured; checked before anything is started."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Access:
 
 
 def access_of(http: Http, folder: Path) -> Access:
-    """What `[http]` says; relative paths are relative to `folder`.
+    """What `[http]` sets; relative paths are relative to `folder`.
 
     Raises:
         ConfigError: the token or certificate cannot be used, or the address is open to others without them.

@@ -28,7 +28,7 @@ _SUMMARY = "Stats of one fleet of Kafka consumer workers."
 
 
 class App:
-    """What is served (`guarded`, an ASGI application), and how it is told to end. Belongs to one event loop."""
+    """What is served (`guarded`, an ASGI application), and how it is ended. Belongs to one event loop."""
 
     def __init__(self, source: Source, access: Access | None = None, limits: Limits | None = None) -> None:
         self._life = secrets.token_hex(4)
@@ -87,8 +87,8 @@ def _described(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         for methods in described["paths"].values():
-            for told in methods.values():
-                told["responses"].pop("422", None)
+            for operation in methods.values():
+                operation["responses"].pop("422", None)
         schemas = described["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)

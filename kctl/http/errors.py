@@ -35,7 +35,7 @@ __all__ = [
 
 
 class HttpError(KctlError):
-    """A request that is not served; the subclasses say why."""
+    """A request that is not served; the subclasses are the reasons."""
 
     code = "http_error"
     http_status = 400
@@ -71,7 +71,7 @@ class BodyTooLarge(HttpError):
 
 
 class UnsupportedMediaType(HttpError):
-    """A body in another format than JSON, or one that does not say so."""
+    """A body in another format than JSON, or one without that content type."""
 
     code = "unsupported_media_type"
     http_status = 415
@@ -173,7 +173,7 @@ def answer_errors_in_one_shape(app: FastAPI) -> None:
 
 def internal_error(headers: Mapping[str, str] | None = None) -> JSONResponse:
     """What is answered where something unforeseen happened."""
-    message = "the master could not answer; its log says why"
+    message = "the master could not answer; its log has the reason"
     return _response(HTTPStatus.INTERNAL_SERVER_ERROR, AgentError.code, message, False, headers)
 
 

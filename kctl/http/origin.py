@@ -1,6 +1,6 @@
-"""Where a request comes from, as a browser says: Host, Origin and Sec-Fetch-Site; pure.
+"""Where a request comes from, by a browser's headers: Host, Origin and Sec-Fetch-Site; pure.
 
-Whoever is no browser may say anything here: this keeps pages of other sites out, tokens keep everybody else out.
+Other clients may send anything here: this keeps pages of other sites out, tokens keep everybody else out.
 """
 
 from __future__ import annotations
@@ -50,5 +50,5 @@ def is_same_origin(origin: str, host: str) -> bool:
 
 
 def is_cross_site(sec_fetch_site: str | None) -> bool:
-    """Whether a browser says that a page of another site asks. Older browsers and other clients send nothing."""
+    """Whether by a browser's headers a page of another site asks. Older browsers and other clients send nothing."""
     return sec_fetch_site is not None and sec_fetch_site.strip().lower() == "cross-site"

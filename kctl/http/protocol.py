@@ -99,7 +99,7 @@ class BoundedProtocol(H11Protocol):
             self._begin(transport)
             if why is not None:
                 self._refuse(503, Busy.code, why, True)
-        elif why is not None:  # nothing can be told before the handshake
+        elif why is not None:  # nothing can be answered before the handshake
             self._door.refusals[Busy.code] += 1
             transport.abort()
         else:
@@ -154,7 +154,7 @@ class BoundedProtocol(H11Protocol):
                 ssl_handshake_timeout=self.handshake_seconds,
                 ssl_shutdown_timeout=GOODBYE_SECONDS,
             )
-        except OSError:  # no TLS, too slow, or gone: nobody is there who could be told
+        except OSError:  # no TLS, too slow, or gone: nobody is there to answer
             self._door.refusals["tls_handshake"] += 1
         finally:
             if secured is None:

@@ -22,7 +22,7 @@ th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px s
 def reference_page(openapi: Mapping[str, Any]) -> Page:
     """Every path with its parameters."""
     title = f"{openapi['info']['title']} {openapi['info']['version']}"
-    body = "".join(_operation(path, method, told) for path, method, told in _operations(openapi))
+    body = "".join(_operation(path, method, described) for path, method, described in _operations(openapi))
     return Page.of(
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
@@ -34,16 +34,16 @@ def reference_page(openapi: Mapping[str, Any]) -> Page:
 
 def _operations(openapi: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     for path, methods in openapi["paths"].items():
-        for method, told in methods.items():
-            yield path, method.upper(), told
+        for method, described in methods.items():
+            yield path, method.upper(), described
 
 
-def _operation(path: str, method: str, told: Mapping[str, Any]) -> str:
+def _operation(path: str, method: str, described: Mapping[str, Any]) -> str:
     rows = "".join(
         f"<tr><td><code>{escape(each['name'])}</code></td><td>{escape(each['in'])}</td>"
         f"<td>{escape(each.get('description', ''))}</td></tr>"
-        for each in told.get("parameters", ())
+        for each in described.get("parameters", ())
     )
     table = f"<table><tr><th>parameter</th><th>in</th><th></th></tr>{rows}</table>" if rows else ""
-    text = escape(told.get("description", ""))
-    return f"<h2><code>{method} {escape(path)}</code></h2><p>{escape(told.get('summary', ''))}. {text}</p>{table}"
+    text = escape(described.get("description", ""))
+    return f"<h2><code>{method} {escape(path)}</code></h2><p>{escape(described.get('summary', ''))}. {text}</p>{table}"

@@ -27,7 +27,7 @@ _IDLE_SECONDS = 20
 """A connection that is kept and asks nothing for so long is closed; Prometheus comes again before, or reconnects."""
 _HEADER_BYTES = 16 * 1024
 _ACCEPTED_AT_ONCE = 16
-"""asyncio accepts as many connections at a time as its backlog says, before any of them can be refused."""
+"""asyncio accepts as many connections at a time as its backlog allows, before any of them can be refused."""
 _SHARE = 4
 """HTTP connections take at most one of so many descriptors: the others are for agents, brokers, logs and `master.sock`,
 which must work while strangers hold all connections that they can get."""
@@ -42,7 +42,7 @@ def connection_bound(descriptors: int) -> int:
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes any free one. Bound early, so that a taken port is found before workers start.
-    Whether this address may be served is `access_of`'s to say.
+    Whether this address may be served is for `access_of` to decide.
 
     Raises:
         ConfigError: no IP address.

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON that says so, and as strict as the wire's."""
+"""Bodies of requests: JSON with its content type, and as strict as the wire's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEDIA_TYPE = "application/json"
 
 class JsonRoute(APIRoute):
     """A route whose body is one JSON object. FastAPI itself reads it by `json.loads`, which lets NaN and Infinity pass,
-    and takes a body that does not say what it is for a text."""
+    and takes a body without a content type for a text."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
@@ -40,7 +40,7 @@ class _StrictRequest(Request):
     async def json(self) -> JsonObject:
         """
         Raises:
-            UnsupportedMediaType: the body does not say that it is JSON.
+            UnsupportedMediaType: the content type of the body is not JSON.
             BadParams: it is not, or not one object, or holds a NaN or an Infinity.
         """
         if self._object is None:

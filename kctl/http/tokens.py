@@ -60,7 +60,7 @@ def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]
 
 
 def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
-    """The token that was shown. Each is compared in constant time, and all of them, so that the time it takes tells
+    """The token that was shown. Each is compared in constant time, and all of them, so that the time it takes shows
     nothing about a token."""
     found = None
     for token in tokens:

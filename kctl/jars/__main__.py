@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fetch, say in one line how it went, return the exit code."""
+    """Fetch, print in one line how it went, return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m kctl.jars", description="Fetch the locked jars into the cache.")
     parser.add_argument("action", choices=["fetch"])
     parser.add_argument("locks", nargs="*", metavar="LOCK", help=f"one of {', '.join(LOCKS)}; default: all")

@@ -22,7 +22,7 @@ from kctl.jars.lock import Jar
 __all__ = ["download", "repository"]
 
 _DOWNLOADED = re.compile(r"\t\[SUCCESSFUL \] (\S+)#(\S+);(\S+)!")
-_REASONS = (  # the best first: Ivy says "not found" of every jar of a server that it cannot reach
+_REASONS = (  # the best first: Ivy prints "not found" of every jar of a server that it cannot reach
     re.compile(r"\s*(Server access error at url .*|Host \S+ not found\.)"),
     re.compile(r"\s*:: (\S+#\S+;\S+: .*)"),
     re.compile(r"\s*(.*\[FAILED +\].*)"),
@@ -55,14 +55,14 @@ def download(jars: Sequence[Jar], directory: Path) -> Iterator[Jar]:
     Raises JavaMissing, and JarsMissing with Ivy's reason when not all could be had.
     """
     by_coordinate = {jar.coordinate: jar for jar in jars}
-    said: list[str] = []
+    output: list[str] = []
     with subprocess.Popen(
         _ivy_command(jars, directory), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as ivy:
         assert ivy.stdout is not None
         try:
             for line in ivy.stdout:
-                said.append(line)
+                output.append(line)
                 if match := _DOWNLOADED.match(line):
                     yield by_coordinate.pop(":".join(match.groups()))
         finally:
@@ -72,7 +72,7 @@ def download(jars: Sequence[Jar], directory: Path) -> Iterator[Jar]:
         first = next(iter(by_coordinate))
         raise JarsMissing(
             f"{len(by_coordinate)} of {len(jars)} jars could not be downloaded from "
-            f"{repository() or 'the default Maven repository'} (first: {first}): {_reason(said)}; "
+            f"{repository() or 'the default Maven repository'} (first: {first}): {_reason(output)}; "
             "a mirror can be named in KCTL_MAVEN_REPOSITORY"
         )
 
@@ -103,9 +103,9 @@ def _ivy_jar() -> Path:
     raise JarsMissing("PySpark is not installed in this environment, and its wheel brings what downloads the jars")
 
 
-def _reason(said: Sequence[str]) -> str:
+def _reason(output: Sequence[str]) -> str:
     for reason in _REASONS:
-        for line in said:
+        for line in output:
             if match := reason.match(line):
                 return match[1].strip()
-    return said[-1].strip() if said else "no output"
+    return output[-1].strip() if output else "no output"

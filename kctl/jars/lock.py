@@ -90,7 +90,7 @@ def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
 def jar_paths(lock: LockName) -> list[Path]:
     """The files of a lock, all present; costs one stat per jar.
 
-    Raises JarsMissing, saying how to fetch them.
+    Raises JarsMissing with the command that fetches them.
     """
     jars = read_lock(lock)
     if missing := missing_jars(jars):
@@ -115,4 +115,4 @@ def _is_present(path: Path, jar: Jar, verify: bool) -> bool:
             return False
         return not verify or sha256_of(path) == jar.sha256
     except OSError:
-        return False  # fetching again will say what is wrong with the place
+        return False  # fetching again will report what is wrong with the place

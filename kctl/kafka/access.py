@@ -87,7 +87,7 @@ def plain(servers: str) -> Access:
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Access:
-    """The context `[contexts.NAME]` of a configuration file, with its secrets read from where it says.
+    """The context `[contexts.NAME]` of a configuration file, with its secrets read from the files that it names.
 
     Raises:
         ConfigError: the file or a secret cannot be read, or the settings do not fit together.
@@ -105,7 +105,7 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Ac
 
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> Access:
-    """What `[kafka]` of a configuration says, with its secrets read from where it says.
+    """What `[kafka]` of a configuration sets, with its secrets read from the files that it names.
 
     Raises:
         ConfigError: a secret cannot be read, or the settings do not fit together.

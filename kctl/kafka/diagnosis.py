@@ -1,7 +1,7 @@
 """Why a connection to a bootstrap server failed: found out by asking it in the other ways it might be meant.
 
-A Kafka listener that is spoken to wrongly says nothing: it closes. So a plain listener is told from one with TLS, and
-both from something else, by trying; only after a failure, and each try is one connection.
+A Kafka listener that gets the wrong protocol answers nothing: it closes. So a plain listener, one with TLS
+and something else are distinguished by trying; only after a failure, and each try is one connection.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _by_asking(problem: BaseException, access: Access, seconds: float) -> KctlEr
         )
     if not is_tls and not any(_speaks_kafka(server, seconds) for server in access.servers):
         if isinstance(problem, KctlError | errors.KafkaTimeoutError):
-            return BrokerUnreachable(f"no Kafka broker answers at {at}: something listens, but says nothing in time")
+            return BrokerUnreachable(f"no Kafka broker answers at {at}: something listens, but does not answer in time")
         return WrongProtocol(f"what listens at {at} is no Kafka broker ({_reason(str(problem))}): is the port right?")
     if not access.is_authenticated:
         return WrongProtocol(
@@ -80,7 +80,7 @@ def _by_asking(problem: BaseException, access: Access, seconds: float) -> KctlEr
 def _speaks_tls(server: str, seconds: float) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # nothing is told or believed: does it answer a handshake?
+    context.verify_mode = ssl.CERT_NONE  # nothing is sent or trusted: does it answer a handshake?
     try:
         with (
             socket.create_connection(_address(server), seconds) as plain,

@@ -166,16 +166,18 @@ class GroupReader:
         return reading
 
     def _read_committed(self, reading: Reading, partitions: list[Partition]) -> None:
-        told = committed(self._asked(), {self._name: partitions})[self._name]
-        if isinstance(told, KctlError):
-            reading.errors["committed"] = str(told)
+        answers = committed(self._asked(), {self._name: partitions})[self._name]
+        if isinstance(answers, KctlError):
+            reading.errors["committed"] = str(answers)
         else:
-            reading.committed.update((key, each.offset) for key, each in told.items() if each.error is None)
+            reading.committed.update((key, each.offset) for key, each in answers.items() if each.error is None)
 
     def _read_offsets(self, reading: Reading, layout: _Layout, at: int, into: dict[Partition, int]) -> None:
         connection = self._asked()
-        told = log_offsets(connection, layout.topics, layout.partitions, at, is_read_committed=self._is_read_committed)
-        for key, each in told.items():
+        answers = log_offsets(
+            connection, layout.topics, layout.partitions, at, is_read_committed=self._is_read_committed
+        )
+        for key, each in answers.items():
             if each.offset is not None:
                 into[key] = each.offset
             elif each.error is not None and each.error not in _OF_ONE_PARTITION:
@@ -184,7 +186,7 @@ class GroupReader:
     def _group_stats(self, reading: Reading) -> GroupStats | None:
         described = describe_groups(self._asked(), [self._name])
         if not described:
-            reading.errors["group"] = f"group {self._name}: its coordinator cannot tell just now"
+            reading.errors["group"] = f"group {self._name}: its coordinator does not know just now"
             return None
         [group] = described
         if isinstance(group.error, GroupMissing):

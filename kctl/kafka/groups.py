@@ -1,7 +1,7 @@
 """Groups of every kind: listed, and described with their members and what each of them holds.
 
 A broker answers DescribeGroups for classic groups only; one of the new protocol (KIP-848) or a share group is "not
-found" there, or dead on older brokers, and is asked for by its own request. So the answer also tells the kind.
+found" there, or dead on older brokers, and is asked for by its own request. So the answer also gives the kind.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Member(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """A group as ListGroups tells it; older brokers know neither state nor type."""
+    """A group as ListGroups returns it; older brokers know neither state nor type."""
 
     group: str
     state: str | None
@@ -46,7 +46,7 @@ class ListedGroup(NamedTuple):
 class Group(NamedTuple):
     """A described group; with `error` set nothing else is known but, perhaps, the coordinator.
 
-    `type` is `classic`, `consumer`, `share` or `streams`; members None: not told.
+    `type` is `classic`, `consumer`, `share` or `streams`; members None: not reported.
     """
 
     group: str

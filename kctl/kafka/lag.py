@@ -42,7 +42,7 @@ def read_lag(
     *,
     is_read_committed: bool = False,
 ) -> tuple[list[LagRow], list[KctlError]]:
-    """The rows of these groups, sorted, and what could not be told of a whole group.
+    """The rows of these groups, sorted, and what is not known of a whole group.
 
     With `topics` all their partitions are shown, also those a group has nothing to do with; without, the partitions
     it has committed for or one of its members holds. Committed offsets are asked before the ends, so that a lag may be

@@ -45,7 +45,7 @@ class PartitionLayout(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """`error_code` is not 0 when the brokers do not tell about the topic; then it has no partitions."""
+    """`error_code` is not 0 when the brokers do not describe the topic; then it has no partitions."""
 
     name: str
     topic_id: str | None
@@ -55,7 +55,7 @@ class Topic(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A configuration entry that is not the default; `source` says who has set it."""
+    """A configuration entry that is not the default; `source` names what has set it."""
 
     name: str
     value: str | None
@@ -133,7 +133,7 @@ def settings_of_topic(connection: Connection, topic: str) -> list[Setting]:
 
 
 def quorum_leader(connection: Connection) -> int | None:
-    """The active controller; None where it cannot be told. (Metadata names any broker: KRaft hides the controller.)"""
+    """The active controller; None where it is not known. (Metadata names any broker: KRaft hides the controller.)"""
     from kafka.protocol.admin import DescribeQuorumRequest  # as above
 
     topic = DescribeQuorumRequest.TopicData
@@ -143,7 +143,7 @@ def quorum_leader(connection: Connection) -> int | None:
     try:
         response = connection.ask(request)
     except KctlError:
-        return connection.controller_id  # a cluster with ZooKeeper, which says it in its metadata
+        return connection.controller_id  # a cluster with ZooKeeper, which has it in its metadata
     if response.error_code or not response.topics or response.topics[0].partitions[0].error_code:
         return None
     leader: int = response.topics[0].partitions[0].leader_id

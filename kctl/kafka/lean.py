@@ -54,7 +54,7 @@ def _stand_in() -> None:
 
     _StandIn("kafka")
     logging.getLogger("kafka").addHandler(logging.NullHandler())  # as its __init__ does
-    import kafka.errors  # kafka-python itself says `from kafka import errors`, which is to find it
+    import kafka.errors  # kafka-python itself runs `from kafka import errors`, which is to find it
     import kafka.protocol
 
     kafka.protocol.admin = _StandIn("kafka.protocol.admin", _ADMIN_PARTS)

@@ -40,7 +40,7 @@ _REQUEST_MILLISECONDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One acknowledged message; `offset` is None with `acks` 0, as nobody has said where it is."""
+    """One acknowledged message; `offset` is None with `acks` 0, as no broker has reported where it is."""
 
     partition: int
     offset: int | None
@@ -156,7 +156,7 @@ class Production:
                 self._room.notify()
 
     def _explained(self, error: BaseException) -> KctlError:
-        """A message that waited in vain was refused for a reason, which only the client's log tells."""
+        """A message that waited in vain was refused for a reason, which only the client's log has."""
         return failure(self._retry_reasons.last or error, f"topic {self._topic}")
 
 

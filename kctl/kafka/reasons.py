@@ -76,7 +76,7 @@ def failure(error: BaseException, what: str) -> KctlError:
     return BrokerRefused(f"{what}: {reason(error)}")
 
 
-def code_failure(code: int, what: str, said: str | None = None) -> KctlError:
-    """The same for an error code of a response; `said` is what the broker wrote beside it."""
+def code_failure(code: int, what: str, message: str | None = None) -> KctlError:
+    """The same for an error code of a response; `message` is the broker's own text."""
     kind = errors.for_code(code)
-    return failure(kind(said) if said else kind(), what)
+    return failure(kind(message) if message else kind(), what)

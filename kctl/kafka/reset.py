@@ -17,7 +17,8 @@ __all__ = ["Change", "apply", "plan", "refuse_members"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is, or is to be, committed for a partition; None is nothing, or not known, and `error` then says why."""
+    """What is, or is to be, committed for a partition; None is nothing, or not known, and `error` is then the
+    reason."""
 
     topic: str
     partition: int

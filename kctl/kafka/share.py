@@ -1,6 +1,6 @@
 """Where share groups (KIP-932) stand: they commit nothing, but a partition has a start, below which all is done.
 
-Above the start some may be done as well, so the lag is told by the broker (Kafka 4.2, KIP-1226).
+Above the start some may be done as well, so the lag is reported by the broker (Kafka 4.2, KIP-1226).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def share_starts(connection: Connection, group: Group) -> dict[Partition, Commit
     [answer] = connection.ask_each([(group.coordinator, DescribeShareGroupOffsetsRequest(groups=[wanted]))])
     if isinstance(answer, KctlError):
         return answer
-    [told] = answer.groups
-    if told.error_code:
-        return code_failure(told.error_code, f"group {group.group}", told.error_message)
+    [described] = answer.groups
+    if described.error_code:
+        return code_failure(described.error_code, f"group {group.group}", described.error_message)
     return {
         (topic.topic_name, each.partition_index): Committed(
             each.start_offset if each.start_offset >= 0 else None,
             error=name_of_code(each.error_code),
             lag=each.lag if each.lag is not None and each.lag >= 0 else None,
         )
-        for topic in told.topics
+        for topic in described.topics
         for each in topic.partitions
     }

@@ -30,7 +30,7 @@ _FRAME_BYTES = 512 * 1024 * 1024
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
     """Receives the last bytes of a broker. kafka-python 3.0 throws away what arrives together with the end of a
-    connection, and that is just how a broker says that a password is wrong."""
+    connection, and that is just how a broker reports a wrong password."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)

@@ -44,7 +44,7 @@ _DUMP_LINE = re.compile(r"[0-9a-fA-F]{4,8}(?::|  )\s*((?:[0-9a-fA-F]{2,4} ?)+)(?
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`offset` and `length` in bytes of the frame; `depth` says inside which of the fields before it it stands."""
+    """`offset` and `length` in bytes of the frame; `depth` is how deep it is nested in the fields before it."""
 
     offset: int
     length: int

@@ -81,7 +81,7 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[FleetEven
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[FleetEvent]:
-    """A change into or out of trouble. When a whole topic changes at once, the group's own event says it."""
+    """A change into or out of trouble. When a whole topic changes at once, the group's own event reports it."""
     former = {
         (row.topic, row.partition): assessment.status
         for row, assessment in zip(before.partitions, before.assessments, strict=False)

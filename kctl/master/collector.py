@@ -136,7 +136,7 @@ class Collector:
 
     async def _with_events(self, snapshot: FleetSnapshot) -> FleetSnapshot:
         """Publishes what differs from the last snapshot, and counts it in this one."""
-        self._feed.tell(await self._aside(self._changes.between, self._latest, snapshot))
+        self._feed.publish(await self._aside(self._changes.between, self._latest, snapshot))
         return replace(snapshot, events_total=self._feed.totals())
 
     async def collect(self) -> FleetSnapshot:

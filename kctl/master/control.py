@@ -96,7 +96,7 @@ class ControlServer:
             else:
                 await self._serve(reader, writer, Caller(uid, pid))
         except (OSError, TimeoutError, BrokenFrame):
-            pass  # the caller has gone, sent nothing for too long, or does not read: nobody is left to be told
+            pass  # the caller has gone, sent nothing for too long, or does not read: nobody is left to answer
         except asyncio.CancelledError:
             pass  # close() ends the connections; asyncio's stream callback would log a cancelled task as a failure
         except Exception:
@@ -150,7 +150,7 @@ class ControlServer:
             if isinstance(error, KctlError | AgentError) and not isinstance(error, PathError):  # paths stay inside
                 return reply_error(readable_id(frame), error)
             log.exception("action=command_failed")
-            return reply_error(readable_id(frame), CommandFailed("the master could not answer; its log says why"))
+            return reply_error(readable_id(frame), CommandFailed("the master could not answer; its log has the reason"))
 
     async def _write(self, writer: asyncio.StreamWriter, reply: JsonObject) -> None:
         try:

@@ -27,7 +27,7 @@ def cause(code: int) -> str:
 def why(code: int, last_line: str | None) -> str:
     """What an operator reads as its last error.
 
-    A process of ours that ends by itself says why in its last line. One that a signal has ended could not: its last
+    A process of ours that ends by itself writes why in its last line. One that a signal has ended could not: its last
     line is about something else, unless it is an error.
     """
     if last_line is None:

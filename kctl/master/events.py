@@ -61,14 +61,14 @@ class EventFeed:
         """How many events of each kind there were."""
         return dict(self._totals)
 
-    def tell(self, events: Iterable[FleetEvent]) -> None:
+    def publish(self, events: Iterable[FleetEvent]) -> None:
         for event in events:
             self._last += 1
             self._events.append((self._last, event))
             self._totals[event.kind] += 1
 
     def collected(self) -> None:
-        """A collection is complete, its events are told: who listens is woken."""
+        """A collection is complete, its events are published: listeners are woken."""
         self._collections += 1
         self._changed.set()
         self._changed = asyncio.Event()

@@ -14,7 +14,7 @@ BROKERS = "brokers"
 
 _OF_PARTITIONS = frozenset({"kafka_lag", "offset_checker"})
 _OF_METADATA = frozenset({"member_leader", "metadata_brokers", "metadata_topics"})
-"""Agents tell these of what a broker told them last, without its age: it is as old as the brokers' last answer."""
+"""Agents report these as a broker answered last, without its age: it is as old as the brokers' last answer."""
 _MOST_NAMES = 5
 
 

@@ -55,7 +55,7 @@ def sinker_launches(config: Config) -> list[Launch]:
 
 
 def supervision_policy(config: Config) -> SupervisionPolicy:
-    """When they are restarted and what counts as unhealthy, as `[workers]` says."""
+    """When they are restarted and what counts as unhealthy, as `[workers]` sets it."""
     workers = config.workers
     return SupervisionPolicy(
         restart=RestartPolicy(
@@ -149,7 +149,7 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _handler_settings(config: Config) -> JsonObject:
-    """What is said about the handler, whoever calls it; `kctl_agent.sinker.directly.HandlerSettings`."""
+    """The settings of the handler, whatever process calls it; `kctl_agent.sinker.directly.HandlerSettings`."""
     sinkers = config.sinkers
     return {
         "handler": sinkers.handler,

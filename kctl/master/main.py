@@ -1,6 +1,6 @@
-"""The master's life: check, start, run until told to stop, stop in order. Everything it starts it also ends.
+"""The master's life: check, start, run until stopped, stop in order. Everything it starts it also ends.
 
-Order at the end: workers first, while the socket still tells how that goes; then HTTP and socket; then the rest. The
+Order at the end: workers first, while the socket still answers how that goes; then HTTP and socket; then the rest. The
 first task that fails ends the master, non-zero and with its name in the log.
 """
 
@@ -197,7 +197,7 @@ class _Master:
             self._collector.partitions,
         )
         self._operations = OperationLog(operation_types(self._context), fleet_log(config))
-        self._operations.listeners.append(lambda operation: feed.tell(operation_events(operation)))
+        self._operations.listeners.append(lambda operation: feed.publish(operation_events(operation)))
         self._control = ControlServer(Router(answer, self._operations).answer)
         self._source = Source(
             latest=self._collector.latest,
@@ -280,7 +280,7 @@ class _Master:
         while True:
             await asked.wait()
             asked.clear()
-            with contextlib.suppress(OperationRefused):  # told in the log: another one is under way
+            with contextlib.suppress(OperationRefused):  # logged: another one is under way
                 notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
                 await self._operations.submit("reload", {}, Caller(os.getuid(), os.getpid(), "signal"), _RELOAD_SECONDS)
             notify("READY=1")

@@ -42,7 +42,7 @@ class Members:
         statuses: Callable[[], Iterable[WorkerStatus]],
         pool: AgentPool,
     ) -> None:
-        """`kinds` tells of every supervised name whether it is a `worker` or a `sinker`; `statuses` is asked only to
+        """`kinds` maps every supervised name to `worker` or `sinker`; `statuses` is asked only to
         explain a failure."""
         self._run_dir = run_dir
         self._kinds = kinds
@@ -68,7 +68,7 @@ class Members:
             raise BadParams(f"there is no worker, sinker or application {printable_name(name)}; there are {listed}")
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
-        """Those of `sockets` that have something to say to a command."""
+        """Those of `sockets` that answer a command."""
         if rpc in _ASKED_OF_SINKERS:
             return dict(sockets)
         kinds = self._kinds()
@@ -96,7 +96,7 @@ class Members:
         """An attached agent that has answered before. One that ended without a word, by a signal or `os._exit`, is none
         any more: its recorded process (pid and start time) is gone, and what it has left is removed."""
         name = failure.sender
-        # Only where nobody listens: the pid of a process in another container says nothing here.
+        # Only where nobody listens: the pid of a process in another container means nothing here.
         if failure.code == "unreachable" and remove_if_dead(self._run_dir, name):
             log.info("action=removed agent=%s: its process has ended and left its socket", name)
             self._attached.discard(name)
@@ -113,7 +113,7 @@ class Members:
         """What one agent answers to an operation.
 
         Raises:
-            AgentRefused: it answered with an error, or not in time; the message says which.
+            AgentRefused: it answered with an error, or not in time; the message names which.
         """
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         path = socket_path(self._run_dir, name)

@@ -75,7 +75,7 @@ class Memory:
 
 def shared_bytes(pid: int) -> int:
     """How many of a process's resident bytes are charged to others that map them too: resident minus proportional set
-    size. 0 where the kernel does not tell (before Linux 4.14, another user's, ended).
+    size. 0 where the kernel does not report it (before Linux 4.14, another user's, ended).
 
     The kernel walks all its pages: a thousand times the price of /proc/PID/stat, 3 ms for a JVM of 850 MB.
     """

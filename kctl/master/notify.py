@@ -14,7 +14,7 @@ __all__ = ["notify", "pet_watchdog", "watchdog_seconds"]
 
 
 def notify(*words: str, env: Mapping[str, str] = os.environ) -> bool:
-    """Tell `READY=1`, `STOPPING=1`, `STATUS=…`; whether anybody was there to be told."""
+    """Send `READY=1`, `STOPPING=1`, `STATUS=…`; whether systemd listens."""
     path = env.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return False

@@ -42,7 +42,7 @@ class Pause:
         return (self.worker, self.topic, self.partition)
 
     def scope(self) -> JsonObject:
-        """As a worker is told it (`kctl_agent.operations.Scope`)."""
+        """As a worker gets it (`kctl_agent.operations.Scope`)."""
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
 
 
@@ -54,7 +54,7 @@ class Pauses:
     """Belongs to one event loop; the file is small and written as a whole."""
 
     def __init__(self, path: Path) -> None:
-        """Raises nothing: a file that cannot be read is told and counts as no pause."""
+        """Raises nothing: a file that cannot be read is logged and counts as no pause."""
         self._path = path
         self._pauses: dict[tuple[str | None, str | None, int | None], Pause] = {}
         try:

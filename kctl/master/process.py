@@ -48,7 +48,7 @@ class Child:
     ) -> Child:
         """Starts `command` in a new session; its stdin gets `settings` as one JSON line and then stays open.
 
-        The open pipe is the life line: end of file tells the child that its master is gone, however the master ended.
+        The child watches the open pipe: end of file means that its master is gone, however the master ended.
         stdout and stderr are appended to `log_path`. By `mark`, in its environment, a later master knows it.
 
         Raises:
@@ -68,7 +68,7 @@ class Child:
         finally:
             output.close()
         assert process.stdin is not None
-        # Not drained: a child that dies before it reads must not hold up its master. Its exit code tells enough.
+        # Not drained: a child that dies before it reads must not hold up its master. Its exit code is enough.
         process.stdin.write(json.dumps(settings, allow_nan=False).encode() + b"\n")
         return cls(process, log)
 
@@ -170,7 +170,7 @@ def remove_socket(path: Path, pid: int) -> None:
 
 
 class Process(NamedTuple):
-    """What /proc says of one."""
+    """What /proc has of one."""
 
     pid: int
     state: str

@@ -1,4 +1,4 @@
-"""Replies of agents to one result that can be trusted to be whole or to say what it lacks.
+"""Replies of agents to one result that can be trusted to be whole or to name what it lacks.
 
 `COMMANDS` is the table: how a command's reply is parsed, reduced and shown. RPC and collector reduce by it alike.
 """

@@ -65,7 +65,7 @@ class Service:
         statuses: Callable[[], Iterable[WorkerStatus]],
         not_ready: Callable[[], list[str]],
     ) -> None:
-        """`not_ready` tells why the fleet does not do its work, nothing when it does."""
+        """`not_ready` returns why the fleet does not do its work, nothing when it does."""
         self._members = members
         self._broker_cache = broker_cache
         self._statuses = statuses
@@ -148,14 +148,14 @@ class Service:
         self, command: Command[Any, Any], outcome: FanOut[JsonObject], is_of_all: bool, statuses: list[WorkerStatus]
     ) -> Reduced[Any]:
         """Safe in any thread; of thousands of partitions it takes a while."""
-        # One worker tells what it knows itself; the brokers' rows of other workers' partitions do not belong there.
+        # One worker reports what it knows itself; the brokers' rows of other workers' partitions do not belong there.
         brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known
         whole = reduced(command, command.parsed(outcome), brokers, self._broker_cache.freshness())
         return with_supervisor(whole, statuses) if command is WORKERS else whole
 
 
 def _missed_if_stopped(outcome: FanOut[JsonObject]) -> FanOut[JsonObject]:
-    """Who asks one that is stopped by name has no answer; whose fault it is not is said."""
+    """A process that is stopped and asked by name does not answer; the error names that as the reason."""
     failed = [
         Failed(name, "stopped", f"it was stopped by request: `kctl start {name}` starts it") for name in outcome.stopped
     ]

@@ -104,7 +104,7 @@ class FleetSnapshot:
     brokers: Freshness | None = None
     """How fresh the brokers' offsets are."""
     broker_group: GroupStats | None = None
-    """The group as its coordinator sees it; None when it could not tell this time."""
+    """The group as its coordinator sees it; None when it did not know this time."""
     rpc: Mapping[str, RpcStats] = field(default_factory=dict)
     """By command."""
     operations_total: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -76,7 +76,7 @@ class PartitionRow(NamedTuple):
 
     @property
     def lag_from(self) -> int | None:
-        """The offset from which lag is counted. Where nothing was ever committed, the reset policy says which:
+        """The offset from which lag is counted. Where nothing was ever committed, the reset policy decides:
         `earliest` the log start, `latest` the position, as soon as there is one."""
         if self.committed is not None:
             return self.committed
@@ -149,7 +149,7 @@ class WorkerStatus:
     resident_bytes: int | None = None
     """Of all its processes, its JVM included; None before the first measurement."""
     warning: str | None = None
-    """What its supervisor has to say that is no error of the worker: a memory limit that is not applied."""
+    """What its supervisor reports that is no error of the worker: a memory limit that is not applied."""
     paused: tuple[PauseRow, ...] = ()
     """What it is not to read."""
 

@@ -72,7 +72,7 @@ class Assessor:
         growth = None if lag is None or judged[0] is Status.UNKNOWN else _rounded(growth_per_second(window, span))
         caught_up_ago = None if window.anchor is None else now - window.anchor
         return Assessment(
-            *partition.held.told,
+            *partition.held.reported,
             lag_seconds=_rounded(lag_seconds(lag, partition.processed, caught_up_ago, now_unix)),
             growth_per_second=growth,
             catchup_seconds=_rounded(_catchup(lag, growth)),

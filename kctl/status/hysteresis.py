@@ -1,4 +1,4 @@
-"""Worse is told at once, better only when it lasts: a status that comes and goes would ring and silence alerts."""
+"""Worse is reported at once, better only when it lasts: a status that comes and goes would ring and silence alerts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _TROUBLE = Status.WARN.severity
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The status that is told, and since when the rules have seen a better one."""
+    """The status that is reported, and since when the rules have seen a better one."""
 
-    told: Judgement
+    reported: Judgement
     better_since: float | None = None
 
 
 def settle(held: Held | None, judged: Judgement, now: float, hold_seconds: float) -> Held:
-    """What is told from now on. From trouble (`warn` and worse) to anything better it takes `hold_seconds`; the reason
-    then says so. Rules that no longer know (`unknown`) are believed at once."""
-    if held is None or judged[0].severity >= held.told[0].severity or held.told[0].severity < _TROUBLE:
+    """What is reported from now on. From trouble (`warn` and worse) to anything better it takes `hold_seconds`; the
+    reason is then "not yet over". Rules that no longer know (`unknown`) are believed at once."""
+    if held is None or judged[0].severity >= held.reported[0].severity or held.reported[0].severity < _TROUBLE:
         return Held(judged)
     if judged[0] is Status.UNKNOWN:
         return Held(judged)
     since = now if held.better_since is None else held.better_since
     if now - since >= hold_seconds:
         return Held(judged)
-    return Held((held.told[0], f"not yet over: {judged[1]}"), since)
+    return Held((held.reported[0], f"not yet over: {judged[1]}"), since)

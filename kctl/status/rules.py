@@ -41,7 +41,7 @@ class Owner:
     name: str | None
     """None when no worker answers for the partition."""
     state: str | None = None
-    """As it says of itself; without an owner, what the fleet is doing: `starting`, `rebalancing`, or None."""
+    """As it reports itself; without an owner, what the fleet is doing: `starting`, `rebalancing`, or None."""
     trigger_seconds: float = 0.0
     last_batch_seconds: float | None = None
     batch_running_seconds: float | None = None

@@ -1,7 +1,7 @@
 """How long what waits has waited: from Kafka's timestamp of the last processed record, and from the log's growth.
 
-Both are bounds from above, and the smaller is taken. The timestamp alone would say an hour when, after an hour of
-silence, one message arrives; the log alone cannot tell at the start over a backlog.
+Both are bounds from above, and the smaller is taken. The timestamp alone would give an hour when, after an hour of
+silence, one message arrives; the log alone is not enough at the start over a backlog.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Processed:
 
 
 def remembered(before: Processed | None, row: PartitionRow) -> Processed | None:
-    """What `row` says of the last processed record; if it says nothing (its worker is gone, or new), what was known
+    """What `row` has of the last processed record; if it has nothing (its worker is gone, or new), what was known
     before, as long as the committed offset does not contradict it."""
     if row.last_timestamp is not None and row.position is not None:
         committed = row.position if row.committed is None else row.committed
@@ -37,7 +37,7 @@ def remembered(before: Processed | None, row: PartitionRow) -> Processed | None:
 def lag_seconds(
     lag: int | None, processed: Processed | None, caught_up_seconds_ago: float | None, now_unix: float
 ) -> float | None:
-    """0 when nothing waits, None when it cannot be told. A timestamp of the future tells nothing."""
+    """0 when nothing waits, None when it is not known. A timestamp of the future counts for nothing."""
     if lag is None:
         return None
     if lag == 0:

@@ -18,7 +18,7 @@ _KEPT = 60
 
 
 class Observation(NamedTuple):
-    """Both offsets were told at `at`."""
+    """Both offsets were reported at `at`."""
 
     at: float
     committed: int
@@ -74,7 +74,7 @@ class Window:
             self.at.append(new.at)
             self.committed.append(new.committed)
             self.end.append(new.end)
-        # The newest of those before the span stays: it says what held when the span began.
+        # The newest of those before the span stays: it is what held when the span began.
         passed = self.first(new.at - span_seconds)
         if passed > 0:
             del self.at[:passed], self.committed[:passed], self.end[:passed]

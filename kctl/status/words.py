@@ -1,4 +1,4 @@
-"""What can be said about how a partition, or a group, is doing."""
+"""The statuses of a partition and of a group, and an assessment of one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""`ScriptedBroker`: a Kafka broker that does what a test says, well or badly, over a real socket and the real protocol.
+"""`ScriptedBroker`: a Kafka broker that follows a test's script, well or badly, over a real socket and the real
+protocol.
 
 For what a real broker cannot be made to do at a given moment: a coordinator that loads its offsets for ever, a leader
-that moves between two questions, half a response. A script says for each request what happens:
+that moves between two questions, half a response. A script maps each request to what happens:
 
     script = {"DescribeGroups": [Answers({"groups": [{"group_id": "billing", "error_code": 14}]}), HangsUp()]}
     with ScriptedBroker(script, topics={"orders": 2}) as broker:
@@ -88,7 +89,7 @@ class _Peer:
 
 
 class ScriptedBroker:
-    """Listens on 127.0.0.1 and does what its script says.
+    """Listens on 127.0.0.1 and follows its script.
 
     `topics` are names with their numbers of partitions; a test with several brokers scripts `Metadata` with
     `metadata_fields`. `versions` are the versions a request is announced with, by default all that kafka-python knows.

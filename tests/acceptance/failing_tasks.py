@@ -57,8 +57,8 @@ def main(folder: Path) -> None:
         try:
             spark.range(7, 8, numPartitions=1).selectExpr(*RECORD).mapInArrow(task, RESULT_SCHEMA).collect()
         except PySparkException as error:
-            told = failure(error, TOKEN)
-            found[name] = [told.is_storage, told.text]
+            reported = failure(error, TOKEN)
+            found[name] = [reported.is_storage, reported.text]
     spark.stop()
     sys.stdout.write(json.dumps(found))
 

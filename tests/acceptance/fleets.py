@@ -152,7 +152,7 @@ class Fleet(DemoFleet):
         return {row["worker"] for row in self.offsets().values()}
 
     def is_caught_up(self) -> bool:
-        """Everything that was sent is committed, and the brokers say so as well."""
+        """Everything that was sent is committed, and the brokers report so as well."""
         self.check()
         committed = {p: row["current_offset"] for p, row in self.offsets().items()}
         return len(committed) == self.partitions and all(

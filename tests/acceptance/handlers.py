@@ -1,8 +1,8 @@
 """The handlers that tests hand to their sinkers: they write down what they were given. `counts`, of the fault tests,
-also writes down what it said of it.
+also writes down what it returned for it.
 
 One file per process, one write per call. Some messages it never acknowledges (`is_poison`). When it finds the file
-`hold` in its folder it takes it away, writes down the call all the same, says so in `held.PID`, and does not return
+`hold` in its folder it takes it away, writes down the call all the same, notes that in `held.PID`, and does not return
 until it is let go: then it can be killed or stopped for certain inside a call.
 """
 

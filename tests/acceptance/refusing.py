@@ -1,4 +1,4 @@
-"""The handler of the alert tests: acknowledges every message but those that say `refuse`."""
+"""The handler of the alert tests: acknowledges every message but those whose payload is `refuse`."""
 
 from __future__ import annotations
 

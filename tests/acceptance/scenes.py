@@ -86,7 +86,7 @@ class Scene:
         return shown
 
     def kinds(self) -> set[str]:
-        """Of the events that the workers tell."""
+        """Of the events that the workers report."""
         return {event["kind"] for event in self.fleet.events()}
 
     def restart(self) -> None:
@@ -108,8 +108,8 @@ class Scene:
 
     def _is_gone(self) -> bool:
         """To the master and to every worker."""
-        told = self.fleet.ask("metadata_topics")
-        return self.fleet.offsets() == {} and told is not None and told["rows"] == []
+        reported = self.fleet.ask("metadata_topics")
+        return self.fleet.offsets() == {} and reported is not None and reported["rows"] == []
 
     def _told_controllers(self) -> list[int]:
         rows = (self.fleet.ask("metadata_brokers") or {"rows": []})["rows"]

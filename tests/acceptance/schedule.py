@@ -73,7 +73,7 @@ class OwnBroker(KafkaBroker):
 
 
 class Schedule:
-    """Two workers, two sinkers, a producer. `run` kills, `settle_accounts` says what became of it."""
+    """Two workers, two sinkers, a producer. `run` kills, `settle_accounts` returns what became of it."""
 
     def __init__(
         self,

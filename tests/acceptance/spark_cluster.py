@@ -56,7 +56,7 @@ class SparkCluster:
     def start(self, stack: ExitStack, eventually: Callable[..., object]) -> None:
         master = self._launch(stack, "master", "deploy.master.Master", "--port", "0", "--webui-port", "0")
         eventually(
-            lambda: self._said(master, "Starting Spark master at spark://"), START_SECONDS, "Spark's master runs"
+            lambda: self._has_logged(master, "Starting Spark master at spark://"), START_SECONDS, "Spark's master runs"
         )
         for number in range(EXECUTORS):
             log = self._launch(
@@ -64,7 +64,9 @@ class SparkCluster:
                 "--memory", "600m", "--work-dir", str(self.directory / "work"), self.url,
             )  # fmt: skip
             eventually(
-                lambda log=log: self._said(log, "Successfully registered with master"), START_SECONDS, "a worker runs"
+                lambda log=log: self._has_logged(log, "Successfully registered with master"),
+                START_SECONDS,
+                "a worker runs",
             )
 
     @property
@@ -106,7 +108,7 @@ class SparkCluster:
         self.processes.append(process)
         return log
 
-    def _said(self, log: Path, text: str) -> bool:
+    def _has_logged(self, log: Path, text: str) -> bool:
         words = log.read_text()
         assert self.processes[-1].poll() is None, words
         return text in words

@@ -96,7 +96,7 @@ def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_l
 
     os.killpg(report.pid, signal.SIGKILL)
     report.wait()
-    eventually(lambda: not rows(fleet), SETTLE_SECONDS, "nothing is told of what is gone")
+    eventually(lambda: not rows(fleet), SETTLE_SECONDS, "nothing is shown of what is gone")
     eventually(lambda: fleet.kctl("rpc", "ping", exit_code=None).returncode == 0, SETTLE_SECONDS, "nor is it missed")
     assert not list((fleet.directory / "run").glob("report.*"))
 

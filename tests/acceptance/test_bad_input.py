@@ -38,7 +38,7 @@ echo 'openjdk version "11.0.22" 2024-01-16' >&2
 
 @dataclass
 class Bench:
-    """A folder with a configuration that would start, and a way to say `kctl start` in it."""
+    """A folder with a configuration that would start, and a way to run `kctl start` in it."""
 
     folder: Path
     servers: str
@@ -106,7 +106,7 @@ def bench(short_dir: Path, broker: KafkaBroker) -> Bench:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "expected"),
     [
         ("[workers]\ncuont = 2\n", "there is no key `cuont` in [workers]; the nearest is `count`"),
         ("[wrokers]\ncount = 2\n", "there is no section [wrokers]; the nearest is `workers`"),
@@ -115,13 +115,13 @@ def bench(short_dir: Path, broker: KafkaBroker) -> Bench:
     ],
     ids=["key", "section", "value", "syntax"],
 )
-def test_a_configuration_that_cannot_be_used_names_what_and_where(bench: Bench, more: str, said: str) -> None:
+def test_a_configuration_that_cannot_be_used_names_what_and_where(bench: Bench, more: str, expected: str) -> None:
     bench.write(more)
 
     sentence = bench.refused(2)
 
     assert sentence.startswith(f"{bench.config}: ")
-    assert said in sentence
+    assert expected in sentence
 
 
 def test_a_setting_that_does_not_exist_is_refused_as_flag_and_as_variable(bench: Bench) -> None:
@@ -259,7 +259,7 @@ def fatal(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Callable[
 
 
 def status(fleet: Fleet) -> list[dict[str, Any]]:
-    """The rows of `kctl status`; none while there is no master. Exit code 3 says that the worker does not answer."""
+    """The rows of `kctl status`; none while there is no master. Exit code 3: the worker does not answer."""
     done = fleet.kctl("status", "-o", "json", exit_code=None)
     if done.returncode == 5:
         return []
@@ -293,7 +293,7 @@ def is_fatal(fleet: Fleet) -> bool:
         ("tests.acceptance.transforms:shuffles", "tests.acceptance.transforms:shuffles moves records (Repartition);"),
     ],
 )
-def test_a_broken_transform_is_told_by_status_and_not_tried_again(
+def test_a_broken_transform_is_shown_by_status_and_not_tried_again(
     fatal: Callable[[str], Fleet], monkeypatch: pytest.MonkeyPatch, transform: str, why: str
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -314,7 +314,7 @@ def test_a_broken_transform_is_told_by_status_and_not_tried_again(
     assert psutil.Process(master).children(recursive=True) == []
 
 
-def test_a_second_master_on_one_run_dir_is_told_who_the_first_is(bench: Bench, fatal: Callable[[str], Fleet]) -> None:
+def test_a_second_master_on_one_run_dir_names_the_first(bench: Bench, fatal: Callable[[str], Fleet]) -> None:
     first = fatal("no_such_module:clean")
     pid = json_of(first.kctl("status", "-o", "json", exit_code=3))["master"]["pid"]
 

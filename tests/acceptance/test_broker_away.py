@@ -1,4 +1,4 @@
-"""The broker goes away under load: workers recover by themselves, answers say how old they are, nothing is lost."""
+"""The broker goes away under load: workers recover by themselves, answers have their age, nothing is lost."""
 
 from __future__ import annotations
 

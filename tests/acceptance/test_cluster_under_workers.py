@@ -47,7 +47,7 @@ def test_a_killed_leader_costs_no_message_and_new_partitions_are_read(scene: Sce
 
 
 @pytest.mark.long
-def test_whoever_of_the_cluster_is_killed_no_message_is_lost_and_no_error_is_shown(scene: Scene) -> None:
+def test_whichever_broker_is_killed_no_message_is_lost_and_no_error_is_shown(scene: Scene) -> None:
     scene.kill_coordinator()
     scene.kill_controller()
     scene.kill_leader()
@@ -60,7 +60,7 @@ def test_whoever_of_the_cluster_is_killed_no_message_is_lost_and_no_error_is_sho
 
 
 @pytest.mark.long
-def test_a_topic_that_is_made_again_and_then_truncated_is_read_on_and_both_are_told(
+def test_a_topic_that_is_recreated_and_then_truncated_is_read_on_and_both_are_reported(
     scene: Scene, eventually: Eventually
 ) -> None:
     fleet = scene.fleet
@@ -87,7 +87,7 @@ def test_a_topic_that_is_made_again_and_then_truncated_is_read_on_and_both_are_t
     fleet.send(20, b"that only one broker has")
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
     election.hold()
-    eventually(lambda: "truncated" in scene.kinds(), SETTLE_SECONDS, "the truncation is told")
+    eventually(lambda: "truncated" in scene.kinds(), SETTLE_SECONDS, "the truncation is reported")
     for tp in fleet.sent:
         fleet.sent[tp] = 10
     fleet.send(30, b"after the truncation")
@@ -143,10 +143,10 @@ def test_a_log_that_was_truncated_and_has_grown_past_the_position_again_is_read_
     eventually(lambda: values(fleet).count(b"after the truncation") >= 30, SETTLE_SECONDS, "every record is stored")
     assert values(fleet).count(b"after the truncation") == 30
     assert values(fleet).count(b"that only one broker has") == 20
-    told = {
+    reported = {
         (event["partition"], event["from"], event["to"]) for event in fleet.events() if event["kind"] == "truncated"
     }
-    assert told == {(0, 20, 10), (1, 20, 10)}
+    assert reported == {(0, 20, 10), (1, 20, 10)}
 
 
 def noted(fleet: Fleet) -> set[int | None]:

@@ -109,7 +109,7 @@ def by_kafka_python(fleet: Fleet, codec: str) -> list[Sent]:
 
 
 def by_kctl(fleet: Fleet, codec: str) -> list[Sent]:
-    """Over TLS and SASL, as the fleet's own kctl.toml says; lines that are no UTF-8 too."""
+    """Over TLS and SASL, as in the fleet's own kctl.toml; lines that are no UTF-8 too."""
     lines = [line.encode() for line in LINES] + [bytes(range(128, 256))]
     file = fleet.directory / "lines"
     file.write_bytes(b"".join(line + b"\n" for line in lines))
@@ -196,13 +196,13 @@ def test_every_message_of_every_codec_reaches_the_handler_over_tls_and_sasl_and_
     assert given == sent
     assert of_kafkas_console_consumer(fleet, len(sent)) == as_the_console_shows(sent)
     [row] = fleet.offsets().values()
-    [told] = kafka_tools.describe_group(secured.plain, fleet.group)
+    [reported] = kafka_tools.describe_group(secured.plain, fleet.group)
     assert (row["current_offset"], row["kafka_max_offset"], row["remaining_count"]) == (
-        told.current_offset,
-        told.log_end_offset,
-        told.lag,
+        reported.current_offset,
+        reported.log_end_offset,
+        reported.lag,
     )
-    assert (told.lag, told.log_end_offset) == (0, len(sent) + 10 + 3), "the control records lie at the end"
+    assert (reported.lag, reported.log_end_offset) == (0, len(sent) + 10 + 3), "the control records lie at the end"
     [asked] = json.loads(fleet.kctl("kafka", "lag", "-c", str(fleet.config), "-o", "json").stdout)["rows"]
     assert (asked["current_offset"], asked["lag"]) == (row["current_offset"], 0)
     assert PASSWORD not in everything_shown(fleet)

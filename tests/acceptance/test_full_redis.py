@@ -42,7 +42,7 @@ def test_a_full_redis_drains_by_itself_and_the_workers_go_on(
         row = fleet.workers().get("worker-0", {})
         return str(row.get("last_error") or "")
 
-    eventually(lambda: "maxmemory" in why(), START_SECONDS, "the Redis is full, and the worker says so")
+    eventually(lambda: "maxmemory" in why(), START_SECONDS, "the Redis is full, and the worker reports it")
     assert not fleet.is_caught_up()
     fleet.kctl("scale", "sinkers=2", "--wait")
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored and committed")

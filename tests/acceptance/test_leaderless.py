@@ -37,7 +37,7 @@ def test_the_others_are_read_while_a_partition_has_no_leader_and_it_is_when_it_h
     cluster.brokers[leaders(cluster, fleet.topic)[0]].kill()
     send(fleet, 1, 2)
     eventually(lambda: committed(fleet, 1, 2), 120, "the others are stored and committed")
-    row = eventually(lambda: left_out(fleet), SETTLE_SECONDS, "it is told")
+    row = eventually(lambda: left_out(fleet), SETTLE_SECONDS, "it is reported")
     assert row["left_out"] == [{"topic": fleet.topic, "partition": 0, "why": "it has no leader"}]
     assert row["last_error"] == f"{fleet.topic}-0 is not read: it has no leader"
     assert [each["partition"] for each in row["events"] if each["kind"] == "partition_left_out"] == [0]

@@ -30,11 +30,13 @@ def stored(fleet: Fleet, partition: int) -> list[int]:
     return [r.offset for block in fleet.storage.blocks() if block.partition == partition for r in block.messages()]
 
 
-def told(events: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
+def reported(events: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
     return sorted((event["kind"], event["partition"], event["from"], event["to"]) for event in events)
 
 
-def test_a_reset_of_the_group_is_honoured_and_told(make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
+def test_a_reset_of_the_group_is_honoured_and_reported(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     where = (fleet.broker.bootstrap_servers, fleet.group, fleet.topic)
     fleet.send(200)
@@ -43,25 +45,23 @@ def test_a_reset_of_the_group_is_honoured_and_told(make_fleet: Callable[..., Fle
 
     kafka_tools.reset_offsets(*where, "earliest")
     events = run_until_caught_up(fleet, eventually)
-    assert told(events) == [("rewound", 0, 100, 0), ("rewound", 1, 100, 0)]
+    assert reported(events) == [("rewound", 0, 100, 0), ("rewound", 1, 100, 0)]
     assert stored(fleet, 0) == stored(fleet, 1) == [*range(100), *range(100)]
 
     kafka_tools.reset_offsets(*where, 40)
     events = run_until_caught_up(fleet, eventually)
-    assert told(events) == [("rewound", 0, 100, 40), ("rewound", 1, 100, 40)]
+    assert reported(events) == [("rewound", 0, 100, 40), ("rewound", 1, 100, 40)]
     assert stored(fleet, 0) == [*range(100), *range(100), *range(40, 100)]
 
     fleet.send(100)
     kafka_tools.reset_offsets(*where, "latest")
     events = run_until_caught_up(fleet, eventually)
-    assert told(events) == [("skipped", 0, 100, 150), ("skipped", 1, 100, 150)]
+    assert reported(events) == [("skipped", 0, 100, 150), ("skipped", 1, 100, 150)]
     assert len(stored(fleet, 0)) == 260
     assert "offsets are skipped" in (fleet.directory / "logs" / "worker-0.log").read_text()
 
 
-def test_a_topic_that_is_made_again_is_read_from_its_start(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_a_recreated_topic_is_read_from_its_start(make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)
     run_until_caught_up(fleet, eventually)
@@ -72,12 +72,12 @@ def test_a_topic_that_is_made_again_is_read_from_its_start(
     fleet.send(60)
     events = run_until_caught_up(fleet, eventually)
 
-    assert told(events) == [("topic_recreated", 0, 100, 0), ("topic_recreated", 1, 100, 0)]
+    assert reported(events) == [("topic_recreated", 0, 100, 0), ("topic_recreated", 1, 100, 0)]
     assert stored(fleet, 0) == [*range(100), *range(30)]
     assert len({block.topic_id for block in fleet.storage.blocks()}) == 2
 
 
-def test_records_that_retention_removed_before_they_were_read_are_counted_and_told(
+def test_records_that_retention_removed_before_they_were_read_are_counted_and_reported(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(workers=1, partitions=2)
@@ -88,7 +88,7 @@ def test_records_that_retention_removed_before_they_were_read_are_counted_and_to
     topics.delete_records(fleet.broker.bootstrap_servers, fleet.topic, {1: 170})
     events = run_until_caught_up(fleet, eventually)
 
-    assert told(events) == [("records_lost", 1, 100, 170)]
+    assert reported(events) == [("records_lost", 1, 100, 170)]
     assert "70 offsets" in events[0]["text"]
     assert stored(fleet, 0) == list(range(200))
     assert stored(fleet, 1) == [*range(100), *range(170, 200)]

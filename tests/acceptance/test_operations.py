@@ -21,9 +21,9 @@ def stored(fleet: Fleet, partition: int) -> list[int]:
 
 
 def operation(fleet: Fleet, *words: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(fleet.kctl(*words, "-o", "json").stdout)
-    assert told["state"] == "done", told
-    return told
+    reported: dict[str, Any] = json.loads(fleet.kctl(*words, "-o", "json").stdout)
+    assert reported["state"] == "done", reported
+    return reported
 
 
 def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:

@@ -1,4 +1,4 @@
-"""`pip install kctl` into an empty environment, without the repository: `kctl demo` is all that is to be said."""
+"""`pip install kctl` into an empty environment, without the repository: `kctl demo` is all that is to be typed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def programs(short_dir: Path) -> Path:
-    """Where `kctl` is, installed from our wheels with what they say they need."""
+    """Where `kctl` is, installed from our wheels with their requirements."""
     build_wheels(short_dir / "wheels")
     programs = make_environment(short_dir / "venv")
     install(programs, "kctl", short_dir / "wheels")

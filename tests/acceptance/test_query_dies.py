@@ -44,7 +44,7 @@ def test_a_query_that_dies_of_a_record_is_begun_again_counted_and_its_cause_is_n
 
     mended.touch()
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "the cause is gone, and so is the trouble")
-    eventually(lambda: fleet.workers()["worker-0"]["last_error"] is None, SETTLE_SECONDS, "no error is told")
+    eventually(lambda: fleet.workers()["worker-0"]["last_error"] is None, SETTLE_SECONDS, "no error is shown")
     found = fleet.audit()
     assert (found.lost, found.duplicated, found.stored) == (0, 0, 11)
 

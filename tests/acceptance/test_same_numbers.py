@@ -81,7 +81,7 @@ def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(
                 assert low <= figure <= high, f"partition {partition}: {low} <= {figure} <= {high}"
     fleet.finish(load)
 
-    # Once it is quiet, every way out says the same.
+    # Once it is quiet, every view has the same.
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
     expected = by_kafkas_tool(fleet)
     assert sorted(expected) == list(range(5))

@@ -107,9 +107,9 @@ def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no
     found = fleet.audit()
     assert (found.lost, found.duplicated, found.stored) == (0, 0, 100)
     worker = psutil.Process(fleet.workers()["worker-0"]["pid"])
-    told = [each.cmdline() for each in (worker, *worker.children(recursive=True)) if each.status() != "zombie"]
-    assert any("SparkSubmit" in word for words in told for word in words)
-    assert SECRET not in str(told)
+    reported = [each.cmdline() for each in (worker, *worker.children(recursive=True)) if each.status() != "zombie"]
+    assert any("SparkSubmit" in word for words in reported for word in words)
+    assert SECRET not in str(reported)
     assert SECRET not in str(worker.environ())
     host, _, port = closed_cluster.url.removeprefix("spark://").partition(":")
     with socket.create_connection((host, int(port)), timeout=10) as stranger:

@@ -58,7 +58,7 @@ def refusal(fleet: Fleet, eventually: Eventually) -> str:
 
 
 def copy(source: Path, target: Path) -> None:
-    """As docs/storage.md says, whole at any time."""
+    """Whole at any time, as docs/storage.md promises."""
     for name in (target, Path(f"{target}-wal"), Path(f"{target}-shm")):
         name.unlink(missing_ok=True)
     with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:

@@ -1,4 +1,4 @@
-"""A storage that cannot be written: the worker says why, commits nothing that is not stored, and goes on when it can.
+"""A storage that cannot be written: the worker reports it, commits nothing that is not stored, and goes on when it can.
 
 The disk is a small file system of its own, which needs root to be mounted.
 """
@@ -46,7 +46,7 @@ def disk(short_dir: Path) -> Iterator[Path]:
 @pytest.fixture
 def fleet(disk: Path, make_fleet: Callable[..., Fleet]) -> Fleet:
     """On the disk, which messages that are all alike fill; it is started by the test."""
-    # Not watched: what is told of a disk that is full nevertheless is what this is about.
+    # Not watched: what is reported of a disk that is full nevertheless is what this is about.
     storage = f'path = "{disk / "storage.sqlite"}"\ncompression = "none"\nmin_free = ""'
     return make_fleet(workers=1, partitions=2, storage=storage)
 
@@ -58,7 +58,7 @@ def refused(fleet: Fleet, *why: str) -> dict[str, Any] | None:
 
 
 def not_ready(fleet: Fleet) -> str:
-    """What `/readyz` says; empty when the fleet is ready."""
+    """What `/readyz` answers; empty when the fleet is ready."""
     response = httpx.get(f"{fleet.url()}/readyz", timeout=60)
     return "" if response.status_code == 200 else str(response.json()["error"]["message"])
 
@@ -68,12 +68,12 @@ def committed(fleet: Fleet) -> int:
 
 
 def check_that_nothing_is_committed_that_is_not_stored(fleet: Fleet) -> None:
-    told = {partition: row["current_offset"] or 0 for partition, row in fleet.offsets().items()}
-    places = [(fleet.topic, partition) for partition in told]
+    reported = {partition: row["current_offset"] or 0 for partition, row in fleet.offsets().items()}
+    places = [(fleet.topic, partition) for partition in reported]
     stored_offsets = {
         partition: stored.next for (_, partition), stored in fleet.open_storage().stored_offsets(places).items()
     }
-    assert all(told[partition] <= stored_offsets[partition] for partition in told), (told, stored_offsets)
+    assert all(reported[partition] <= stored_offsets[partition] for partition in reported), (reported, stored_offsets)
     assert sum(stored_offsets.values()) < fleet.sent.total(), "everything was stored after all"
 
 
@@ -85,7 +85,7 @@ def test_a_full_disk_and_one_that_cannot_be_written_are_told_and_used_again_when
     pid = fleet.workers()["worker-0"]["pid"]
 
     fleet.send(10_000, b"x" * 1000)
-    row = eventually(lambda: refused(fleet, "disk is full"), SETTLE_SECONDS, "the full disk is told")
+    row = eventually(lambda: refused(fleet, "disk is full"), SETTLE_SECONDS, "the full disk is reported")
     assert "could not be stored: database or disk is full" in row["last_error"]
     assert "disk is full" in fleet.kctl("status", exit_code=None).stdout
     eventually(lambda: "disk is full" in not_ready(fleet), what="and the fleet is not ready")
@@ -98,7 +98,7 @@ def test_a_full_disk_and_one_that_cannot_be_written_are_told_and_used_again_when
     mount("--bind", str(disk), str(disk))
     mount("-o", "remount,bind,ro", str(disk))
     fleet.send(500)
-    eventually(lambda: refused(fleet, "readonly", "unable to open"), SETTLE_SECONDS, "the read-only file is told")
+    eventually(lambda: refused(fleet, "readonly", "unable to open"), SETTLE_SECONDS, "the read-only file is reported")
     assert committed(fleet) == 10_000, "nothing is committed that cannot be stored"
     subprocess.run(["umount", str(disk)], check=True)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "it can be written, and everything is stored and committed")
@@ -127,7 +127,7 @@ def test_a_file_of_another_version_and_a_damaged_one_are_told_and_used_again_whe
     for each in (path, Path(f"{path}-wal")):
         spoil(each)
     fleet.send(500)
-    eventually(lambda: refused(fleet, "malformed", "not a database"), SETTLE_SECONDS, "the damage is told")
+    eventually(lambda: refused(fleet, "malformed", "not a database"), SETTLE_SECONDS, "the damage is reported")
     assert committed(fleet) == 500, "nothing is committed that cannot be stored"
     for each in disk.glob("storage.sqlite*"):
         each.unlink()

@@ -61,7 +61,7 @@ with socket.socket() as peer:
             raise
 print(os.getuid(), reply.hex())
 """
-"""Sends bytes to a port and tells what came back within three seconds."""
+"""Sends bytes to a port and prints what came back within three seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_another_user_cannot_speak_to_sparks_rpc_and_block_manager(fleet: Fleet)
         assert b"Expected SaslMessage" in reply or b"Unknown challenge message" in reply, reply[:300]
 
 
-def test_what_a_worker_is_told_is_on_no_command_line(fleet: Fleet) -> None:
+def test_the_settings_of_a_worker_are_on_no_command_line(fleet: Fleet) -> None:
     lines = [" ".join(process.cmdline()) for process in family(fleet)]
 
     assert any("SparkSubmit" in line for line in lines)

@@ -1,4 +1,4 @@
-"""A full storage: workers take no new batch, stay in their group, say so, and go on when there is room."""
+"""A full storage: workers take no new batch, stay in their group, report it, and go on when there is room."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_full_storage_throttles_its_workers_until_there_is_room(
     eventually(make_room, START_SECONDS, "everything is read, as room is made")
 
 
-def test_too_many_dead_letters_throttle_the_workers_until_somebody_has_dealt_with_them(
+def test_too_many_dead_letters_throttle_the_workers_until_they_are_dealt_with(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(workers=1, partitions=1, storage="dead_limit = 5")

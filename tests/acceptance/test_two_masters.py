@@ -54,5 +54,5 @@ def test_two_masters_with_one_file_store_and_handle_each_message_once_and_one_ma
     eventually(
         lambda: [fleet.rpc("block_size")["dead"] for fleet in (one, two)] == [len(dead_letters)] * 2,
         SETTLE_SECONDS,
-        "both tell the same figure of what they share",
+        "both report the same number of what they share",
     )

@@ -81,7 +81,7 @@ def test_the_agent_answers_at_once_and_the_lag_grows_while_a_batch_is_held(
     assert str(fleet.topic) in shown.stdout
     p99 = times[int(CALLS * 0.99)]
     print(f"agent calls during a batch: p50 {statistics.median(times) * 1e3:.3f} ms, p99 {p99 * 1e3:.3f} ms")
-    # How fast exactly is for `benchmarks/agent_under_load.py` to say: beside other work a call waits for a processor.
+    # How fast exactly is measured by `benchmarks/agent_under_load.py`: beside other work a call waits for a processor.
     assert (statistics.median(times) < 0.005, p99 < 0.1) == (True, True), "nobody waits for the batch"
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "the held batch and what came after it are committed")
     found = fleet.audit()

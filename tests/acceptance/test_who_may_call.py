@@ -33,7 +33,7 @@ with socket.socket(socket.AF_UNIX) as peer:
     [reply] = replies
     print(os.getuid(), reply["ok"], reply["error"]["code"], "result" in reply)
 """
-"""Ask once and tell what came. (A peer that is refused may find the socket closed before it has sent.)"""
+"""Ask once and print what came. (A peer that is refused may find the socket closed before it has sent.)"""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_run_dir_and_everything_in_it_are_for_their_owner_alone(fleet: Fleet) ->
 
 
 @needs_root
-def test_another_user_is_told_by_the_command_line_that_the_fleet_is_not_his(fleet: Fleet) -> None:
+def test_another_user_learns_from_the_command_line_that_the_fleet_is_not_theirs(fleet: Fleet) -> None:
     for folder in (fleet.directory.parent, fleet.directory):
         folder.chmod(0o755)
     code = "from kctl.cli import main; sys.exit(main())"

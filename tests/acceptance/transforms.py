@@ -37,7 +37,7 @@ def shuffles(frame: DataFrame) -> DataFrame:
 
 
 def chokes(frame: DataFrame) -> DataFrame:
-    """Fails in the executor at a record that says so, until the file is there that `KCTL_CHOKES_UNTIL` names."""
+    """Fails in the executor at a record that asks for it, until the file is there that `KCTL_CHOKES_UNTIL` names."""
 
     def check(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""docs/kafka-commands.md: its commands are run in a known state, and what they print is what the page says.
+"""docs/kafka-commands.md: its commands are run in a known state, and what they print is what is on the page.
 
     python -m tests.integration.kafka_page
 
@@ -59,8 +59,8 @@ def output_of(command: str, env: Mapping[str, str]) -> str:
     out = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(shlex.split(command)[1:], env)
-    told = raw.getvalue().decode() + err.getvalue()
-    return told + (f"(exit code {code})\n" if code else "")
+    reported = raw.getvalue().decode() + err.getvalue()
+    return reported + (f"(exit code {code})\n" if code else "")
 
 
 @contextlib.contextmanager

@@ -112,7 +112,7 @@ class ConsumerGroup:
         return self._others[-1]
 
     def described(self) -> Group:
-        """The group as the broker tells it."""
+        """The group as the broker reports it."""
         with Connection(plain(self._broker.bootstrap_servers), 10) as connection:
             connection.open()
             [group] = describe_groups(connection, [self.name])

@@ -77,7 +77,7 @@ class SecuredBroker:
             assert len(done[1]) == 1, done
 
     def token(self, user: str) -> str:
-        """An unsecured JSON web token, which a broker takes that was told of no other."""
+        """An unsecured JSON web token, which a broker takes that has no other configured."""
         now = int(time.time())
         parts = ({"alg": "none"}, {"sub": user, "iat": now, "exp": now + 600})
         return (
@@ -171,5 +171,5 @@ def _user(mechanism: str, name: str, password: str = "password") -> dict[str, st
 
 
 def _context(name: str, servers: str, protocol: str, **settings: str) -> list[str]:
-    told = {"bootstrap_servers": servers, "security_protocol": protocol, **settings}
-    return [f"[contexts.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in told.items())]
+    reported = {"bootstrap_servers": servers, "security_protocol": protocol, **settings}
+    return [f"[contexts.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in reported.items())]

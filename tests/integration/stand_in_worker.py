@@ -32,7 +32,7 @@ END = 100
 
 
 class StandIn:
-    """What it says of itself."""
+    """What it reports of itself."""
 
     def __init__(self, name: str, topic: str, behaviour: str, paused: Sequence[Scope]) -> None:
         self.name, self.topic, self.behaviour = name, topic, behaviour
@@ -60,12 +60,12 @@ class StandIn:
             if at <= now:
                 self.waiting.remove((at, operation))
                 outcome = self.outcome(operation)
-                publish(self.snapshot())  # first: who was told that it is done finds it so
+                publish(self.snapshot())  # first: a caller that was answered that it is done finds it so
                 self.inbox.report(operation.id, outcome)
 
     def outcome(self, operation: Operation) -> Outcome:
         if operation.rpc == "pause":
-            return Outcome("done", "so it is")
+            return Outcome("done", "a reason")
         target = int(operation.params["to"])
         result = {"topic": self.topic, "partition": self.partition, "from": self.position, "to": target}
         if not operation.params.get("dry_run"):

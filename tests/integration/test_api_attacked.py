@@ -62,17 +62,17 @@ def guarded(master: Callable[..., Any], short_dir: Path) -> Any:
     return master(http={"port": 0, "token_file": str(short_dir / "token")})
 
 
-def test_whoever_is_refused_costs_nobody_else_an_answer_and_nothing_tells_the_token(
+def test_a_refused_client_costs_no_other_an_answer_and_nothing_reveals_the_token(
     guarded: Any, eventually: Callable[..., Any]
 ) -> None:
     url, pids = guarded.about["http_url"], [row["pid"] for row in guarded.status().values()]
-    told: list[str] = []
+    reported: list[str] = []
     with httpx.Client(base_url=url, timeout=CALL_SECONDS) as client, half_requests(url), Throughout(guarded) as others:
         eventually(lambda: others.turns >= 3)
 
         def refusal(method: str, path: str, **options: Any) -> tuple[int, str]:
             response = client.request(method, path, **options)
-            told.append(f"{response.headers}{response.text}")
+            reported.append(f"{response.headers}{response.text}")
             return response.status_code, response.json()["error"]["code"]
 
         operation = {"operation": "pause", "params": {"topic": "orders"}}
@@ -101,15 +101,17 @@ def test_whoever_is_refused_costs_nobody_else_an_answer_and_nothing_tells_the_to
     rows = httpx.get(f"{url}/api/v1/operations", timeout=CALL_SECONDS).json()["rows"]
     assert rows == [], "nothing that was refused was done"
     paths = ("/", "/docs", "/openapi.json", "/metrics", "/api/v1/status", "/api/v1/operations")
-    told += [httpx.get(f"{url}{path}", timeout=CALL_SECONDS).text for path in paths]
+    reported += [httpx.get(f"{url}{path}", timeout=CALL_SECONDS).text for path in paths]
     show = [sys.executable, "-m", "kctl", "config", "show", "-c", str(guarded.config), "-o"]
     forms = ("table", "json", "yaml")
-    told += [subprocess.run([*show, form], capture_output=True, text=True, check=True).stdout for form in forms]
+    reported += [subprocess.run([*show, form], capture_output=True, text=True, check=True).stdout for form in forms]
     assert guarded.stop() == 0
     folder = guarded.config.parent
-    told += [path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file() and path.name != "token"]
-    assert any("too_many_failures" in each for each in told), "the log is among what was looked through"
-    assert [each for each in told if TOKEN in each] == []
+    reported += [
+        path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file() and path.name != "token"
+    ]
+    assert any("too_many_failures" in each for each in reported), "the log is among what was looked through"
+    assert [each for each in reported if TOKEN in each] == []
 
 
 NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400, "9223372036854775808")
@@ -183,7 +185,7 @@ def probe(fleet: Any, question: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_strangers_who_hold_every_connection_leave_sockets_and_probe_alone(
+def test_strangers_that_hold_every_connection_leave_sockets_and_probe_alone(
     master: Callable[..., Any], short_dir: Path, eventually: Callable[..., Any]
 ) -> None:
     subprocess.run(
@@ -214,8 +216,8 @@ def test_strangers_who_hold_every_connection_leave_sockets_and_probe_alone(
         eventually(lambda: probe(fleet, "readyz")[1].startswith("readyz: ") or probe(fleet, "readyz") == (0, ""))
     assert "Too many open files" not in fleet.log.read_text()
     assert fleet.stop() == 0
-    code, told = probe(fleet, "healthz")
-    assert (code, told.startswith("healthz: no master is running there")) == (1, True)
+    code, reported = probe(fleet, "healthz")
+    assert (code, reported.startswith("healthz: no master is running there")) == (1, True)
 
 
 @contextmanager
@@ -235,20 +237,20 @@ def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any) -> Non
     url = guarded.about["http_url"]
 
     with Throughout(guarded) as others:
-        told = [loaded(wrk, f"{url}{path}") for path in ("/api/v1/lag", "/api/v1/status", "/metrics")]
+        reported = [loaded(wrk, f"{url}{path}") for path in ("/api/v1/lag", "/api/v1/status", "/metrics")]
 
-    print(json.dumps(told), f"{others.turns} rounds of questions beside it")
+    print(json.dumps(reported), f"{others.turns} rounds of questions beside it")
     assert others.wrong == []
     assert others.turns > 0
-    assert all(requests > 0 for requests, _ in told)
-    assert [each for _, each in told] == ["", "", ""], "socket errors, or answers that are no success"
+    assert all(requests > 0 for requests, _ in reported)
+    assert [each for _, each in reported] == ["", "", ""], "socket errors, or answers that are no success"
     assert guarded.ask("ping").complete
     assert all(row["state"] == "running" and row["restarts"] == 0 for row in guarded.status().values())
     assert "Traceback" not in guarded.log.read_text()
 
 
 def loaded(wrk: str, url: str, options: Sequence[str] = ("-t1", "-c32", "-d1s", "--timeout", "10s")) -> tuple[int, str]:
-    """How many requests were answered, and what wrk says that went wrong."""
+    """How many requests were answered, and what wrk reports that went wrong."""
     started = time.monotonic()
     done = subprocess.run([wrk, *options, url], capture_output=True, text=True, check=True, timeout=60)
     requests = re.search(r"(\d+) requests in", done.stdout)

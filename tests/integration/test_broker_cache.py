@@ -89,11 +89,11 @@ def test_the_offsets_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_
     async def scenario() -> None:
         await cluster.check()
         await refreshed(cluster, lambda: "committed" in cluster.last_success)
-        told = {row.partition: row for row in kafka_tools.describe_group(own_broker.bootstrap_servers, "readers")}
+        reported = {row.partition: row for row in kafka_tools.describe_group(own_broker.bootstrap_servers, "readers")}
         ours = partitions(cluster)
         assert [(row.partition, row.start) for row in ours] == [(0, 0), (1, 0), (2, 0)]
         assert [(row.committed, row.end) for row in ours] == [
-            (told[n].current_offset, told[n].log_end_offset) for n in range(3)
+            (reported[n].current_offset, reported[n].log_end_offset) for n in range(3)
         ]
         assert ours[0].committed == 4
         await refreshed(cluster, lambda: "group" in cluster.last_success)
@@ -170,7 +170,7 @@ def test_a_broker_that_hangs_delays_neither_the_loop_nor_the_snapshot(own_broker
     drive(cluster, scenario)
 
 
-def test_what_is_missing_is_told_before_anything_starts(own_broker: KafkaBroker) -> None:
+def test_what_is_missing_is_reported_before_anything_starts(own_broker: KafkaBroker) -> None:
     nothing = BrokerCache.of(settings(own_broker, topic="nonsense"), plain(own_broker.bootstrap_servers), 2)
 
     async def no_topic() -> None:

@@ -87,9 +87,9 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(short_dir: Path) -> None:
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"topic")
         process.stdout.close()
-        said = process.stderr.read()
+        printed = process.stderr.read()
 
-    assert (process.returncode, said) == (141, b"")
+    assert (process.returncode, printed) == (141, b"")
 
 
 def test_ctrl_c_while_it_waits_ends_it_silently_with_130(short_dir: Path, eventually: Callable[..., object]) -> None:

@@ -106,7 +106,7 @@ def test_an_unknown_lag_is_never_in_a_complete_answer(
 ) -> None:
     fleet = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers, "auto_offset_reset": "latest"})
 
-    answer = eventually(lambda: (told := fleet.ask("kafka_lag")).result["unknown"] and told)
+    answer = eventually(lambda: (reported := fleet.ask("kafka_lag")).result["unknown"] and reported)
 
     assert not answer.complete
     assert [(each.sender, each.code) for each in answer.failed] == [("brokers", "unknown")]

@@ -157,7 +157,7 @@ def test_every_alert_is_true_of_what_is_sick_and_not_of_what_is_well(prometheus:
     assert clusters(series) == SICK
 
 
-def test_a_master_that_cannot_be_scraped_is_told_of_and_no_other(prometheus: Prometheus) -> None:
+def test_a_master_that_cannot_be_scraped_fires_and_no_other(prometheus: Prometheus) -> None:
     series = prometheus.query(alerts()["KctlMasterDown"])
 
     assert [one["metric"]["instance"] for one in series] == ["127.0.0.1:1"]

@@ -191,7 +191,7 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(
         fetch()
 
 
-def test_progress_is_told_before_the_first_jar_and_after_each(repository: Repository) -> None:
+def test_progress_is_printed_before_the_first_jar_and_after_each(repository: Repository) -> None:
     seen: list[Fetched] = []
 
     fetch(progress=seen.append)

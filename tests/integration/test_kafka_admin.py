@@ -77,7 +77,7 @@ def at_terminal(broker: KafkaBroker) -> Kctl:
 
 
 def described(broker: KafkaBroker, topic: str) -> str:
-    """What Kafka's own tool says of a topic."""
+    """What Kafka's own tool prints of a topic."""
     words = ("--bootstrap-server", broker.bootstrap_servers, "--describe", "--topic", topic)
     command = kafka_command("org.apache.kafka.tools.TopicCommand", *words)
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
@@ -101,9 +101,9 @@ def test_a_topic_is_created_as_it_was_ordered_and_kafkas_own_tool_sees_it(broker
     by_default = kctl("create-topic", "plain", "-o", "json").document["rows"][0]
 
     assert (row["topic"], row["partitions"], row["replicas"], made["executed"]) == ("made", 3, 1, True)
-    told = described(broker, "made")
+    reported = described(broker, "made")
     assert row["topic_id"].replace("-", "") != ""
-    assert re.search(r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: .*retention\.ms=60000", told)
+    assert re.search(r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: .*retention\.ms=60000", reported)
     assert by_default["partitions"] >= 1
     assert [(line["operation"], line["state"]) for line in audit_lines()] == [
         ("kafka create-topic", "running"),
@@ -112,7 +112,7 @@ def test_a_topic_is_created_as_it_was_ordered_and_kafkas_own_tool_sees_it(broker
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("orders",), "topic orders: TOPIC_ALREADY_EXISTS"),
         (("many", "-r", "3"), "topic many: INVALID_REPLICATION_FACTOR"),
@@ -120,13 +120,13 @@ def test_a_topic_is_created_as_it_was_ordered_and_kafkas_own_tool_sees_it(broker
     ],
 )
 def test_a_topic_that_cannot_be_created_is_refused_in_the_brokers_words(
-    kctl: Kctl, words: tuple[str, ...], said: str
+    kctl: Kctl, words: tuple[str, ...], expected: str
 ) -> None:
     for more in ((), ("--dry-run",)):
         ran = kctl("create-topic", *words, *more)
 
         assert ran.code in (1, 11)
-        assert said in ran.err
+        assert expected in ran.err
         assert "defect" not in ran.err
 
 
@@ -138,7 +138,7 @@ def test_a_dry_run_asks_the_brokers_and_creates_nothing(broker: KafkaBroker, kct
     assert audit_lines() == []
 
 
-def test_a_topic_is_deleted_only_when_somebody_says_so(broker: KafkaBroker, kctl: Kctl, at_terminal: Kctl) -> None:
+def test_a_topic_is_deleted_only_when_confirmed(broker: KafkaBroker, kctl: Kctl, at_terminal: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "doomed", 2)
     kctl("produce", "-t", "doomed", "--repeat", "3", "hello")
 
@@ -151,7 +151,7 @@ def test_a_topic_is_deleted_only_when_somebody_says_so(broker: KafkaBroker, kctl
     gone = kctl("delete-topic", "doomed", "--execute")
 
     assert (shown.document["rows"][0]["messages"], shown.document["executed"]) == (3, False)
-    assert "nothing was changed: say --execute to do it" in shown.err
+    assert "nothing was changed: add --execute to do it" in shown.err
     assert "nothing was changed: --dry-run" in dry.err
     assert (declined.code, "nothing was changed" in declined.err) == (1, True)
     assert (deleted.code, "Delete topic doomed and all it holds? [y/N]" in deleted.err) == (0, True)
@@ -197,17 +197,17 @@ def test_a_topic_is_altered_in_its_partitions_and_settings(broker: KafkaBroker, 
 def test_what_cannot_be_altered_is_refused_before_anything_is(broker: KafkaBroker, kctl: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "fixed", 2)
 
-    for words, said in (
+    for words, expected in (
         (("-p", "2"), "has 2 partitions: they can only become more"),
         (("--set", "retention.msec=1"), "no setting `retention.msec`; the nearest is `retention.ms`"),
         (("-p", "3", "--set", "retention.ms=soon"), "INVALID_CONFIG"),
         (("--set", "a=1", "--unset", "a"), "contradict each other"),
-        ((), "say what to alter"),
+        ((), "give what to alter"),
     ):
         ran = kctl("alter-topic", "fixed", *words, "--execute")
 
         assert ran.code in (1, 2)
-        assert said in ran.err
+        assert expected in ran.err
     assert "PartitionCount: 2" in described(broker, "fixed")
     assert audit_lines() == []
 
@@ -252,7 +252,7 @@ def test_a_reset_is_shown_asked_for_and_written_down(broker: KafkaBroker, kctl: 
     done = at_terminal(*words, answer="yes\n")
     both = kctl(*words, "--execute", "--dry-run")
 
-    assert (shown.code, "nothing was changed: say --execute to do it" in shown.err) == (0, True)
+    assert (shown.code, "nothing was changed: add --execute to do it" in shown.err) == (0, True)
     assert declined.code == 1
     assert "Set these offsets of group moved? [y/N]" in declined.err
     assert done.code == 0

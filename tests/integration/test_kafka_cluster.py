@@ -109,7 +109,7 @@ class Wounded:
     text: str
     shadow: ShadowGroup
     readings: tuple[Reading, Reading]
-    """What a master's reader of `single` told before the kill, and directly after it."""
+    """What a master's reader of `single` reported before the kill, and directly after it."""
 
 
 @pytest.fixture(scope="module")
@@ -202,9 +202,7 @@ def test_a_shadow_group_goes_on_with_the_next_coordinator_when_its_own_was_kille
     assert eventually(committed, 60, "nothing is committed any more") == {("trades", 0): 2}
 
 
-def test_a_master_is_told_what_the_living_brokers_lead_while_one_is_dead(
-    wounded: Wounded, cluster: KafkaCluster
-) -> None:
+def test_a_master_knows_what_the_living_brokers_lead_while_one_is_dead(wounded: Wounded, cluster: KafkaCluster) -> None:
     everything = {("single", number): 0 for number in range(2 * BROKERS)}
     living = {key: 0 for key in everything if key[1] not in wounded.lost}
     before, directly_after = wounded.readings
@@ -240,7 +238,7 @@ def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded
     )
 
 
-def test_too_few_replicas_in_sync_are_told_by_the_brokers_name_whoever_has_silenced_the_client(
+def test_too_few_replicas_in_sync_are_reported_by_the_brokers_name_even_with_the_clients_log_silenced(
     wounded: Wounded, kctl: Kctl, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "kafka")  # as a master does, of which another test may have run one here

@@ -102,7 +102,7 @@ def tool(name: str, *arguments: str) -> str:
 
 
 def test_lag_is_that_of_kafkas_own_tool_without_members(broker: KafkaBroker, kctl: Kctl) -> None:
-    told = {(row.topic, row.partition): row for row in kafka_tools.describe_group(broker.bootstrap_servers, GROUP)}
+    reported = {(row.topic, row.partition): row for row in kafka_tools.describe_group(broker.bootstrap_servers, GROUP)}
 
     ours = kctl("lag", "-g", GROUP, "-o", "json")
 
@@ -110,7 +110,7 @@ def test_lag_is_that_of_kafkas_own_tool_without_members(broker: KafkaBroker, kct
     assert {
         (row["topic"], row["partition"]): (row["current_offset"], row["log_end_offset"], row["lag"], row["consumer_id"])
         for row in ours.rows
-    } == {key: (row.current_offset, row.log_end_offset, row.lag, row.consumer_id) for key, row in told.items()}
+    } == {key: (row.current_offset, row.log_end_offset, row.lag, row.consumer_id) for key, row in reported.items()}
     assert [row["lag"] for row in ours.rows] == [6, 0]
 
 
@@ -118,7 +118,7 @@ def test_lag_and_members_are_those_of_kafkas_own_tool_with_a_live_member(
     broker: KafkaBroker, kctl: Kctl, member: KafkaConsumer
 ) -> None:
     member.commit({TopicPartition("orders", 2): OffsetAndMetadata(25, "", -1)})
-    told = kafka_tools.describe_group(broker.bootstrap_servers, "readers")
+    reported = kafka_tools.describe_group(broker.bootstrap_servers, "readers")
 
     ours = kctl("lag", "-g", "readers", "-o", "json").rows
     described = kctl("describe-groups", "-g", "readers", "-o", "json").document["groups"]
@@ -127,7 +127,7 @@ def test_lag_and_members_are_those_of_kafkas_own_tool_with_a_live_member(
     assert [
         (r["topic"], r["partition"], r["current_offset"], r["log_end_offset"], r["lag"], r["consumer_id"], r["host"])
         for r in ours
-    ] == [(r.topic, r.partition, r.current_offset, r.log_end_offset, r.lag, r.consumer_id, r.host) for r in told]
+    ] == [(r.topic, r.partition, r.current_offset, r.log_end_offset, r.lag, r.consumer_id, r.host) for r in reported]
     assert [(r["partition"], r["lag"]) for r in ours] == [(0, None), (1, None), (2, 5), (3, None)]
     [group] = described
     assert (group["state"], group["type"], group["protocol"], group["assignor"]) == (
@@ -155,7 +155,7 @@ def console_consumer(broker: KafkaBroker, kind: str, topic: str, group: str, *wo
 
 
 def with_members(kctl: Kctl, group: str, consumer: subprocess.Popen[bytes]) -> Any:
-    """The group as `describe-groups` tells it, once it has a member with partitions."""
+    """The group as `describe-groups` shows it, once it has a member with partitions."""
     assert consumer.poll() is None
     ran = kctl("describe-groups", "-g", group, "-o", "json")
     groups = ran.document["groups"] if ran.code == 0 else []
@@ -200,8 +200,8 @@ def test_a_share_group_is_described_with_its_members_and_its_lag_is_that_of_kafk
 
     def of_kafkas_tool() -> dict[int, tuple[int | None, int | None]]:
         words = ("--bootstrap-server", broker.bootstrap_servers, "--describe", "--group", "sharers")
-        told = tool("org.apache.kafka.tools.consumer.group.ShareGroupCommand", *words)
-        rows = re.findall(r"^sharers +commons +(\d) +(\d+|-) +(\d+|-)", told, re.MULTILINE)
+        reported = tool("org.apache.kafka.tools.consumer.group.ShareGroupCommand", *words)
+        rows = re.findall(r"^sharers +commons +(\d) +(\d+|-) +(\d+|-)", reported, re.MULTILINE)
         return {int(p): (number(start), number(lag)) for p, start, lag in rows}
 
     consumer = console_consumer(broker, "ConsoleShareConsumer", "commons", "sharers")
@@ -243,16 +243,16 @@ def test_topics_and_offsets_are_those_of_kafkas_own_tools(broker: KafkaBroker, k
     kept = kctl("topic", "kept", "-o", "json").document
     ends = kctl("list-offsets", "-t", "orders", "-o", "json").rows
 
-    told = {
+    reported = {
         m[1]: (m[2], int(m[3]), m[4])
         for m in re.finditer(
             r"Topic: (\S+)\s+TopicId: (\S+)\s+PartitionCount: (\d+)\s+ReplicationFactor: 1\s+Configs: (\S*)", described
         )
     }
-    assert listed.keys() == told.keys()
-    assert all(listed[name]["partitions"] == count for name, (_, count, _) in told.items())
+    assert listed.keys() == reported.keys()
+    assert all(listed[name]["partitions"] == count for name, (_, count, _) in reported.items())
     settings = {s["setting"]: s["value"] for s in kept["settings"] if s["set_by"] == "topic"}
-    assert {f"{name}={value}" for name, value in settings.items()} <= set(told["kept"][2].split(","))
+    assert {f"{name}={value}" for name, value in settings.items()} <= set(reported["kept"][2].split(","))
     assert settings == {"retention.ms": "60000", "max.message.bytes": "2000"}
     assert [(p["partition"], p["leader"], p["replicas"], p["isr"]) for p in kept["partitions"]] == [
         (0, 1, [1], [1]),
@@ -300,8 +300,8 @@ def test_a_reset_is_planned_done_and_read_by_kafkas_own_tool(broker: KafkaBroker
     assert changes(by_time) == [(2, 30, 11, -19), (3, None, 0, None)]
     assert changes(one) == [(0, 1, 7, 6)]
     assert (outside.code, "the nearest in it is 10" in outside.err) == (2, True)
-    told = kafka_tools.describe_group(broker.bootstrap_servers, "moved")
-    assert [(row.partition, row.current_offset) for row in told] == [(0, 7), (1, 17), (2, 11), (3, 0)]
+    reported = kafka_tools.describe_group(broker.bootstrap_servers, "moved")
+    assert [(row.partition, row.current_offset) for row in reported] == [(0, 7), (1, 17), (2, 11), (3, 0)]
 
 
 def test_a_group_with_live_members_is_not_reset_and_they_are_named(kctl: Kctl, member: KafkaConsumer) -> None:
@@ -315,7 +315,7 @@ def test_a_group_with_live_members_is_not_reset_and_they_are_named(kctl: Kctl, m
         assert f"{member.group_metadata().member_id} (reader at 127.0.0.1); stop them first" in ran.err
 
 
-def test_brokers_tell_the_controller_and_their_load(broker: KafkaBroker, kctl: Kctl) -> None:
+def test_brokers_show_the_controller_and_their_load(broker: KafkaBroker, kctl: Kctl) -> None:
     [row] = kctl("brokers", "-o", "json").rows
 
     assert (row["node_id"], f"{row['host']}:{row['port']}", row["controller"]) == (1, broker.bootstrap_servers, True)
@@ -385,7 +385,7 @@ def kctl_process(_broker: KafkaBroker) -> list[str]:
     return [str(Path(sys.executable).with_name("kctl")), "kafka"]
 
 
-def test_a_message_keeps_key_headers_and_null_and_its_sizes_are_told(broker: KafkaBroker, kctl: Kctl) -> None:
+def test_a_message_keeps_key_headers_and_null_and_its_sizes_are_reported(broker: KafkaBroker, kctl: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "letters", 8)
     words = ("produce", "-t", "letters", "-o", "json")
 
@@ -467,7 +467,7 @@ def test_producing_a_file_shows_its_progress_on_a_terminal_only(
     assert kctl("list-offsets", "-t", "lines", "-o", "json").rows[0]["offset"] == 60
 
 
-def test_consuming_begins_and_ends_where_it_is_told(kctl: Kctl) -> None:
+def test_consuming_begins_and_ends_at_the_given_offsets(kctl: Kctl) -> None:
     def consumed(*words: str) -> list[str]:
         ran = kctl("consume", "-t", "orders", *words)
         assert ran.code == 0, ran.err
@@ -504,7 +504,7 @@ def test_aborted_messages_are_not_shown_with_read_committed_and_the_end_is_reach
     assert end["offset"] == 4
 
 
-def test_api_versions_tells_what_the_broker_takes_and_we_use(kctl: Kctl) -> None:
+def test_api_versions_shows_what_the_broker_takes_and_we_use(kctl: Kctl) -> None:
     rows = {row["api"]: row for row in kctl("api-versions", "-o", "json").rows}
 
     assert rows["Metadata"]["used"] == min(rows["Metadata"]["used"], int(rows["Metadata"]["versions"].split("-")[1]))

@@ -84,8 +84,8 @@ def test_what_worker_and_master_ask_the_brokers_with_speaks_tls_and_every_mechan
 ) -> None:
     file = secured.directory / "kctl.toml"
     contexts = tomllib.loads(secured.write_contexts().read_text())["contexts"]
-    told = "".join(f"{key} = {json.dumps(value)}\n" for key, value in contexts[context].items())
-    file.write_text(f'[kafka]\ngroup = "{context}"\ntopics = ["orders"]\n{told}')
+    reported = "".join(f"{key} = {json.dumps(value)}\n" for key, value in contexts[context].items())
+    file.write_text(f'[kafka]\ngroup = "{context}"\ntopics = ["orders"]\n{reported}')
     config = load(file, {})
     settings = parse(json.dumps(worker_settings(config, "worker-0", [])))
     assert PASSWORD not in f"{settings} {of_fleet(config)}"
@@ -111,16 +111,16 @@ def test_what_worker_and_master_ask_the_brokers_with_speaks_tls_and_every_mechan
 
 
 @pytest.mark.parametrize(
-    ("told", "error", "sentence"),
+    ("reported", "error", "sentence"),
     [
         ("TLS", WrongProtocol, "speaks TLS, and was spoken to in plain: set security_protocol to SSL"),
         ("nobody", BrokerUnreachable, "no Kafka broker answers at 127.0.0.1:1 .*start it, or correct kafka.bootstrap"),
     ],
 )
-def test_a_master_that_cannot_start_tells_why_as_kctl_kafka_does(
-    secured: SecuredBroker, told: str, error: type[KctlError], sentence: str
+def test_a_master_that_cannot_start_reports_why_as_kctl_kafka_does(
+    secured: SecuredBroker, reported: str, error: type[KctlError], sentence: str
 ) -> None:
-    servers = {"TLS": secured.tls, "nobody": "127.0.0.1:1"}[told]
+    servers = {"TLS": secured.tls, "nobody": "127.0.0.1:1"}[reported]
     file = secured.directory / "kctl.toml"
     file.write_text(f'[kafka]\nbootstrap_servers = "{servers}"\ngroup = "g"\ntopics = ["orders"]\n')
     config = load(file, {})
@@ -136,7 +136,7 @@ def test_a_master_that_cannot_start_tells_why_as_kctl_kafka_does(
         asyncio.run(check())
 
 
-def test_each_part_that_a_master_may_not_be_told_is_an_error_and_no_figure(secured: SecuredBroker) -> None:
+def test_each_part_that_a_master_may_not_read_is_an_error_and_no_number(secured: SecuredBroker) -> None:
     reader = GroupReader(of_context(secured.write_contexts(), "alice"), "g", ["orders"], "read_uncommitted", 10)
     try:
         reading = reader.read()
@@ -167,7 +167,7 @@ def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         (("groups", "--context", "tls-to-plain"), 23, "speaks plain, not TLS: set security_protocol to PLAINTEXT"),
         (("groups", "--context", "plain-to-tls"), 23, "speaks TLS, and was spoken to in plain"),
@@ -197,17 +197,17 @@ def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured
     ],
 )
 def test_what_is_wrong_is_one_sentence_with_an_exit_code(
-    kctl: Kctl, words: tuple[str, ...], code: int, said: str
+    kctl: Kctl, words: tuple[str, ...], code: int, expected: str
 ) -> None:
     got, _, err = kctl(*words)
 
-    assert said in err
+    assert expected in err
     assert got == code
     assert err.startswith("kctl: ")
     assert err.count("\n") == 1
 
 
-def test_an_unknown_group_is_told_by_every_command_that_is_about_one(kctl: Kctl) -> None:
+def test_an_unknown_group_is_reported_by_every_command_that_is_about_one(kctl: Kctl) -> None:
     for words in (("describe-groups", "-g", "nobody"), ("offset-fetch", "-g", "nobody")):
         code, _, err = kctl(*words, "--context", "tls")
 
@@ -224,7 +224,7 @@ def test_a_controllers_port_is_no_broker(secured: SecuredBroker, kctl: Kctl) -> 
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
-def test_something_that_is_no_kafka_is_told_at_once(kctl: Kctl, answer: bytes) -> None:
+def test_something_that_is_no_kafka_is_reported_at_once(kctl: Kctl, answer: bytes) -> None:
     def serve(peer: socket.socket) -> None:
         peer.recv(100)
         peer.sendall(answer)
@@ -236,7 +236,7 @@ def test_something_that_is_no_kafka_is_told_at_once(kctl: Kctl, answer: bytes) -
     assert f"what listens at {address} is no Kafka broker" in err
 
 
-def test_something_that_says_nothing_is_given_up_in_time(kctl: Kctl) -> None:
+def test_something_that_never_answers_is_given_up_in_time(kctl: Kctl) -> None:
     release = threading.Event()
     with listening(lambda _: release.wait(20)) as address:
         code, out, err = kctl("topics", "-b", address, "--timeout", "0.5")

@@ -19,8 +19,8 @@ def test_every_output_on_the_page_is_what_is_printed(short_dir: Path) -> None:
     with KafkaBroker(short_dir / "broker") as broker, known_state(broker.bootstrap_servers, short_dir) as env:
         printed = [output_of(command, env) for command, _ in shown]
 
-    for (command, told), real in zip(shown, printed, strict=True):
-        assert normalised(told) == normalised(real), f"{command}; python -m tests.integration.kafka_page"
+    for (command, reported), real in zip(shown, printed, strict=True):
+        assert normalised(reported) == normalised(real), f"{command}; python -m tests.integration.kafka_page"
 
 
 def test_every_command_is_on_the_page_with_its_output() -> None:

@@ -62,7 +62,7 @@ def _all_answer(connection: Connection) -> bool:
 def test_the_lag_of_three_thousand_partitions_takes_one_question_per_broker_and_less_than_two_seconds(
     servers: str,
 ) -> None:
-    """DescribeGroups tells who the members are; the offsets themselves take one question per leader and coordinator."""
+    """DescribeGroups lists the members; the offsets themselves take one question per leader and coordinator."""
     began = time.monotonic()
     with Connection(plain(servers), 10) as connection:
         known = topics_of(connection.open(["wide"]))

@@ -48,7 +48,7 @@ def leaders(cluster: KafkaCluster) -> dict[int, int]:
         return {each["partition_index"]: each["leader_id"] for each in topic["partitions"]}
 
 
-def test_of_a_partition_without_leader_the_reason_is_told_and_of_the_others_everything(
+def test_of_a_partition_without_leader_the_reason_is_reported_and_of_the_others_everything(
     cluster: KafkaCluster, eventually: Callable[..., Any]
 ) -> None:
     topics.create_topic(cluster.bootstrap_servers, TOPIC, len(PARTITIONS))

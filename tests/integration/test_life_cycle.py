@@ -30,7 +30,7 @@ def kctl(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_systemd_is_told_when_it_is_ready_that_it_lives_reloads_and_stops(
+def test_systemd_is_notified_of_ready_watchdog_reload_and_stop(
     master: Callable[..., Master], short_dir: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
@@ -56,7 +56,7 @@ def test_systemd_is_told_when_it_is_ready_that_it_lives_reloads_and_stops(
         assert fleet.process.wait(60) == 0
 
 
-def test_a_daemon_is_there_when_the_command_returns_and_says_why_it_could_not_start(
+def test_a_daemon_is_there_when_the_command_returns_and_reports_why_it_could_not_start(
     broker: KafkaBroker, config_file: Callable[..., Path]
 ) -> None:
     config = config_file(workers={"count": 0})

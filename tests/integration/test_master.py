@@ -81,7 +81,7 @@ def test_the_same_numbers_come_over_rpc_http_and_metrics(master: Callable[..., A
     assert json.loads(get(f"{url}/healthz")) == {"status": "ok"}
 
 
-def test_master_json_tells_who_and_where_and_is_ours_alone(master: Callable[..., Any]) -> None:
+def test_master_json_names_process_and_place_and_is_ours_alone(master: Callable[..., Any]) -> None:
     fleet = master()
 
     path = fleet.run_dir / "master.json"
@@ -233,7 +233,7 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
     assert "chmod 700" in unusable(path, RunDirUnusable, run_dir)
 
 
-def test_a_second_master_on_one_run_dir_is_told_who_the_first_is(master: Callable[..., Any]) -> None:
+def test_a_second_master_on_one_run_dir_names_the_first(master: Callable[..., Any]) -> None:
     fleet = master()
 
     with pytest.raises(AlreadyRunning, match=rf"pid {fleet.process.pid}"):

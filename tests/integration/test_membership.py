@@ -67,7 +67,7 @@ def as_even_as_can_be(count: int, members: int) -> list[int]:
 
 
 def shares_as_promised(assignor: str, members: list[Member], group: ConsumerGroup) -> Shares | None:
-    """What each holds, once everything is held and shared out as the assignor's documentation says."""
+    """What each holds, once everything is held and shared out as the assignor's documentation describes."""
     now = {member.member_id: member.partitions for member in members}
     if assignor in ("range", "roundrobin"):
         plan = by_range if assignor == "range" else by_turns
@@ -99,7 +99,7 @@ def test_one_to_five_members_share_two_topics_as_the_assignor_promises_and_name_
 
 
 @pytest.mark.parametrize("assignor", STRATEGIES)
-def test_a_consumer_of_kafkas_own_shares_the_group_whoever_leads_it(
+def test_a_consumer_of_kafkas_own_shares_the_group_whichever_member_leads_it(
     assignor: str, group: ConsumerGroup, eventually: Eventually
 ) -> None:
     """The one that joins first leads, and the other reads what it has written."""
@@ -125,7 +125,7 @@ def test_a_consumer_of_kafkas_own_shares_the_group_whoever_leads_it(
     eventually(lambda: sizes(group.shares()) == [len(group.partitions)], 60, "the console consumer has everything")
     later.append(group.join("later", assignor))
     eventually(lambda: is_even() and later[0].partitions, 60, "the newcomer has its half")
-    assert later[0].membership.figures.leader is None, "a leader of another client says nothing of itself"
+    assert later[0].membership.figures.leader is None, "a leader of another client reports nothing of itself"
 
 
 def test_a_coordinator_that_is_none_any_more_is_looked_for_anew(group: ConsumerGroup, eventually: Eventually) -> None:

@@ -43,8 +43,8 @@ def refusal(fleet: Master, kind: str, **params: Any) -> str:
 
 def ended(fleet: Master, begun: dict[str, Any], eventually: Eventually) -> dict[str, Any]:
     def asked() -> dict[str, Any] | None:
-        told = fleet.ask("operation", of_master=True, id=begun["id"]).result
-        return told if told["state"] != "running" else None
+        reported = fleet.ask("operation", of_master=True, id=begun["id"]).result
+        return reported if reported["state"] != "running" else None
 
     return dict(eventually(asked))
 
@@ -53,7 +53,7 @@ def worker(fleet: Master, name: str) -> dict[str, Any]:
     return dict(fleet.ask("workers", worker=name).result["rows"][0])
 
 
-def test_a_pause_is_carried_out_kept_and_told_by_whom_until_it_is_resumed(
+def test_a_pause_is_carried_out_kept_and_shown_with_its_caller_until_it_is_resumed(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:
     fleet = master()
@@ -82,7 +82,7 @@ def test_what_cannot_be_paused_or_resumed_is_refused_with_the_reason(master: Cal
     fleet = master()
 
     assert "reads no topic nonsense; it reads orders" in refusal(fleet, "pause", topic="nonsense")
-    assert "say which" in refusal(fleet, "pause")
+    assert "give a " in refusal(fleet, "pause")
     assert "is not paused" in operation(fleet, "resume", topic="orders")["text"]
     operation(fleet, "pause", topic="orders")
     assert operation(fleet, "resume", topic="orders", partition=1)["text"] == f"orders is paused, by {ME}: resume that"
@@ -159,15 +159,15 @@ def test_an_unknown_name_is_wrong_usage_for_every_operation_and_the_known_ones_a
         ["stack"],
         ["rpc", "ping", "--worker"],
     ):
-        told = subprocess.run(
+        reported = subprocess.run(
             [sys.executable, "-m", "kctl", "-c", str(fleet.config), *words, "nope"],
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
-        assert told.returncode == 2, words
-        assert "nope; there are worker-0, worker-1" in told.stderr, words
+        assert reported.returncode == 2, words
+        assert "nope; there are worker-0, worker-1" in reported.stderr, words
 
 
 def test_several_that_are_named_are_restarted_in_one_operation_and_an_unknown_name_refuses_all(
@@ -209,7 +209,7 @@ def test_contradicting_operations_are_refused_and_one_under_way_can_be_cancelled
     assert "there is no operation 99" in refusal(fleet, "cancel", id="99")
 
 
-def test_an_operation_that_takes_longer_than_it_may_says_how_far_it_came(master: Callable[..., Master]) -> None:
+def test_an_operation_that_takes_longer_than_it_may_reports_how_far_it_came(master: Callable[..., Master]) -> None:
     fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "slow"}})
 
     late = operation(fleet, "pause", all=True, deadline_seconds=0.7)
@@ -252,7 +252,7 @@ def test_a_seek_is_carried_out_by_the_owners_and_a_dry_run_changes_nothing(maste
     assert "is not a position: use earliest" in operation(fleet, "seek", topic="orders", to="soon")["text"]
 
 
-def test_log_level_and_stack_tell_what_was_and_where_it_stands(master: Callable[..., Master]) -> None:
+def test_log_level_reports_the_old_level_and_stack_shows_where_threads_stand(master: Callable[..., Master]) -> None:
     fleet = master()
 
     assert operation(fleet, "log_level", name="worker-0", level="debug")["text"] == (
@@ -284,8 +284,8 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
 
     done = ended(fleet, operation(fleet, "reload"), eventually)
 
-    told = {effect: {change["setting"] for change in changes} for effect, changes in done["result"].items()}
-    assert told == {
+    reported = {effect: {change["setting"] for change in changes} for effect, changes in done["result"].items()}
+    assert reported == {
         "now": {"workers.count", "workers.max_failures", "log.level"},
         "next_start": {"workers.max_records_per_batch"},
         "fleet": {"kafka.group"},
@@ -376,9 +376,9 @@ def test_sighup_reloads_and_a_broken_file_changes_nothing(
         rows = fleet.ask("operations", of_master=True).result["rows"]
         return rows[0] if rows and rows[0]["state"] != "running" else None
 
-    told = eventually(reloaded)
-    assert (told["operation"], told["via"], told["state"]) == ("reload", "signal", "failed")
-    assert "kctl.toml: line " in told["text"]
+    reported = eventually(reloaded)
+    assert (reported["operation"], reported["via"], reported["state"]) == ("reload", "signal", "failed")
+    assert "kctl.toml: line " in reported["text"]
     assert fleet.states() == ["running"]
 
 

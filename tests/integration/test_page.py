@@ -64,7 +64,7 @@ class Site:
     def collect(self, latest: FleetSnapshot, *events: FleetEvent) -> None:
         """A new snapshot, and what happened."""
         self.latest = replace(latest, sequence=self.latest.sequence + 1)
-        self._loop.call_soon_threadsafe(self._feed.tell, events)
+        self._loop.call_soon_threadsafe(self._feed.publish, events)
         self._loop.call_soon_threadsafe(self._feed.collected)
 
 
@@ -99,7 +99,7 @@ def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[tuple
 
 def logged(driver: webdriver.Chrome) -> list[dict[str, str]]:
     """What the page has written to its console since the last call."""
-    found: list[dict[str, str]] = driver.get_log("browser")  # type: ignore[no-untyped-call]  # Selenium does not say
+    found: list[dict[str, str]] = driver.get_log("browser")  # type: ignore[no-untyped-call]  # Selenium has no types
     return found
 
 

@@ -1,4 +1,4 @@
-"""Random operations from several callers at once: every one is answered, and the fleet ends up as the operations say.
+"""Random operations from several callers at once: every one is answered, and the fleet ends up as requested.
 
 The processes are real and do nothing; their agents are scripted and take every operation.
 """
@@ -62,8 +62,8 @@ class Fleet:
     def __init__(self, folder: Path) -> None:
         (folder / "kctl.toml").write_text(TOML)
         self.config = load(folder / "kctl.toml", {})
-        self.told: dict[str, list[JsonObject]] = {name: [] for name in NAMES}
-        """The scopes that each agent was told last."""
+        self.reported: dict[str, list[JsonObject]] = {name: [] for name in NAMES}
+        """The scopes that each agent got last."""
         self.ends: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         """Of each operation, by its id."""
         run_dir = self.config.fleet.run_dir
@@ -87,18 +87,18 @@ class Fleet:
         )
 
     def at_start(self, name: str) -> JsonObject:
-        self.told[name] = self.context.scopes(name)
-        return {"paused": self.told[name]}
+        self.reported[name] = self.context.scopes(name)
+        return {"paused": self.reported[name]}
 
     def script(self, name: str) -> dict[str, Any]:
         def paused(request: Request) -> JsonObject:
-            self.told[name] = request.params["scopes"]
+            self.reported[name] = request.params["scopes"]
             return {"accepted": True}
 
         return {
             "ping": Answers(lambda _: {"name": name, "pid": self.supervisor.process(name).pid, "version": "0"}),
             "pause": Answers(paused),
-            "operation": Answers({"state": "done", "text": "so it is", "result": {}}),
+            "operation": Answers({"state": "done", "text": "a reason", "result": {}}),
             "log_level": Answers({"before": "INFO", "level": "DEBUG"}),
             "stack_dump": Answers({"threads": []}),
             "offset_checker": Answers({"rows": []}),
@@ -203,18 +203,18 @@ async def random_orders(folder: Path, seed: int, rounds: int) -> None:
 
 
 async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Operation]) -> None:
-    """The process is in that state and, if it runs, was told what is paused."""
+    """The process is in that state and, if it runs, got what is paused."""
 
     def is_so() -> bool:
         state = fleet.supervisor.process(name).state
-        return state == wanted and (wanted == "stopped" or fleet.told[name] == fleet.context.scopes(name))
+        return state == wanted and (wanted == "stopped" or fleet.reported[name] == fleet.context.scopes(name))
 
     for _ in range(1000):
         if is_so():
             return
         await asyncio.sleep(0.01)
-    told = [(operation.words, operation.state, operation.text) for operation in last]
-    raise AssertionError(f"{name} should be {wanted}: {fleet.supervisor.process(name).status()}; {told}")
+    reported = [(operation.words, operation.state, operation.text) for operation in last]
+    raise AssertionError(f"{name} should be {wanted}: {fleet.supervisor.process(name).status()}; {reported}")
 
 
 def last_wish(name: str, ended: list[Operation]) -> str:
@@ -232,7 +232,7 @@ def last_wish(name: str, ended: list[Operation]) -> str:
     return state
 
 
-async def test_a_thousand_random_operations_are_all_answered_and_end_as_they_say(short_dir: Path) -> None:
+async def test_a_thousand_random_operations_are_all_answered_and_take_effect(short_dir: Path) -> None:
     await random_orders(short_dir, seed=1, rounds=1000)
 
 

@@ -1,4 +1,4 @@
-"""One collection, told alike over RPC, HTTP, `/metrics` and the page; and what is gone or old is so everywhere."""
+"""One collection, the same over RPC, HTTP, `/metrics` and the page; and what is gone or old is so everywhere."""
 
 from __future__ import annotations
 
@@ -128,13 +128,13 @@ def test_the_same_numbers_come_over_rpc_http_metrics_and_the_page(
         page.get(url)
         table = "[...document.querySelectorAll('#partitions tbody tr')]"
         script = f"return {table}.map(row => [...row.cells].map(cell => cell.textContent))"
-        told = {key: tuple("-" if each is None else str(each) for each in row[:4]) for key, row in expected.items()}
+        reported = {key: tuple("-" if each is None else str(each) for each in row[:4]) for key, row in expected.items()}
 
         def shown() -> dict[tuple[str, int], tuple[str, ...]]:
             rows = page.execute_script(script)
             return {(row[0], int(row[1])): (row[7], row[8], row[3], row[9]) for row in rows if len(row) > 9}
 
-        eventually(lambda: shown() == told, what="the page's table")
+        eventually(lambda: shown() == reported, what="the page's table")
         lag = str(next(iter(expected.values()))[5])
         eventually(lambda: page.find_element("css selector", "dd[data-figure=lag]").text == lag, what="the page's lag")
 
@@ -202,7 +202,7 @@ def of_all_four(fleet: Any) -> bool:
     return len(fleet.ask("offset_checker").result["rows"]) == 4
 
 
-def test_what_is_gone_vanishes_and_what_is_old_says_so(
+def test_what_is_gone_vanishes_and_what_is_old_has_its_age(
     master: Callable[..., Any], eventually: Eventually, own_broker: KafkaBroker
 ) -> None:
     fill(own_broker)
@@ -221,7 +221,7 @@ def test_what_is_gone_vanishes_and_what_is_old_says_so(
     eventually(lambda: "kctl_group_members" in samples(url))
     eventually(lambda: samples(url)["kctl_worker_up"] == {("worker-0",): 1, ("worker-1",): 1})
 
-    # A worker is killed: what only it could tell is gone, nothing of it turns into 0, and it is said to be down.
+    # A worker is killed: what only it could report is gone, nothing of it turns into 0, and it is shown as down.
     os.kill(fleet.status()["worker-1"]["pid"], signal.SIGKILL)
 
     def is_gone() -> bool:
@@ -234,7 +234,7 @@ def test_what_is_gone_vanishes_and_what_is_old_says_so(
             and ("worker-1",) not in left.get("kctl_worker_resident_memory_bytes", {})
         )
 
-    eventually(is_gone, what="what only it could tell is gone")
+    eventually(is_gone, what="what only it could report is gone")
     left = samples(url)
     assert ("orders", "1") not in left["kctl_consumer_lag"], "the group has committed nothing for it"
     assert ("orders", "0") in left["kctl_consumer_lag"]
@@ -256,7 +256,7 @@ def test_what_is_gone_vanishes_and_what_is_old_says_so(
     eventually(lambda: 'topic="passing"' not in fetch(f"{url}/metrics"))
     assert "passing" not in json.loads(fetch(f"{url}/api/v1/lag"))["topics"]
 
-    # The brokers are away: what they told grows older and says so; what is no longer known is gone; nothing is 0.
+    # The brokers are away: what they reported grows older; what is no longer known is gone; nothing is 0.
     before = samples(url)
     own_broker.stop()
     try:
@@ -268,7 +268,7 @@ def test_what_is_gone_vanishes_and_what_is_old_says_so(
         eventually(lambda: samples(url)["kctl_group_stats_age_seconds"][()] > 1.5)
         last = "kctl_collect_last_success_timestamp_seconds"
         eventually(lambda: time.time() - samples(url)[last]["offsets",] > 1.5)
-        assert ("orders", "0") in away["kctl_consumer_lag"], "its worker still tells it"
+        assert ("orders", "0") in away["kctl_consumer_lag"], "its worker still reports it"
     finally:
         own_broker.restart()
     eventually(lambda: "kctl_group_members" in samples(url), 40)
@@ -282,8 +282,8 @@ def commit_as_nobody(broker: KafkaBroker, fleet: Any, partition: int, offset: in
     """As Kafka's own tool does for a group that has no members."""
     with Connection(plain(broker.bootstrap_servers), 20) as connection:
         connection.open()
-        told = commit(connection, group_of(fleet), {(TOPIC, partition): offset})
-    assert set(told.values()) == {None}
+        reported = commit(connection, group_of(fleet), {(TOPIC, partition): offset})
+    assert set(reported.values()) == {None}
 
 
 @pytest.mark.long

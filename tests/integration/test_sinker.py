@@ -337,7 +337,7 @@ def test_the_example_is_a_configuration_and_a_handler_that_run(
     assert (dead_letter.offset, dead_letter.error) == (1, "the handler returned False")
 
 
-def test_what_a_sinker_is_told_is_all_that_its_own_parser_wants() -> None:
+def test_the_settings_of_a_sinker_are_all_that_its_own_parser_wants() -> None:
     parsed = parse(json.dumps(sinker_settings(load(EXAMPLES / "kctl.toml", {}), "sinker-1")))
 
     assert (parsed.name, parsed.handler, parsed.batch_size) == ("sinker-1", "handler:handle", 200)

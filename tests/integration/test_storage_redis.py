@@ -354,7 +354,7 @@ def test_a_database_is_named_by_the_url(server: RedisServer) -> None:
         assert storage.identity == f"redis:unix:{server.socket}?db=3/readers"
 
 
-def test_a_password_may_be_in_the_url_or_in_a_file_and_is_never_told(
+def test_a_password_may_be_in_the_url_or_in_a_file_and_is_never_shown(
     start: Callable[..., RedisServer], tmp_path: Path
 ) -> None:
     server = start("--requirepass", "hunter2")
@@ -495,6 +495,6 @@ def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -
 
 
 @pytest.mark.parametrize("url", ["http://localhost", "localhost:6379", "redis://localhost:port"])
-def test_a_url_that_is_none_is_told(url: str) -> None:
+def test_a_url_that_is_none_is_reported(url: str) -> None:
     with pytest.raises(StorageUnusable, match=r"storage\.url"):
         RedisStorage(url, "readers")

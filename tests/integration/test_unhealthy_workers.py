@@ -60,19 +60,19 @@ def recovered(fleet: Master, fault: Path, eventually: Eventually, cause: str) ->
 def test_a_worker_that_dies_at_once_is_tried_with_growing_pauses_then_given_up(faulty: Callable[..., Any]) -> None:
     fleet, _ = faulty("dies", until="fatal", max_failures=4)
 
-    told = row(fleet)
+    reported = row(fleet)
 
-    assert (told["restarts_by_cause"], told["desired"]) == ({"exit": 3}, "running")
-    assert told["last_error"] == "there is no such column: price"
+    assert (reported["restarts_by_cause"], reported["desired"]) == ({"exit": 3}, "running")
+    assert reported["last_error"] == "there is no such column: price"
     assert "action=fatal worker=worker-0: ended (exit code 1), not started again" in fleet.log.read_text()
 
 
 def test_a_worker_that_cannot_start_as_configured_is_not_tried_again(faulty: Callable[..., Any]) -> None:
     fleet, _ = faulty("boot_failure", until="fatal")
 
-    told = row(fleet)
+    reported = row(fleet)
 
-    assert (told["restarts"], told["last_error"]) == (0, "no such transform: module:function")
+    assert (reported["restarts"], reported["last_error"]) == (0, "no such transform: module:function")
 
 
 def test_where_it_is_so_configured_a_worker_given_up_ends_the_fleet(
@@ -96,9 +96,9 @@ def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(faulty: Callable[...
     while not seen_after or (seen_after[-1] >= 0.2 and len(seen_after) < 3):
         os.kill(row(fleet)["pid"], signal.SIGKILL)
         killed_at = time.monotonic()
-        told = eventually(lambda: (r := row(fleet))["state"] == "backoff" and r)
-        seen_after.append(time.monotonic() - killed_at - told["since_seconds"])
-        assert 0 < told["next_try_seconds"] <= 1.0
+        reported = eventually(lambda: (r := row(fleet))["state"] == "backoff" and r)
+        seen_after.append(time.monotonic() - killed_at - reported["since_seconds"])
+        assert 0 < reported["next_try_seconds"] <= 1.0
         again = eventually(lambda: (r := row(fleet))["state"] == "running" and r)
         assert again["restarts_by_cause"] == {"signal": len(seen_after)}
 
@@ -114,8 +114,8 @@ def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(
 
     os.kill(pid, signal.SIGSTOP)
     stopped_at = time.monotonic()
-    told = eventually(lambda: (r := row(fleet))["state"] != "running" and r)
-    found_after = time.monotonic() - stopped_at - told["since_seconds"]
+    reported = eventually(lambda: (r := row(fleet))["state"] != "running" and r)
+    found_after = time.monotonic() - stopped_at - reported["since_seconds"]
 
     assert found_after < 0.2 + 1.5 + 1.0, "ping_interval + ping_timeout, and a second for a machine that is busy"
     after = recovered(fleet, fault, eventually, "unresponsive")
@@ -177,10 +177,10 @@ def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(
 ) -> None:
     fleet, _ = faulty("", memory_soft="4m")
 
-    told = eventually(lambda: (r := row(fleet))["warning"] and r)
+    reported = eventually(lambda: (r := row(fleet))["warning"] and r)
 
-    assert told["warning"].startswith("workers.memory_soft (4 MiB) is not applied: after its start alone it takes")
-    assert (told["state"], told["restarts"]) == ("running", 0)
+    assert reported["warning"].startswith("workers.memory_soft (4 MiB) is not applied: after its start alone it takes")
+    assert (reported["state"], reported["restarts"]) == ("running", 0)
 
 
 def test_a_worker_that_makes_no_progress_is_restarted_as_stalled(

@@ -1,4 +1,4 @@
-"""The map is the territory: every module is in the file map, every link leads somewhere, no page tells a place."""
+"""The map is the territory: every module is in the file map, every link leads somewhere, no page names a place."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 @PAGE
-def test_no_page_tells_a_path_of_one_machine(page: Path) -> None:
+def test_no_page_names_a_path_of_one_machine(page: Path) -> None:
     assert re.findall(r"/(?:home|root|work|Users)/\w+", page.read_text(encoding="utf-8")) == []
 
 

@@ -97,7 +97,7 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap(name: str) -> None:
 
 
 @EACH_PANEL
-def test_a_panel_says_what_it_shows_in_which_unit(board: str, panel: dict[str, Any]) -> None:
+def test_a_panel_describes_what_it_shows_in_which_unit(board: str, panel: dict[str, Any]) -> None:
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["unit"]
     assert panel["datasource"] == DATA_SOURCE

@@ -21,7 +21,7 @@ DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
 MANIFESTS = sorted(path for path in (DEPLOY / "kubernetes").glob("*.yaml") if path.stem != "kustomization")
 OF_OTHERS = {"servicemonitor"}
-"""The operator's own definition is not among Kubernetes' schemas; deploy/README.md says how it was checked."""
+"""The operator's own definition is not among Kubernetes' schemas; deploy/README.md has how it was checked."""
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 EACH_MANIFEST = pytest.mark.parametrize(
     "manifest", [path for path in MANIFESTS if path.stem not in OF_OTHERS], ids=lambda path: path.stem
@@ -29,7 +29,7 @@ EACH_MANIFEST = pytest.mark.parametrize(
 
 
 def run(*command: str | Path) -> str:
-    """What the command says on stdout; it must succeed."""
+    """What the command prints on stdout; it must succeed."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -81,7 +81,7 @@ def test_amtool_finds_nothing_wrong_with_the_routes() -> None:
 
 
 @pytest.mark.parametrize(("severity", "receiver"), [("critical", "on-call"), ("warning", "team")])
-def test_an_alert_goes_to_who_is_meant(severity: str, receiver: str) -> None:
+def test_an_alert_goes_to_its_receiver(severity: str, receiver: str) -> None:
     [amtool] = require("amtool")
 
     routed = run(
@@ -241,7 +241,7 @@ def test_the_image_gets_every_folder_that_it_copies() -> None:
         assert f"!{source}" in let_in, source
 
 
-def test_the_probe_of_the_image_says_that_no_master_runs(tmp_path: Path) -> None:
+def test_the_probe_of_the_image_reports_that_no_master_runs(tmp_path: Path) -> None:
     config = tmp_path / "kctl.toml"
     config.write_text('[kafka]\nbootstrap_servers = "kafka:9092"\ngroup = "g"\ntopics = ["t"]\n')
 

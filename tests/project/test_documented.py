@@ -61,8 +61,8 @@ def test_every_error_of_the_control_plane_is_documented_as_it_is() -> None:
     rows = rows_of("errors.md")
 
     for kind in errors_of(KctlError):
-        told = rows[kind.code][:3]
-        assert told == [str(kind.exit_code), str(kind.http_status), "yes" if kind.retriable else "no"], kind.code
+        reported = rows[kind.code][:3]
+        assert reported == [str(kind.exit_code), str(kind.http_status), "yes" if kind.retriable else "no"], kind.code
 
 
 def test_every_error_of_the_agent_is_documented_as_it_is() -> None:

@@ -42,7 +42,7 @@ def test_what_is_named_as_a_proof_exists(path: str) -> None:
     assert named - names_in(ROOT / path) == set()
 
 
-def test_every_promise_names_what_shows_it_or_says_that_nothing_does_yet() -> None:
+def test_every_promise_names_what_shows_it_or_that_nothing_does_yet() -> None:
     for promise, shown_by, _ in promises():
         assert bool(REFERENCE.search(shown_by)) != (NOT_YET in shown_by), promise
 

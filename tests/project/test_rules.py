@@ -122,7 +122,7 @@ def test_no_runbook_is_left_over() -> None:
 
 
 @EACH_RUNBOOK
-def test_a_runbook_says_what_it_means_where_to_look_what_it_may_be_and_what_to_do(page: Path) -> None:
+def test_a_runbook_has_meaning_checks_causes_and_actions(page: Path) -> None:
     parts = re.split(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
 
     assert parts[::2] == [page.stem, "Check first", "Causes", "What to do"]

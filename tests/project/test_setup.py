@@ -69,7 +69,7 @@ def test_make_test_hands_args_on_to_each_tier_and_they_win() -> None:
     assert [tier for options, tier in planned if "-n 2 --dist loadfile" in options] == ["unit", "integration"]
 
 
-def test_ci_runs_make_test_and_says_that_it_is_ci() -> None:
+def test_ci_runs_make_test_and_declares_that_it_is_ci() -> None:
     script = ROOT / ".ci" / "run"
 
     lines = script.read_text().splitlines()
@@ -214,7 +214,7 @@ def test_without_java_and_without_rights_the_exact_command_is_named(tmp_path: Pa
     assert "sudo apt-get install openjdk-17-jre-headless" in done.stderr
 
 
-def test_with_apt_get_the_first_java_on_offer_is_installed_and_said(tmp_path: Path) -> None:
+def test_with_apt_get_the_first_java_on_offer_is_installed_and_named(tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     install = f"""
         echo "apt-get $*" >&2

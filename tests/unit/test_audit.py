@@ -31,8 +31,8 @@ def test_a_change_leaves_a_line_before_and_one_after_it(tmp_path: Path) -> None:
     assert after["ended_at"] >= after["started_at"] == before["started_at"]
 
 
-@pytest.mark.parametrize("error", [ValueError("the broker said no"), KeyboardInterrupt()])
-def test_a_change_that_fails_says_why(tmp_path: Path, error: BaseException) -> None:
+@pytest.mark.parametrize("error", [ValueError("the broker refused"), KeyboardInterrupt()])
+def test_a_change_that_fails_reports_the_reason(tmp_path: Path, error: BaseException) -> None:
     path = tmp_path / "audit.jsonl"
 
     with pytest.raises(type(error)), operation(path, "kafka delete-topic", {}):

@@ -49,7 +49,7 @@ def test_absolute_entries_of_pythonpath_are_inherited() -> None:
     assert safe_environment({"PYTHONPATH": "/a::b:/c:"})["PYTHONPATH"] == "/a:/c"
 
 
-def test_what_is_planted_is_found_by_a_python_that_is_not_told_otherwise(planted: Path) -> None:
+def test_what_is_planted_is_found_by_a_python_without_our_flags(planted: Path) -> None:
     subprocess.run([sys.executable, "-m", "kctl_agent.worker"], cwd=planted, capture_output=True, check=False)
 
     assert (planted / "trace").exists(), "or the tests below could not fail"

@@ -61,7 +61,7 @@ def test_several_running_fleets_are_listed_with_names_and_paths(env: dict[str, s
         fleets.find(None, env)
 
     assert str(caught.value) == (
-        "2 fleets of yours are running; say which one:"
+        "2 fleets of yours are running; name one:"
         f"\n  orders  -c {tmp_path / 'a.toml'}\n  payments  -c {tmp_path / 'b.toml'}"
     )
     assert fleets.find(tmp_path / "a.toml", env).name == "orders"

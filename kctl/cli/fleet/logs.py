@@ -74,7 +74,7 @@ def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
 
 
 def _known(fleet: Fleet) -> dict[str, Path]:
-    """Logs as the supervisor reports them, else those where the configuration says that logs are."""
+    """Logs as the supervisor reports them, else those of the configuration's log folder."""
     try:
         rows = ask(fleet, "status", wire_method("status"), {}, 5.0).result["rows"]
         logs = {row["name"]: Path(row["log"]) for row in rows if row.get("log")}

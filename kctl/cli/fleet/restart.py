@@ -41,6 +41,6 @@ def _restart(
     kctl restart --all --rolling
     """
     if bool(names) == everybody:
-        raise UsageError("say which: one or more names, or --all")
+        raise UsageError("give one or more names, or --all")
     params = {"name": ",".join(names or ()) or None, "all": everybody or None, "rolling": rolling or None}
     carry_out(fleet_of(context, config), "restart", params, output, deadline=deadline, wait=wait)

@@ -95,7 +95,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     if options.help:
         return options
     if command is None:
-        raise UsageError(f"say what to ask: {', '.join(TABLES)}")
+        raise UsageError(f"give a command: {', '.join(TABLES)}")
     if command not in TABLES:
         import difflib
 

@@ -47,5 +47,5 @@ def _scope(worker: str | None, topic: str | None, partition: int | None, everyth
     if worker is not None and topic is not None:
         raise UsageError("only one of --worker and --topic")
     if worker is None and topic is None and not everything:
-        raise UsageError("say which: --worker NAME, --topic NAME (with --partition N), or --all")
+        raise UsageError("give --worker NAME, --topic NAME (with --partition N), or --all")
     return {"worker": worker, "topic": topic, "partition": partition, "all": everything or None}

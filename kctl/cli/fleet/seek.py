@@ -35,7 +35,7 @@ def _seek(
     ],
     config: ConfigOption = None,
     partition: PartitionOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     deadline: DeadlineOption = None,
     output: OutputOption = Output.TABLE,
@@ -43,7 +43,7 @@ def _seek(
     """Continue reading a topic from another position.
 
     The committed offset of the group and the stored offset move together, in every worker that has a partition of
-    it. Says first what will be skipped or handled again, and asks. Messages that are in the storage already are
+    it. Shows first what will be skipped or handled again, and asks. Messages that are in the storage already are
     handled.
 
     \b

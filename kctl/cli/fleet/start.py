@@ -41,7 +41,7 @@ def _start(
     """Run a fleet, or start a worker or sinker of one that runs.
 
     The master runs in this process and starts the workers. It stops in order on Ctrl-C, SIGTERM or `kctl stop`; SIGHUP
-    is `kctl reload`. It tells systemd when it is ready and that it lives (Type=notify, WatchdogSec=).
+    is `kctl reload`. It notifies systemd when it is ready and that it lives (Type=notify, WatchdogSec=).
 
     \b
     kctl start -c kctl.toml

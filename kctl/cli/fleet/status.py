@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
 from kctl.cli.fleet.ask import ask, lacks
-from kctl.cli.fleet.tables import PROCESS_COLUMNS, causes, mebibytes, told_pause
+from kctl.cli.fleet.tables import PROCESS_COLUMNS, causes, mebibytes, pause_text
 from kctl.cli.output import OUTPUTS, as_json, as_yaml, whole
 from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import Column, cell, render
@@ -35,7 +35,7 @@ _OF_BROKERS = "the brokers' "
 _SUMMARY = """\
 Show the master and its workers.
 
-`desired` and `state` are what the supervisor wants and sees of a worker, `doing` what the worker itself says; `rss` is
+`desired` and `state` are what the supervisor wants and sees of a worker, `doing` is what the worker reports; `rss` is
 the memory of all its processes. Exit code 3 when a worker does not answer or the brokers' offsets are stale, 5 when
 there is no master.
 """
@@ -73,16 +73,16 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
         raise UsageError(f"kctl status takes no {cell(rest[0])}; see `kctl status --help`")
     fleet = fleets.find(options.config or config, env)
     supervised = ask(fleet, "status", wire_method("status"), {}, options.timeout)
-    told = ask(fleet, "workers", reducer_method("workers"), {}, options.timeout)
-    sys.stdout.write(f"{_text(fleet, supervised, told, options.output)}\n")
-    problems = [*lacks(told), *lacks(supervised)]
+    reported = ask(fleet, "workers", reducer_method("workers"), {}, options.timeout)
+    sys.stdout.write(f"{_text(fleet, supervised, reported, options.output)}\n")
+    problems = [*lacks(reported), *lacks(supervised)]
     if problems:
         raise IncompleteAnswer("; ".join(problems))
     return 0
 
 
-def _text(fleet: fleets.Fleet, supervised: Reply, told: Reply, output: str) -> str:
-    rows = _joined(supervised.result["rows"], {row["name"]: row for row in told.result["rows"]})
+def _text(fleet: fleets.Fleet, supervised: Reply, reported: Reply, output: str) -> str:
+    rows = _joined(supervised.result["rows"], {row["name"]: row for row in reported.result["rows"]})
     master, brokers = _master(fleet), supervised.result.get("brokers")
     if output == "table":
         head = f"fleet {cell(fleet.name)}  " + "  ".join(f"{key} {cell(value)}" for key, value in master.items())
@@ -95,15 +95,15 @@ def _text(fleet: fleets.Fleet, supervised: Reply, told: Reply, output: str) -> s
                 *_remarks(rows),
             ]
         )
-    answer = whole(told)
-    answer["complete"] = told.complete and supervised.complete
+    answer = whole(reported)
+    answer["complete"] = reported.complete and supervised.complete
     answer["failed"] = [*answer["failed"], *(failure.to_json() for failure in supervised.failed)]
     document = {**answer, "fleet": fleet.name, "master": master, "brokers": brokers, "rows": rows}
     return as_json(document) if output == "json" else as_yaml(document)
 
 
 def _master(fleet: fleets.Fleet) -> dict[str, Any]:
-    """What `master.json` tells; nulls when it cannot be read, for the master that answers is there all the same."""
+    """What `master.json` has; nulls when it cannot be read, for the master that answers is there all the same."""
     try:
         about = json.loads((fleet.run_dir / "master.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -111,14 +111,14 @@ def _master(fleet: fleets.Fleet) -> dict[str, Any]:
     return {key: about.get(key) for key in ("pid", "version", "http_url", "config")}
 
 
-def _joined(supervised: list[dict[str, Any]], told: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """One row per worker: the supervisor's, and the worker's own answer under `worker`; attached ones have only it."""
     unsupervised = [
         {"name": name, "kind": row.get("kind"), "state": None, "pid": row.get("pid")}
-        for name, row in told.items()
+        for name, row in reported.items()
         if name not in {each["name"] for each in supervised}
     ]
-    return [{**row, "worker": told.get(row["name"])} for row in [*supervised, *unsupervised]]
+    return [{**row, "worker": reported.get(row["name"])} for row in [*supervised, *unsupervised]]
 
 
 def _remarks(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _remarks(rows: list[dict[str, Any]]) -> Iterator[str]:
         if row.get("warning"):
             yield f"{cell(row['name'])}: {cell(row['warning'])}"
         for scope in row.get("paused") or ():
-            yield f"{cell(row['name'])}: {told_pause(scope)}"
+            yield f"{cell(row['name'])}: {pause_text(scope)}"
         if row["state"] in ("backoff", "fatal"):
             yield f"{cell(row['name'])}: its log is {cell(row.get('log'))}"
 

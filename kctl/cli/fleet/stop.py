@@ -68,7 +68,7 @@ def _master_of(fleet: Fleet) -> ProcessIdentity:
     except PermissionError:
         raise SocketNotPermitted(f"you are not permitted to read {path}: it belongs to another user") from None
     except (OSError, ValueError):
-        raise NobodyListening(f"{path} does not say which process the master is") from None
+        raise NobodyListening(f"{path} does not name the master's process") from None
 
 
 def _opened(fleet: Fleet, master: ProcessIdentity) -> int:

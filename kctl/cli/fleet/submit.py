@@ -85,12 +85,12 @@ def cancel_operation(fleet: Fleet, id_: str) -> None:
 
 
 def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
-    """The operation when it has ended; each thing it says meanwhile goes to stderr."""
-    told, pause = "", Event()
+    """The operation when it has ended; its progress goes to stderr."""
+    shown, pause = "", Event()
     while operation["state"] == "running":
-        if operation["text"] and operation["text"] != told:
-            told = operation["text"]
-            sys.stderr.write(f"{clean(told)}\n")
+        if operation["text"] and operation["text"] != shown:
+            shown = operation["text"]
+            sys.stderr.write(f"{clean(shown)}\n")
         pause.wait(_POLL_SECONDS)
         operation = asked(fleet, operation["id"])
     return operation

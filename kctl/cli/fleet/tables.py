@@ -17,7 +17,7 @@ __all__ = [
     "causes",
     "compact_partitions",
     "mebibytes",
-    "told_pause",
+    "pause_text",
 ]
 
 Result = dict[str, Any]
@@ -41,7 +41,7 @@ PROCESS_COLUMNS = (
 """What `kctl status` and `kctl rpc workers` begin with."""
 
 
-def told_pause(scope: Result) -> str:
+def pause_text(scope: Result) -> str:
     """`orders-3 is paused by ann since 2026-11-21T10:04:02Z`"""
     topic, partition = scope.get("topic"), scope.get("partition")
     what = "everything" if topic is None else topic if partition is None else f"{topic}-{partition}"

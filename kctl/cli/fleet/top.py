@@ -69,7 +69,7 @@ class Order(StrEnum):
 
 
 _SORTED: dict[Order, Callable[[Row], Any]] = {
-    # What is not known comes first: nobody reads it, or nobody can tell.
+    # What is not known comes first: nobody reads it, or nobody knows.
     Order.LAG: lambda row: (row["remaining_count"] is not None, -(row["remaining_count"] or 0), *_place(row)),
     Order.PARTITION: lambda row: _place(row),
     Order.WORKER: lambda row: (row["worker"] or "", *_place(row)),
@@ -78,7 +78,7 @@ _SORTED: dict[Order, Callable[[Row], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What was answered; a part that was not is empty, and `problem` says why."""
+    """What was answered; a part that was not is empty, and `problem` is the reason."""
 
     processes: list[Row] = field(default_factory=list)
     """Workers and sinkers."""

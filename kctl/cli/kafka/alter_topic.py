@@ -25,7 +25,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     check_choice(options)
     name, total, settings = options.topic, options.partitions, _settings(options)
     if total is None and not settings:
-        raise UsageError("say what to alter: --partitions N, --set KEY=VALUE or --unset KEY")
+        raise UsageError("give what to alter: --partitions N, --set KEY=VALUE or --unset KEY")
     with connected(options, env) as connection:
         from kctl.kafka.layout import require, topics_of
 

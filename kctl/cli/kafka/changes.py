@@ -1,4 +1,4 @@
-"""How `kctl kafka` changes a cluster: what would be done is shown, somebody says yes, and it is written down.
+"""How `kctl kafka` changes a cluster: what would be done is shown, somebody confirms it, and it is audited.
 
 As with Kafka's own tools nothing is changed without `--execute`, unless somebody at a terminal answers yes. For
 programs (`-o json`, or no terminal) there is no question: the plan is printed, and that nothing was changed.
@@ -28,18 +28,18 @@ _DECLINED = 1
 def check_choice(options: argparse.Namespace) -> None:
     """Raises UsageError when `--execute` and `--dry-run` are both given."""
     if options.execute and options.dry_run:
-        raise UsageError("--execute does it and --dry-run does not: say one of them")
+        raise UsageError("--execute does it and --dry-run does not: give one of them")
 
 
 def refusal(options: argparse.Namespace, show_plan: Callable[[], None], question: str) -> int | None:
     """The exit code when nothing is to be changed, None when the change is to be made.
 
-    Without `--execute` the plan is shown; then somebody at a terminal is asked, everybody else is told how to go on.
+    Without `--execute` the plan is shown; then somebody at a terminal is asked, everybody else is shown how to go on.
     """
     if options.execute:
         return None
     if options.dry_run or options.output != "table" or not sys.stdin.isatty():
-        sys.stderr.write(f"nothing was changed: {'--dry-run' if options.dry_run else 'say --execute to do it'}\n")
+        sys.stderr.write(f"nothing was changed: {'--dry-run' if options.dry_run else 'add --execute to do it'}\n")
         show_plan()
         return 0
     show_plan()

@@ -62,7 +62,7 @@ def _fleet_config(options: argparse.Namespace, env: Mapping[str, str]) -> Config
         fleet = fleets.find(Path(options.config) if options.config else None, env)
     except NoMaster:
         raise UsageError(
-            "say which cluster: -b HOST:PORT, --context NAME, or a kctl.toml with -c or KCTL_CONFIG; no fleet of yours "
+            "name a cluster: -b HOST:PORT, --context NAME, or a kctl.toml with -c or KCTL_CONFIG; no fleet of yours "
             "is running"
         ) from None
     return load(fleet.config, env)
@@ -101,4 +101,4 @@ def _file_of_contexts(options: argparse.Namespace, env: Mapping[str, str]) -> Pa
     try:
         return fleets.find(None, env).config
     except NoMaster:
-        raise UsageError(f"say in which file the context stands: -c kctl.toml or KCTL_CONFIG, or {own}") from None
+        raise UsageError(f"give the file of the context: -c kctl.toml or KCTL_CONFIG, or {own}") from None

@@ -76,7 +76,7 @@ def _span(
     """Where to begin and where the end is just now, by partition.
 
     Raises:
-        KctlError: no such topic or partition, or an offset cannot be told.
+        KctlError: no such topic or partition, or an offset is not known.
     """
     from kctl.kafka.layout import require, topics_of
     from kctl.kafka.offsets import EARLIEST, log_offsets

@@ -57,7 +57,7 @@ def _committed(connection: Connection, name: str) -> list[dict[str, Any]]:
     """What would be lost; it can be committed again from these rows.
 
     Raises:
-        KctlError: the coordinator does not say.
+        KctlError: the coordinator does not answer it.
     """
     from kctl.kafka.offsets import committed
 

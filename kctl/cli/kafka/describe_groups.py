@@ -82,8 +82,8 @@ def _document(connection: Connection, group: Group, topic: str | None) -> dict[s
 
 
 def _lines(document: dict[str, Any]) -> str:
-    told = {**document, "coordinator": f"{document['coordinator']} ({document['coordinator_address']})"}
-    head = f"group {cell(document['group'])}  " + "  ".join(f"{key} {cell(told[key])}" for key in _HEAD)
+    fields = {**document, "coordinator": f"{document['coordinator']} ({document['coordinator_address']})"}
+    head = f"group {cell(document['group'])}  " + "  ".join(f"{key} {cell(fields[key])}" for key in _HEAD)
     members = document["members"]
     if members is None:
         return f"{head}\nwho its members are is not known"

@@ -18,7 +18,7 @@ _OFFSETS = (("topic", False), ("partition", True), ("offset", True), ("timestamp
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     if not options.topic:
-        raise UsageError("say of which topic: -t TOPIC; see `kctl kafka list-offsets --help`")
+        raise UsageError("give a topic: -t TOPIC; see `kctl kafka list-offsets --help`")
     names = {"earliest": -2, "latest": -1, "max-timestamp": -3}
     at = names.get(options.time)
     if at is None:

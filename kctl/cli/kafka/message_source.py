@@ -62,7 +62,7 @@ def check_source(options: argparse.Namespace) -> None:
     """Raises UsageError: there is no source, there are two, or an option does not fit to it."""
     sources = [options.message is not None, options.file is not None, options.null]
     if sum(sources) != 1:
-        raise UsageError("say what to produce: a MESSAGE, `-` for stdin, --file or --null, one of them")
+        raise UsageError("give what to produce: a MESSAGE, `-` for stdin, --file or --null, one of them")
     if options.key_separator is not None and (options.key is not None or not is_file(options)):
         raise UsageError("--key-separator takes the keys from the lines of a file: not with -k, nor without a file")
     if is_file(options) and options.repeat != 1:

@@ -251,7 +251,7 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka reset-offsets -g billing -t orders --to earliest", "shows it, and asks on a terminal"),
                 ("kctl kafka reset-offsets -g billing -t orders:0 --to shift-by -100 --execute", ""),
             ),
-            "Nothing is changed before it was shown and somebody said yes, or without --execute. An offset outside the "
+            "Nothing is changed before it was shown and confirmed, or without --execute. An offset outside the "
             "log becomes the nearest in it. A time later than any message becomes the end.",
         ),
         Command(

@@ -1,4 +1,4 @@
-"""Rows of `kctl kafka` as table, JSON or YAML; what could not be told is said after them, with exit code 3."""
+"""Rows of `kctl kafka` as table, JSON or YAML; what is not known is named after them, with exit code 3."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -
         raise problems[0]
     if not failed and not problems:
         return
-    said = [str(problem) for problem in problems]
+    sentences = [str(problem) for problem in problems]
     if failed:
         first = failed[0]
         where = "-".join(str(first[key]) for key in ("topic", "partition") if key in first)
         count = f"{len(failed)} rows have an error, the first is" if len(failed) > 1 else "one row has an error,"
-        said.append(f"{count} {where}: {first[_ERROR]}")
-    raise IncompleteAnswer("; ".join(said))
+        sentences.append(f"{count} {where}: {first[_ERROR]}")
+    raise IncompleteAnswer("; ".join(sentences))
 
 
 def write(text: str) -> None:

@@ -25,7 +25,7 @@ which cluster: -b HOST:PORT, else --context NAME or KCTL_CONTEXT ([contexts.NAME
 [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, or the one fleet of yours that is running)
 """
 _EXIT_CODES = """\
-exit codes: 0 ok, 1 failed, 2 wrong usage, 3 incomplete: a row or a broker is missing and says so, 10 no broker answers,
+exit codes: 0 ok, 1 failed, 2 wrong usage, 3 incomplete: a row or a broker is missing and named, 10 no broker answers,
 11 no such topic, 17 authentication failed, 18 not authorised, 19 no such group, 20 no such partition, 21 message too
 large, 22 not enough replicas, 23 wrong protocol (TLS, SASL or no Kafka), 24 the group has live members
 """
@@ -90,24 +90,24 @@ def _names(option: Option) -> list[str]:
 
 
 def _arguments(option: Option) -> dict[str, Any]:
-    told: dict[str, Any] = {"help": option.help}
+    arguments: dict[str, Any] = {"help": option.help}
     if option.kind == "flag":
-        return told | {"action": "store_true"}
+        return arguments | {"action": "store_true"}
     if option.is_argument:
-        told |= {"metavar": option.names[0]} | ({} if option.is_required else {"nargs": "?"})
+        arguments |= {"metavar": option.names[0]} | ({} if option.is_required else {"nargs": "?"})
     else:
-        told |= {"dest": option.key, "default": option.default, "required": option.is_required}
+        arguments |= {"dest": option.key, "default": option.default, "required": option.is_required}
         if option.metavar:
-            told["metavar"] = option.metavar
+            arguments["metavar"] = option.metavar
     if option.choices:
-        told["choices"] = option.choices
+        arguments["choices"] = option.choices
     kinds: dict[str, dict[str, Any]] = {
         "int": {"type": _whole},
         "number": {"type": positive},
         "texts": {"action": "append"},
         "words": {"nargs": "+"},
     }
-    return told | kinds.get(option.kind, {})
+    return arguments | kinds.get(option.kind, {})
 
 
 def _whole(text: str) -> int:

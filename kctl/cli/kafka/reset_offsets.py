@@ -19,7 +19,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     to = target(options.to)
     check_choice(options)
     if not options.topic:
-        raise UsageError("say of which topic: -t TOPIC; see `kctl kafka reset-offsets --help`")
+        raise UsageError("give a topic: -t TOPIC; see `kctl kafka reset-offsets --help`")
     with connected(options, env) as connection:
         from kctl.kafka.reset import apply, plan
 

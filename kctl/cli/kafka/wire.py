@@ -23,7 +23,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     if options.decode is not None:
         return _decode(options)
     if options.request is None:
-        raise UsageError(f"say which request: {', '.join(READ_ONLY)}; or --decode FILE")
+        raise UsageError(f"give a request: {', '.join(READ_ONLY)}; or --decode FILE")
     if options.request not in READ_ONLY:
         raise UsageError(f"`{options.request}` is not one of {', '.join(READ_ONLY)}: only these are sent")
     with connected(options, env) as connection:

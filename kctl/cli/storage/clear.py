@@ -27,12 +27,12 @@ def clear(
     partition: PartitionOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove messages for good. Asks first, and says what it would remove.
+    """Remove messages for good. Asks first, and shows what it would remove.
 
     They are not read from Kafka again: the stored offsets stay where they are.
     """
     if dead == pending:
-        raise UsageError("say what to remove: --pending or --dead")
+        raise UsageError("give what to remove: --pending or --dead")
     selection = selection_of(topic, partition)
     fleet = load_fleet(context, config)
     params = params_of(selection, "dead" if dead else "pending")

@@ -47,7 +47,7 @@ def export(
     Bytes that are not UTF-8 stand under a name with `_base64`.
     """
     if not dead:
-        raise UsageError("say what to export: --dead")
+        raise UsageError("give what to export: --dead")
     with opened(load_fleet(context, config)) as storage:
         for dead_letter in storage.dead(selection_of(topic, partition, offset_from, offset_to, older_than)):
             sys.stdout.write(as_json(dead_letter_document(dead_letter), in_one_line=True) + "\n")

@@ -34,7 +34,7 @@ def opened(config: Config) -> Iterator[Storage]:
 
     Raises:
         StorageUnusable: it cannot be opened; nothing was put yet.
-        UsageError: we are root, and whose fleet it is cannot be told.
+        UsageError: we are root, and whose fleet it is is not known.
     """
     from kctl.config.storage import storage_settings
     from kctl_agent.storage import open_storage  # numpy and pyarrow: 200 ms

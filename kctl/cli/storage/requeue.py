@@ -45,7 +45,7 @@ def requeue(
     kctl storage requeue --stuck --older-than 600
     """
     if dead == stuck:
-        raise UsageError("say what to put back: --dead or --stuck")
+        raise UsageError("give what to put back: --dead or --stuck")
     selection = selection_of(topic, partition, offset_from, offset_to, older_than)
     fleet = load_fleet(context, config)
     params = params_of(selection, "dead" if dead else "stuck")

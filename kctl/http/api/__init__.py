@@ -1,4 +1,4 @@
-"""`/api/v1/…`: reads answer from the last snapshot and ask nobody, unless `live=1` says so; operations change."""
+"""`/api/v1/…`: reads answer from the last snapshot and ask nobody, without `live=1`; operations change."""
 
 from __future__ import annotations
 

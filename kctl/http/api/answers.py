@@ -53,8 +53,8 @@ def offset_rows(partitions: Iterable[PartitionRow]) -> list[JsonObject]:
 
 
 def lag_rows(snapshot: FleetSnapshot, partitions: Sequence[PartitionRow]) -> list[JsonObject]:
-    """One row per partition: the columns of `offset_checker`, log start, position, and how the snapshot says that it is
-    doing. `partitions` are those of the snapshot, or what was just asked for."""
+    """One row per partition: the columns of `offset_checker`, log start, position, and its assessment. `partitions` are
+    those of the snapshot, or what was just asked for."""
     assessments: Iterable[Assessment] = snapshot.assessments or repeat(UNKNOWN)
     if partitions is not snapshot.partitions:
         known = dict(zip((row[:2] for row in snapshot.partitions), assessments, strict=False))
@@ -71,7 +71,7 @@ def live_head(reduced: Reduced[Any]) -> JsonObject:
 
 
 def status_of(snapshot: FleetSnapshot, reasons: Sequence[str], last_event: int) -> JsonObject:
-    """The fleet at a glance. `reasons` say why it is not ready; `last_event` is the last event's number."""
+    """The fleet at a glance. `reasons` are why it is not ready; `last_event` is the last event's number."""
     group = snapshot.broker_group
     counts = Counter(assessment.status.value for assessment in snapshot.assessments)
     return {

@@ -23,7 +23,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     408: {"model": Error, "description": "The body was not there in time"},
     409: {"model": Error, "description": "It could not be carried out, or contradicts another one"},
     413: {"model": Error, "description": "The body is too large"},
-    415: {"model": Error, "description": "The body is not JSON, or does not say so"},
+    415: {"model": Error, "description": "The body is not JSON, or has another content type"},
 }
 
 
@@ -46,7 +46,7 @@ router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 """The guard in front of it lets nobody without the token change anything."""
 
 
-@router.post("/operations", summary="Give an operation; the answer says what happened", responses=_OF_GIVING)
+@router.post("/operations", summary="Submit an operation; the answer is what happened", responses=_OF_GIVING)
 async def give(given: _Given, request: Request) -> JSONResponse:
     """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
     one, and nothing was changed."""

@@ -54,4 +54,4 @@ def _parsed(after: str, types: tuple[type, ...]) -> tuple[Any, ...]:
             raise ValueError
         return tuple(kind(text) for kind, text in zip(types, texts, strict=True))
     except ValueError:
-        raise BadParams("after: not what `next` of a former page said") from None
+        raise BadParams("after: not the `next` of a former page") from None

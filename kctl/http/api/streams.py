@@ -17,8 +17,8 @@ _SILENCE_SECONDS = 15.0
 
 
 class Streams:
-    """All open streams; belongs to one event loop. `life` is a word that tells this master from its successors: the
-    numbers of events begin anew with each."""
+    """All open streams; belongs to one event loop. `life` is a word that is another one for each master: numbers of
+    events begin anew."""
 
     def __init__(self, source: Source, life: str) -> None:
         self._source = source
@@ -59,7 +59,7 @@ class Streams:
         try:
             yield "retry: 2000\n\n"
             while not closing.is_set():
-                for number, event in feed.since(number):  # noqa: B020 - goes on behind the last one told
+                for number, event in feed.since(number):  # noqa: B020 - goes on behind the last one sent
                     yield f"id: {self._life}-{number}\nevent: happened\ndata: {json.dumps(event.to_json())}\n\n"
                 if feed.collections != collections:
                     collections = feed.collections

@@ -11,13 +11,23 @@ from kctl_agent.errors import BadParams
 from kctl_agent.messages import is_plain_number, printable_name
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Caller", "Carry", "Operation", "OperationState", "OperationType", "Param", "Tell", "check", "contradiction"]
+__all__ = [
+    "Caller",
+    "Carry",
+    "Operation",
+    "OperationState",
+    "OperationType",
+    "Param",
+    "Report",
+    "check",
+    "contradiction",
+]
 
 OperationState: TypeAlias = Literal["running", "done", "failed"]
-Tell: TypeAlias = Callable[[str], None]
+Report: TypeAlias = Callable[[str], None]
 """Reports in one sentence how far an operation has come."""
-Carry: TypeAlias = Callable[[JsonObject, "Caller", Tell], Awaitable[tuple[str, JsonObject]]]
-"""(checked params, who, tell) -> what has happened, in one sentence and as an object. Raises what went wrong."""
+Carry: TypeAlias = Callable[[JsonObject, "Caller", Report], Awaitable[tuple[str, JsonObject]]]
+"""(checked params, caller, report) -> what has happened, in one sentence and as an object. Raises what went wrong."""
 
 _KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
 

@@ -14,7 +14,7 @@ from kctl.config import Config, Http
 from kctl.config.effects import Effect, changes
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused
 from kctl.master.members import Members
-from kctl.master.operations.base import Tell
+from kctl.master.operations.base import Report
 from kctl.master.pauses import Pauses
 from kctl.master.process_supervisor import ProcessSupervisor
 from kctl.master.restart import State
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _UP = ("running", "idle", "paused", "throttled", None)
-"""What a worker says of itself when it has come up; None: an agent that tells nothing."""
+"""States that a worker reports when it has come up; None: an agent that reports none."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Context:
     partitions: Callable[[str], frozenset[int]] = lambda _: frozenset()
     """The partitions of a topic that the brokers reported last; empty when that is not known."""
     draining: dict[str, JsonObject] = field(default_factory=dict)
-    """Who is being drained, with the scope it is told meanwhile."""
+    """What is being drained, with the scope it gets meanwhile."""
     _ids: itertools.count[int] = field(default_factory=itertools.count)
     _later: set[asyncio.Task[object]] = field(default_factory=set)
 
@@ -60,8 +60,8 @@ class Context:
         return [*self.pauses.of(name), *([] if draining is None else [draining])]
 
     def later(self, work: Coroutine[object, object, object]) -> None:
-        """Does it beside everything else; what goes wrong is logged and told to nobody."""
-        task: asyncio.Task[object] = asyncio.ensure_future(_or_told(work))
+        """Does it beside everything else; what goes wrong is logged and reported to nobody."""
+        task: asyncio.Task[object] = asyncio.ensure_future(_or_logged(work))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
@@ -73,17 +73,17 @@ class Context:
         """
         name, everybody = params.get("name"), params.get("all", False)
         if (name is None) != bool(everybody):
-            raise BadParams("say which: a name, or all")
+            raise BadParams("give a name, or all")
         names = self.supervisor.names if name is None else dict.fromkeys(str(name).split(","))
         return [self.supervisor.process(each) for each in names]
 
-    async def run_on(self, name: str, rpc: str, params: JsonObject, tell: Tell) -> JsonObject:
+    async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
         """Has one agent carry out an operation; returns when it is done.
 
         Raises:
-            AgentRefused: it did not take it, or failed in it; the message says why.
+            AgentRefused: it did not take it, or failed in it; the message has the reason.
         """
-        # Unique over restarts of the master too: an agent takes an order of a known id for the same one.
+        # Unique over restarts of the master too: an agent takes an operation of a known id for the same one.
         operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
         await self.members.operate(name, rpc, {"operation": operation, **params}, _ANSWER_SECONDS)
         while True:
@@ -93,22 +93,22 @@ class Context:
             text = str(outcome.get("text", ""))
             if outcome.get("state") == "failed":
                 raise AgentRefused(f"{name}: {text}")
-            tell(f"{name}: {text}")
+            report(f"{name}: {text}")
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def tell_paused(self, name: str, tell: Tell) -> str:
-        """Has a process read what the pauses leave; returns when it does, or when it need not be told: a process that
-        starts is told at its start."""
+    async def send_pauses(self, name: str, report: Report) -> str:
+        """Has a process read what the pauses leave; returns when it does, or when there is no need: a process that
+        starts gets them at its start."""
         process = self.supervisor.process(name)
         while True:
             if process.state is State.STARTING:
-                tell(f"{name} is starting")
+                report(f"{name} is starting")
                 await process.until(lambda: process.state is not State.STARTING)
             if process.state is not State.RUNNING:
                 return f"{name} is {process.state}"
             incarnation = process.incarnation
             try:
-                await self.run_on(name, "pause", {"scopes": self.scopes(name)}, tell)
+                await self.run_on(name, "pause", {"scopes": self.scopes(name)}, report)
             except AgentRefused:
                 if process.incarnation == incarnation and process.state is State.RUNNING:
                     raise
@@ -116,7 +116,7 @@ class Context:
                 return name
 
 
-async def _or_told(work: Coroutine[object, object, object]) -> None:
+async def _or_logged(work: Coroutine[object, object, object]) -> None:
     try:
         await work
     except KctlError as error:
@@ -131,7 +131,7 @@ async def together(work: Iterable[Coroutine[object, object, object]]) -> None:
 
 
 async def file_changed(context: Context) -> str:
-    """`; kctl.toml has changed since: …` when a process that starts does not get what the file says now, else empty."""
+    """`; kctl.toml has changed since: …` when a process that starts does not get what the file sets now, else empty."""
     name = context.config.path.name
     try:
         found = changes(context.config, await asyncio.to_thread(context.reread))
@@ -142,7 +142,7 @@ async def file_changed(context: Context) -> str:
     return f"; {name} has changed since: `kctl reload`" if is_new else ""
 
 
-async def settled(context: Context, process: ProcessSupervisor, after: int, tell: Tell) -> None:
+async def settled(context: Context, process: ProcessSupervisor, after: int, report: Report) -> None:
     """Returns when a process later than incarnation `after` has come up, by its supervisor's word and its own.
 
     Raises:
@@ -162,5 +162,5 @@ async def settled(context: Context, process: ProcessSupervisor, after: int, tell
         beat = await context.members.ping(process.name, 1.0)
         if beat is not None and beat.state in _UP:
             return
-        tell(f"{process.name} is {'silent' if beat is None else beat.state}")
+        report(f"{process.name} is {'silent' if beat is None else beat.state}")
         await asyncio.sleep(_POLL_SECONDS)

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from kctl.jars import java_command
-from kctl.master.operations.base import Caller, Tell
+from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl.master.process import session_members
 from kctl_agent.errors import BadParams
@@ -20,7 +20,7 @@ _ANSWER_SECONDS = 5.0
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
-async def log_level(context: Context, params: JsonObject, _caller: Caller, _tell: Tell) -> tuple[str, JsonObject]:
+async def log_level(context: Context, params: JsonObject, _caller: Caller, _report: Report) -> tuple[str, JsonObject]:
     """Of one process, or of the master itself; until that process ends."""
     name, level = params["name"], params["level"].upper()
     if level not in _LEVELS:
@@ -36,7 +36,7 @@ async def log_level(context: Context, params: JsonObject, _caller: Caller, _tell
     return f"{name} logs {level} from now on; it was {before}", {"before": before, "level": level}
 
 
-async def stack(context: Context, params: JsonObject, _caller: Caller, _tell: Tell) -> tuple[str, JsonObject]:
+async def stack(context: Context, params: JsonObject, _caller: Caller, _report: Report) -> tuple[str, JsonObject]:
     """Where all Python threads of a process stand, and those of its JVM by `jcmd`."""
     name = params["name"]
     answer = await context.members.operate(name, "stack_dump", {}, _ANSWER_SECONDS)

@@ -132,12 +132,12 @@ class OperationLog:
         return operation
 
     async def _carry(self, kind: OperationType, operation: Operation, caller: Caller) -> None:
-        def tell(text: str) -> None:
+        def report(text: str) -> None:
             self._operations[operation.id] = replace(self._operations[operation.id], text=text)
 
         try:
             async with asyncio.timeout(operation.deadline_seconds):
-                text, result = await kind.carry(operation.params, caller, tell)
+                text, result = await kind.carry(operation.params, caller, report)
             self._end(operation.id, "done", text, result)
         except TimeoutError:
             so_far = self._operations[operation.id].text
@@ -152,7 +152,7 @@ class OperationLog:
             self._end(operation.id, "failed", str(error))
         except Exception:
             log.exception("action=operation_failed id=%s operation=%s", operation.id, operation.name)
-            self._end(operation.id, "failed", "a defect in kctl; the master's log says where")
+            self._end(operation.id, "failed", "a defect in kctl; the master's log has its traceback")
         finally:
             del self._tasks[operation.id]
 

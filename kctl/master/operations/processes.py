@@ -8,7 +8,7 @@ from dataclasses import replace
 from kctl.config import Config, check_together
 from kctl.errors import OperationRefused
 from kctl.master.launch import launches, sinker_launches
-from kctl.master.operations.base import Caller, Tell
+from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context, file_changed, settled, together
 from kctl.master.process_supervisor import Launch, ProcessSupervisor
 from kctl.master.restart import State
@@ -21,7 +21,7 @@ __all__ = ["drain", "restart", "scale", "scaled", "start", "stop"]
 _KINDS = {"workers": "worker", "sinkers": "sinker"}
 
 
-async def start(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+async def start(context: Context, params: JsonObject, _caller: Caller, report: Report) -> tuple[str, JsonObject]:
     """Starts a process that was stopped or given up, or that waits for its next try; waits until it has come up."""
     process = context.supervisor.process(params["name"])
     if process.state in (State.STARTING, State.RUNNING):
@@ -29,20 +29,20 @@ async def start(context: Context, params: JsonObject, _caller: Caller, tell: Tel
     before = process.incarnation
     process.start()
     await process.until(lambda: process.incarnation > before)
-    await settled(context, process, before, tell)
+    await settled(context, process, before, report)
     return f"{process.name} runs as pid {process.pid}{await file_changed(context)}", _pid(process)
 
 
-async def stop(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
-    """Stops a process, kills it after `stop_timeout_seconds`; it stays stopped until it is started by operation."""
+async def stop(context: Context, params: JsonObject, _caller: Caller, report: Report) -> tuple[str, JsonObject]:
+    """Stops a process, kills it after `stop_timeout_seconds`; it stays stopped until an operation starts it."""
     process = context.supervisor.process(params["name"])
-    tell(f"{process.name} is asked to leave")
+    report(f"{process.name} is asked to leave")
     started = time.monotonic()
     await process.stop()
     return f"{process.name} is stopped, after {time.monotonic() - started:.1f} s", {}
 
 
-async def restart(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+async def restart(context: Context, params: JsonObject, _caller: Caller, report: Report) -> tuple[str, JsonObject]:
     """Restarts one process, several, or all: at once, or with `rolling` one after another, each only when the one
     before it has come up again. The first that does not ends it."""
     processes = context.chosen(params)
@@ -53,9 +53,9 @@ async def restart(context: Context, params: JsonObject, _caller: Caller, tell: T
         process.restart()
         if is_dead:  # what it was before is no answer to whether it comes up
             await process.until(lambda: process.incarnation > before)
-        await settled(context, process, before, tell)
+        await settled(context, process, before, report)
         done.append(process.name)
-        tell(f"{len(done)} of {len(processes)} restarted: {', '.join(sorted(done))}")
+        report(f"{len(done)} of {len(processes)} restarted: {', '.join(sorted(done))}")
 
     if params.get("rolling", False):
         for process in processes:
@@ -65,11 +65,11 @@ async def restart(context: Context, params: JsonObject, _caller: Caller, tell: T
     else:
         alive = [each for each in processes if not params.get("all") or each.state not in (State.STOPPED, State.FATAL)]
         await together(one(process) for process in alive)
-    told = ", ".join(sorted(done)) or "none, for none is running"
-    return f"restarted: {told}{await file_changed(context)}", {"restarted": sorted(done)}
+    names = ", ".join(sorted(done)) or "none, for none is running"
+    return f"restarted: {names}{await file_changed(context)}", {"restarted": sorted(done)}
 
 
-async def drain(context: Context, params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+async def drain(context: Context, params: JsonObject, caller: Caller, report: Report) -> tuple[str, JsonObject]:
     """Lets a process finish what it has begun, commit and leave; nothing is killed or abandoned. When that takes longer
     than the operation may, it goes on as before."""
     process = context.supervisor.process(params["name"])
@@ -80,27 +80,27 @@ async def drain(context: Context, params: JsonObject, caller: Caller, tell: Tell
         "since": time.time(),
     }
     try:
-        tell(f"{process.name} finishes what it has begun")
-        await context.tell_paused(process.name, tell)
-        tell(f"{process.name} commits and leaves")
+        report(f"{process.name} finishes what it has begun")
+        await context.send_pauses(process.name, report)
+        report(f"{process.name} commits and leaves")
         await process.stop(timeout_seconds=context.config.workers.revoke_timeout_seconds + 60)
     except BaseException:
         del context.draining[process.name]
-        context.later(context.tell_paused(process.name, lambda _: None))
+        context.later(context.send_pauses(process.name, lambda _: None))
         raise
     del context.draining[process.name]
     return f"{process.name} is drained and stopped", {}
 
 
-async def scale(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+async def scale(context: Context, params: JsonObject, _caller: Caller, report: Report) -> tuple[str, JsonObject]:
     """Runs so many workers, so many sinkers: starts what is missing, drains the highest numbers that are too many."""
     wanted = {kind: params[kind] for kind in _KINDS if kind in params}
     if not wanted:
-        raise OperationRefused("say workers or sinkers, and how many")
-    return await scaled(context, wanted, tell)
+        raise OperationRefused("give workers or sinkers, and how many")
+    return await scaled(context, wanted, report)
 
 
-async def scaled(context: Context, wanted: dict[str, int], tell: Tell) -> tuple[str, JsonObject]:
+async def scaled(context: Context, wanted: dict[str, int], report: Report) -> tuple[str, JsonObject]:
     """The work of `scale`, for `reload` too."""
     config = context.config
     for kind, count in wanted.items():
@@ -116,16 +116,16 @@ async def scaled(context: Context, wanted: dict[str, int], tell: Tell) -> tuple[
     added, removed = sorted(target.keys() - names), sorted(names - target.keys())
     context.config = config
     before = {name: context.supervisor.add(target[name]) for name in added}
-    tell(f"starting {', '.join(added) or 'none'}, stopping {', '.join(removed) or 'none'}")
+    report(f"starting {', '.join(added) or 'none'}, stopping {', '.join(removed) or 'none'}")
     await together(
         [
             *(context.supervisor.remove(name) for name in removed),
-            *(settled(context, process, 0, tell) for process in before.values()),
+            *(settled(context, process, 0, report) for process in before.values()),
         ]
     )
-    told = ", ".join(number_of(count, _KINDS[kind]) for kind, count in wanted.items())
+    counts = ", ".join(number_of(count, _KINDS[kind]) for kind, count in wanted.items())
     return (
-        f"{told} until the next start of the fleet, or a reload: keep it with `count` in the configuration",
+        f"{counts} until the next start of the fleet, or a reload: keep it with `count` in the configuration",
         {"started": added, "stopped": removed},
     )
 

@@ -6,7 +6,7 @@ import asyncio
 from datetime import datetime
 
 from kctl.errors import OperationRefused
-from kctl.master.operations.base import Caller, Tell
+from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl_agent.errors import BadParams
 from kctl_agent.messages import number_of, printable_name
@@ -17,24 +17,28 @@ __all__ = ["check_read", "pause", "resume", "scope", "seek"]
 _OWNERS_SECONDS = 5.0
 
 
-async def pause(context: Context, params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
-    """Nothing of it is read until `resume`; partitions stay where they are. It is kept first, then told to everybody
+async def pause(context: Context, params: JsonObject, caller: Caller, report: Report) -> tuple[str, JsonObject]:
+    """Nothing of it is read until `resume`; partitions stay where they are. It is kept first, then sent to everybody
     it concerns, so that what starts meanwhile starts paused."""
     worker, topic, partition = scope(context, params)
     made = context.pauses.add(worker, topic, partition, caller.name)
-    told = await _tell_all(context, worker, tell)
-    return f"{made.what} is paused; {told}", {"paused": [each.scope() | {"worker": each.worker} for each in [made]]}
+    carried_out = await _send_pauses_to_all(context, worker, report)
+    return f"{made.what} is paused; {carried_out}", {
+        "paused": [each.scope() | {"worker": each.worker} for each in [made]]
+    }
 
 
-async def resume(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+async def resume(context: Context, params: JsonObject, _caller: Caller, report: Report) -> tuple[str, JsonObject]:
     """Ends pauses: this one, those of a topic and its partitions, or all."""
     worker, topic, partition = scope(context, params)
     ended = context.pauses.remove(worker, topic, partition)
-    told = await _tell_all(context, worker, tell)
-    return f"resumed: {', '.join(each.what for each in ended)}; {told}", {"resumed": [each.what for each in ended]}
+    carried_out = await _send_pauses_to_all(context, worker, report)
+    return f"resumed: {', '.join(each.what for each in ended)}; {carried_out}", {
+        "resumed": [each.what for each in ended]
+    }
 
 
-async def seek(context: Context, params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+async def seek(context: Context, params: JsonObject, _caller: Caller, report: Report) -> tuple[str, JsonObject]:
     """Goes on reading a topic's partitions elsewhere: each owner moves the group's committed offset and the storage's
     stored offset together. Every partition must have an owner, or nothing is changed."""
     topic, dry_run = params["topic"], params.get("dry_run", False)
@@ -50,7 +54,7 @@ async def seek(context: Context, params: JsonObject, _caller: Caller, tell: Tell
 
     async def one(partition: int) -> JsonObject:
         operation = {"topic": topic, "partition": partition, "to": _wire_target(params["to"]), "dry_run": dry_run}
-        return await context.run_on(str(owners[partition]), "seek", operation, tell)
+        return await context.run_on(str(owners[partition]), "seek", operation, report)
 
     outcomes = await asyncio.gather(*(one(each) for each in wanted), return_exceptions=True)
     failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -72,9 +76,9 @@ def scope(context: Context, params: JsonObject) -> tuple[str | None, str | None,
             raise BadParams(f"only one of all and {'topic' if worker is None else 'worker'}")
         if worker is not None:
             raise BadParams("only one of worker and topic")
-        raise BadParams("say which: a worker, a topic (and a partition of it), or all")
+        raise BadParams("give a worker, a topic (and a partition of it), or all")
     if partition is not None and topic is None:
-        raise BadParams("a partition belongs to a topic: say which")
+        raise BadParams("a partition belongs to a topic: name it too")
     if worker is not None:
         context.supervisor.process(worker)
     if topic is not None:
@@ -92,10 +96,10 @@ def check_read(context: Context, topic: str, partition: int | None) -> None:
         raise BadParams(f"topic {topic} has no partition {partition}; it has {number_of(len(known), 'partition')}")
 
 
-async def _tell_all(context: Context, worker: str | None, tell: Tell) -> str:
+async def _send_pauses_to_all(context: Context, worker: str | None, report: Report) -> str:
     names = context.supervisor.names if worker is None else [worker]
-    told = await asyncio.gather(*(context.tell_paused(name, tell) for name in names))
-    return f"carried out by {', '.join(told) or 'no process, for none is running'}"
+    done = await asyncio.gather(*(context.send_pauses(name, report) for name in names))
+    return f"carried out by {', '.join(done) or 'no process, for none is running'}"
 
 
 async def _owners(context: Context, topic: str) -> dict[int, str | None]:
@@ -112,7 +116,7 @@ async def _owners(context: Context, topic: str) -> dict[int, str | None]:
 
 
 def _wire_target(to: str) -> str:
-    """`2026-11-21T10:00` -> `@1795255200000`, local time unless it says otherwise; anything else as it is."""
+    """`2026-11-21T10:00` -> `@1795255200000`, local time without an offset of its own; anything else as it is."""
     if to in ("earliest", "latest") or to.isdecimal() or to.startswith("@"):
         return to
     try:

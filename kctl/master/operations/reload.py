@@ -10,7 +10,7 @@ from kctl.config import Config
 from kctl.config.effects import Change, Effect, changes
 from kctl.errors import AgentRefused
 from kctl.master.launch import launches, sinker_launches, supervision_policy
-from kctl.master.operations.base import Caller, Tell
+from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl.master.operations.processes import scaled
 from kctl.master.restart import State
@@ -21,10 +21,10 @@ __all__ = ["reload"]
 _ANSWER_SECONDS = 5.0
 
 
-async def reload(context: Context, _params: JsonObject, _caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
-    """A file that cannot be used changes nothing. What needs a new process is told to processes that start from now on;
-    what needs a new master stays as it was. Tokens and certificate of HTTP are read again, whether or not a setting has
-    changed: their files are what is renewed."""
+async def reload(context: Context, _params: JsonObject, _caller: Caller, report: Report) -> tuple[str, JsonObject]:
+    """A file that cannot be used changes nothing. What needs a new process is given to processes that start from now
+    on; what needs a new master stays as it was. Tokens and certificate of HTTP are read again, whether or not a setting
+    has changed: their files are what is renewed."""
     wanted = await asyncio.to_thread(context.reread)
     found = changes(context.config, wanted)
     by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}
@@ -40,9 +40,9 @@ async def reload(context: Context, _params: JsonObject, _caller: Caller, tell: T
         await _set_log_level(context)
     counts = {kind: getattr(wanted, kind).count for kind in ("workers", "sinkers") if f"{kind}.count" in names}
     if counts:
-        await scaled(context, counts, tell)
+        await scaled(context, counts, report)
     sentences = [f"{effect.value}: {_named(changed)}" for effect, changed in by_effect.items() if changed]
-    result = {effect.name.lower(): [_told(change) for change in changed] for effect, changed in by_effect.items()}
+    result = {effect.name.lower(): [_as_json(change) for change in changed] for effect, changed in by_effect.items()}
     if renewed:
         sentences.insert(0, f"HTTP uses new {' and '.join(renewed)}")
     if by_effect[Effect.NEXT_START]:
@@ -76,5 +76,5 @@ def _named(changed: list[Change]) -> str:
     return ", ".join(f"{change.name} {change.before!s} -> {change.after!s}" for change in changed)
 
 
-def _told(change: Change) -> JsonObject:
+def _as_json(change: Change) -> JsonObject:
     return {"setting": change.name, "before": str(change.before), "after": str(change.after)}

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from kctl.master.operations.base import Caller, OperationType, Param, Tell
+from kctl.master.operations.base import Caller, OperationType, Param, Report
 from kctl.master.operations.context import Context
 from kctl.master.operations.inspect import log_level, stack
 from kctl.master.operations.processes import drain, restart, scale, start, stop
@@ -16,7 +16,7 @@ from kctl_agent.wire import JsonObject
 
 __all__ = ["operation_types"]
 
-_Work: TypeAlias = Callable[[Context, JsonObject, Caller, Tell], Awaitable[tuple[str, JsonObject]]]
+_Work: TypeAlias = Callable[[Context, JsonObject, Caller, Report], Awaitable[tuple[str, JsonObject]]]
 
 _NAME = Param("name", "string", "a worker or sinker", required=True)
 _SCOPE = (
@@ -87,7 +87,7 @@ def operation_types(context: Context) -> dict[str, OperationType]:
                 Param("topic", "string", "its topic", required=True),
                 Param("partition", "integer", "this partition only"),
                 Param("to", "string", "earliest, latest, an offset, or a time such as 2026-11-21T10:00", required=True),
-                Param("dry_run", "boolean", "only say what would be skipped or handled again"),
+                Param("dry_run", "boolean", "only show what would be skipped or handled again"),
             ),
             sought,
             deadline_seconds=120.0,

@@ -58,7 +58,7 @@ def test_a_progress_makes_positions_and_figures_and_the_same_one_twice_counts_on
     assert (snapshot.kind, snapshot.state) == ("attached", "running")
 
 
-def test_a_source_that_is_not_kafka_tells_no_partitions() -> None:
+def test_a_source_that_is_not_kafka_reports_no_partitions() -> None:
     queries = Queries("report")
     queries.progressed(progress(0, None, sources=[{"description": "RateStreamV2[]", "endOffset": 7}]))
 

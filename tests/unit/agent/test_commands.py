@@ -48,7 +48,7 @@ def test_the_table_holds_exactly_the_commands_of_the_design() -> None:
 
 
 @pytest.mark.parametrize("rpc", ["kafka_lag", "offset_checker"])
-def test_partitions_are_told_with_every_offset_and_its_age(rpc: str, snapshot: Snapshot) -> None:
+def test_partitions_are_reported_with_every_offset_and_its_age(rpc: str, snapshot: Snapshot) -> None:
     known, unknown = answer(rpc, snapshot, later=1.0)["rows"]
 
     assert known == {
@@ -76,7 +76,7 @@ def test_partitions_are_told_with_every_offset_and_its_age(rpc: str, snapshot: S
         ("latest", 20, None, None),
     ],
 )
-def test_before_the_first_commit_the_reset_policy_says_what_lag_is_as_for_the_master(
+def test_before_the_first_commit_the_reset_policy_decides_what_lag_is_as_for_the_master(
     snapshot: Snapshot, reset: str, start: int | None, position: int | None, lag: int | None
 ) -> None:
     fresh = replace(snapshot.partitions[0], start=start, committed=None, position=position, end=100, reset=reset)
@@ -99,7 +99,7 @@ def test_a_worker_without_partitions_answers_with_no_rows(snapshot: Snapshot) ->
     assert answer("kafka_lag", bare(snapshot)) == {"rows": []}
 
 
-def test_the_storage_is_told_by_its_identity_and_unknown_counts_are_null(snapshot: Snapshot) -> None:
+def test_the_storage_is_named_by_its_identity_and_unknown_counts_are_null(snapshot: Snapshot) -> None:
     assert answer("block_size", snapshot) == {
         "storage": "file:/data/storage.sqlite",
         "pending": 10,
@@ -117,7 +117,7 @@ def test_the_storage_is_told_by_its_identity_and_unknown_counts_are_null(snapsho
     assert {name: value for name, value in unknown.items() if value is not None} == {"storage": "file:/x"}
 
 
-def test_the_leader_is_told_with_the_members_own_partitions(snapshot: Snapshot) -> None:
+def test_the_leader_is_shown_with_the_members_own_partitions(snapshot: Snapshot) -> None:
     assert answer("member_leader", snapshot) == {
         "member_id": "m-1",
         "worker": "worker-0",
@@ -141,7 +141,7 @@ def test_who_does_not_know_the_leader_does_not_say_that_it_is_none(
     assert answer("member_leader", replace(snapshot, member=member))["is_leader"] is is_leader
 
 
-def test_brokers_and_topics_are_told_row_by_row(snapshot: Snapshot) -> None:
+def test_brokers_and_topics_are_shown_row_by_row(snapshot: Snapshot) -> None:
     assert answer("metadata_brokers", snapshot) == {
         "rows": [{"node_id": 1, "host": "b1.example", "port": 9092, "rack": None, "controller": True}]
     }
@@ -165,7 +165,7 @@ def test_what_is_not_known_yet_is_not_ready_rather_than_empty(rpc: str, snapshot
         answer(rpc, bare(snapshot))
 
 
-def test_a_worker_tells_its_state_its_pace_and_its_events(snapshot: Snapshot) -> None:
+def test_a_worker_reports_its_state_its_pace_and_its_events(snapshot: Snapshot) -> None:
     assert answer("workers", snapshot, later=1.0) == {
         "name": "worker-0",
         "kind": "worker",
@@ -207,7 +207,7 @@ def test_between_two_batches_none_is_running(snapshot: Snapshot) -> None:
     assert answer("workers", resting)["batch_running_seconds"] is None
 
 
-def test_ping_tells_who_answers_and_what_a_supervisor_judges_it_by(snapshot: Snapshot) -> None:
+def test_ping_names_the_process_and_what_a_supervisor_judges_it_by(snapshot: Snapshot) -> None:
     told = answer("ping", snapshot)
 
     assert {key: told[key] for key in ("name", "pid", "version", "state", "batches_total")} == {
@@ -219,7 +219,7 @@ def test_ping_tells_who_answers_and_what_a_supervisor_judges_it_by(snapshot: Sna
     }
 
 
-def test_ping_tells_how_long_ago_the_main_thread_came_for_its_operations_once_it_has_come(snapshot: Snapshot) -> None:
+def test_ping_reports_how_long_ago_the_main_thread_took_its_operations_once_it_has(snapshot: Snapshot) -> None:
     inbox = Inbox()
     ping = ping_of(inbox)
     assert ping.answer(snapshot, {}, time.monotonic())["main_thread_age_seconds"] is None
@@ -257,7 +257,7 @@ def test_describe_lists_every_method_itself_included(snapshot: Snapshot) -> None
     }
 
 
-def test_describe_tells_the_parameters_of_a_command_that_was_added(snapshot: Snapshot) -> None:
+def test_describe_lists_the_parameters_of_a_command_that_was_added(snapshot: Snapshot) -> None:
     pause = Command(
         "pause", lambda *_: {}, "pause", (Param("seconds", "number", "how long", required=True),), changes=True
     )
@@ -304,6 +304,6 @@ def test_a_parameter_the_command_does_not_take_is_refused_by_its_name(params: Js
     check_params(command, {"text": "a", "count": 1, "share": 1, "flag": False})
 
 
-def test_a_command_without_parameters_says_so() -> None:
+def test_a_command_without_parameters_is_described_as_such() -> None:
     with pytest.raises(BadParams, match="it takes no parameters"):
         check_params(COMMANDS["ping"], {"name": "x"})

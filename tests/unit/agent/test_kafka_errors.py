@@ -52,7 +52,7 @@ def test_a_reason_is_in_plain_words_or_the_brokers_own(error: Exception, text: s
     assert reason(error) == text
 
 
-def test_what_a_broker_refuses_keeps_its_name_and_tells_which_right_is_missing() -> None:
+def test_what_a_broker_refuses_keeps_its_name_and_names_the_missing_right() -> None:
     told = describe(errors.GroupAuthorizationFailedError(), "offsets are not committed", "b:9092")
 
     assert told == (

@@ -120,7 +120,7 @@ def test_an_error_reply_is_read_with_its_code() -> None:
     assert reply == Reply(None, ok=False, error=Failure("busy", "256 connections are open", retriable=True))
 
 
-def test_a_master_s_reply_tells_who_is_missing() -> None:
+def test_a_master_s_reply_names_what_is_missing() -> None:
     failure = Failure("timeout", "no answer", retriable=True, sender="worker-1")
     frame = reply_ok(
         "7f",
@@ -179,7 +179,7 @@ def test_no_object_makes_the_readers_fail_otherwise(frame: dict[str, Any]) -> No
     readable_id(frame)
 
 
-def test_the_id_of_a_frame_that_is_no_request_is_still_told_if_it_can_be() -> None:
+def test_the_id_of_a_frame_that_is_no_request_is_still_returned_if_it_can_be_read() -> None:
     assert readable_id({"id": "7f", "role": 9}) == "7f"
     assert readable_id({"id": 7}) is None
     assert readable_id({"id": "x" * (MAX_ID_LENGTH + 1)}) is None

@@ -160,7 +160,7 @@ def test_agents_are_listed_by_their_sockets_without_the_master(short_dir: Path) 
     assert list_agents(short_dir) == ["worker-0", "worker-1"]
 
 
-def test_a_run_dir_that_is_not_there_lists_nothing_but_says_so(short_dir: Path) -> None:
+def test_a_run_dir_that_is_not_there_lists_nothing_but_is_reported(short_dir: Path) -> None:
     with pytest.raises(PathError, match="cannot be read"):
         list_agents(short_dir / "nowhere")
 
@@ -393,7 +393,7 @@ def test_a_process_name_with_brackets_and_spaces_does_not_confuse_the_start_time
         process.wait()
 
 
-def test_the_kernel_tells_who_the_peer_is() -> None:
+def test_the_kernel_identifies_the_peer() -> None:
     left, right = socket.socketpair()
     with left, right:
         assert peer_credentials(left) == (os.getpid(), os.geteuid(), os.getegid())

@@ -24,7 +24,7 @@ def socket_file(short_dir: Path) -> Path:
     return short_dir / "worker-0.sock"
 
 
-def test_it_answers_what_the_script_says_and_keeps_what_it_was_asked(
+def test_it_answers_as_scripted_and_keeps_what_it_was_asked(
     short_dir: Path, socket_file: Path, connect: Connect
 ) -> None:
     with ScriptedAgent(short_dir, "worker-0", {"kafka_lag": LAG}) as agent:
@@ -35,7 +35,7 @@ def test_it_answers_what_the_script_says_and_keeps_what_it_was_asked(
     assert [(request.rpc, request.params) for request in agent.requests] == [("kafka_lag", {"topic": "orders"})]
 
 
-def test_it_answers_ping_without_being_told_to(short_dir: Path, socket_file: Path, connect: Connect) -> None:
+def test_it_answers_ping_without_a_script(short_dir: Path, socket_file: Path, connect: Connect) -> None:
     with ScriptedAgent(short_dir, "worker-0", {}):
         assert connect(socket_file).ask("ping").result["pid"] == os.getpid()
 
@@ -92,7 +92,7 @@ def test_it_stalls_until_the_event_is_set_and_serves_others_meanwhile(
         assert stalled.read().result == {"total": 3}
 
 
-def test_it_stalls_for_the_seconds_it_is_told(short_dir: Path, socket_file: Path, connect: Connect) -> None:
+def test_it_stalls_for_the_scripted_seconds(short_dir: Path, socket_file: Path, connect: Connect) -> None:
     with ScriptedAgent(short_dir, "worker-0", {"kafka_lag": Stalls(seconds=0.1, then=Refuses())}):
         began = monotonic()
         reply = connect(socket_file).ask("kafka_lag")

@@ -131,7 +131,7 @@ def test_a_request_of_the_largest_size_is_answered_and_one_byte_more_is_not(
     assert caller.is_ended()
 
 
-def test_a_caller_that_has_said_all_and_closed_its_side_still_gets_its_replies(
+def test_a_caller_that_has_sent_all_and_closed_its_side_still_gets_its_replies(
     serve: Serve, connect: Connect, socket_file: Path
 ) -> None:
     serve(commands=WITH_BIG)
@@ -170,7 +170,7 @@ def test_an_unknown_method_is_refused_and_the_connection_stays(
         (b"\xff\xff\xff\xff", "frame_too_large"),
     ],
 )
-def test_a_malformed_frame_is_told_so_and_only_its_own_connection_ends(
+def test_a_malformed_frame_is_reported_and_only_its_own_connection_ends(
     serve: Serve, connect: Connect, socket_file: Path, data: bytes, code: str
 ) -> None:
     server = serve()
@@ -200,7 +200,7 @@ def test_what_was_asked_before_a_malformed_frame_is_answered_and_what_comes_afte
     assert caller.is_ended()
 
 
-def test_who_is_refused_while_still_sending_can_read_why(serve: Serve, connect: Connect, socket_file: Path) -> None:
+def test_a_client_refused_while_still_sending_can_read_why(serve: Serve, connect: Connect, socket_file: Path) -> None:
     serve()
     caller = connect(socket_file)
 
@@ -211,7 +211,7 @@ def test_who_is_refused_while_still_sending_can_read_why(serve: Serve, connect: 
     assert reply.error.code == "frame_too_large"
 
 
-def test_above_the_bound_of_connections_callers_are_told_busy_until_one_leaves(
+def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(
     serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
 ) -> None:
     serve(max_connections=2)
@@ -296,9 +296,7 @@ def test_half_a_frame_behind_a_reply_that_had_to_wait_has_the_same_deadline(
     assert server.counts == {"half a frame and silence": 1}
 
 
-def test_a_connection_that_says_nothing_is_closed_at_the_idle_timeout(
-    serve: Serve, connect: Connect, socket_file: Path
-) -> None:
+def test_a_silent_connection_is_closed_at_the_idle_timeout(serve: Serve, connect: Connect, socket_file: Path) -> None:
     server = serve(idle_timeout_seconds=SHORT_SECONDS)
     caller = connect(socket_file)
     assert caller.ask("ping").ok

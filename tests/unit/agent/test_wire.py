@@ -159,7 +159,7 @@ def test_white_space_around_the_object_is_json_too() -> None:
     assert Decoder(100).feed(framed(b' \n\t\r{"a" : 1} \n')) == [{"a": 1}]
 
 
-def test_a_clean_end_and_a_break_inside_a_frame_are_told_apart() -> None:
+def test_a_clean_end_and_a_break_inside_a_frame_are_distinguished() -> None:
     frame = encode({"id": 1})
     for size in range(1, len(frame)):
         broken = Decoder(MAX_REQUEST_BYTES)

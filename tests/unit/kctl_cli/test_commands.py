@@ -72,10 +72,10 @@ def test_every_command_has_a_help_page(kctl: Kctl, words: tuple[str, ...]) -> No
         (("status", "-o", "xml"), "kctl: argument -o/--output: invalid choice: 'xml'"),
         (("demo", "-o", "yaml"), "kctl: kctl demo prints a table or json"),
         (("demo", "--workers", "0"), "kctl: Invalid value for '--workers'"),
-        (("start",), "kctl: say which configuration: -c kctl.toml, or KCTL_CONFIG"),
+        (("start",), "kctl: name a configuration: -c kctl.toml, or KCTL_CONFIG"),
         (("start", "-c", "/absent.toml"), "kctl: there is no configuration file /absent.toml"),
         (("start", "-c", "x", "--set", "workers.count"), "kctl: --set takes SECTION.KEY=VALUE, not `workers.count`"),
-        (("config", "check"), "kctl: say which configuration: -c kctl.toml, or KCTL_CONFIG"),
+        (("config", "check"), "kctl: name a configuration: -c kctl.toml, or KCTL_CONFIG"),
         (("jars", "fetch", "sparks"), "kctl: there is no jar lock `sparks`; there are broker, spark"),
         (
             ("seek", "--topic", "t", "--to", "lates"),
@@ -183,7 +183,7 @@ def test_a_defect_is_one_sentence_and_no_traceback(kctl: Kctl, config: Path, mon
     assert ran.err.startswith("kctl: a defect in kctl, RuntimeError: impossible; ")
 
 
-def test_ctrl_c_exits_130_and_says_nothing(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_exits_130_and_prints_nothing(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(_config: Config, _path: Path, **_: object) -> int:
         raise KeyboardInterrupt
 
@@ -247,7 +247,7 @@ def test_demo_hands_its_options_on(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) 
     ]
 
 
-def test_config_check_says_whether_it_can_be_used(kctl: Kctl, config: Path) -> None:
+def test_config_check_reports_whether_it_can_be_used(kctl: Kctl, config: Path) -> None:
     good = kctl("config", "check", "-c", str(config))
     config.write_text("[kafka]\ngrup = 1\n")
     bad = kctl("-c", str(config), "config", "check")
@@ -256,7 +256,7 @@ def test_config_check_says_whether_it_can_be_used(kctl: Kctl, config: Path) -> N
     assert (bad.code, bad.err) == (2, f"kctl: {config}: there is no key `grup` in [kafka]; the nearest is `group`\n")
 
 
-def test_config_show_tells_every_setting_and_where_it_came_from(
+def test_config_show_prints_every_setting_and_where_it_came_from(
     kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KCTL_HTTP_PORT", "0")
@@ -271,7 +271,7 @@ def test_config_show_tells_every_setting_and_where_it_came_from(
     assert lines["fleet.run_dir"] == [f'"{config.parent / "run"}"', "default"]
 
 
-def test_config_show_as_json_and_yaml_say_the_same(kctl: Kctl, config: Path) -> None:
+def test_config_show_prints_the_same_as_json_and_yaml(kctl: Kctl, config: Path) -> None:
     shown = json.loads(kctl("config", "show", "-c", str(config), "-o", "json").out)
 
     assert shown["kafka"]["topics"] == ["t"]
@@ -329,7 +329,7 @@ IGNORES = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(f
 
 @pytest.fixture
 def process() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
-    """Starts a Python that has said that it is ready."""
+    """Starts a Python that has printed that it is ready."""
     started = []
 
     def start(code: str) -> subprocess.Popen[bytes]:
@@ -391,14 +391,14 @@ def test_stop_never_signals_a_later_process_with_the_pid_of_a_dead_master(
     innocent.send_signal(signal.SIGKILL)
 
 
-def test_stop_without_a_master_exits_5_and_says_why(kctl: Kctl, config: Path) -> None:
+def test_stop_without_a_master_exits_5_and_names_the_reason(kctl: Kctl, config: Path) -> None:
     absent = kctl("stop", "-c", str(config))
     (config.parent / "run").mkdir()
     (config.parent / "run" / "master.pid").write_text("garbage")
     garbage = kctl("stop", "-c", str(config))
 
     assert (absent.code, "does not exist" in absent.err) == (5, True)
-    assert (garbage.code, "does not say which process" in garbage.err) == (5, True)
+    assert (garbage.code, "does not name the master's process" in garbage.err) == (5, True)
 
 
 def test_jars_fetch_and_verify_take_their_locks(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def test_what_is_wrong_with_a_handler_is_one_sentence_after_the_traceback(
     assert details in "\n".join(before)
 
 
-def test_a_transform_that_cannot_be_imported_is_told(kctl: Kctl, config: Config) -> None:
+def test_a_transform_that_cannot_be_imported_is_reported(kctl: Kctl, config: Config) -> None:
     ran = kctl("config", "check", "-c", config("other = 1", TRANSFORM))
 
     assert (ran.code, "workers.transform 'shop:clean' cannot be loaded" in ran.err) == (2, True)

@@ -21,13 +21,13 @@ def asked(keys: bytes) -> tuple[int, str]:
     try:
         with subprocess.Popen(words, stdin=terminal, stderr=subprocess.PIPE) as command:
             assert command.stderr is not None
-            said = command.stderr.read(len(QUESTION))
+            printed = command.stderr.read(len(QUESTION))
             if keys == b"\x03":
                 command.send_signal(signal.SIGINT)  # this terminal controls no session of its own
             else:
                 os.write(ours, keys)
-            said += command.stderr.read()
-        return command.returncode, said.decode()
+            printed += command.stderr.read()
+        return command.returncode, printed.decode()
     finally:
         os.close(ours)
         os.close(terminal)
@@ -43,6 +43,6 @@ def asked(keys: bytes) -> tuple[int, str]:
     ],
 )
 def test_ctrl_c_at_a_question_exits_130_and_ends_its_line(keys: bytes, ended: tuple[int, str]) -> None:
-    code, said = asked(keys)
+    code, printed = asked(keys)
 
-    assert (code, said.removeprefix(QUESTION.decode())) == ended
+    assert (code, printed.removeprefix(QUESTION.decode())) == ended

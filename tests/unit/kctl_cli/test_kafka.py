@@ -55,34 +55,34 @@ def test_typer_knows_the_same_options(command: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("lagg",), "there is no command `kctl kafka lagg`; the nearest is `lag`"),
         (("lag", "-g", "x", "-b", "nowhere"), "-b takes HOST:PORT"),
         (("lag", "-g", "x", "--timeout", "0"), "not a number above 0"),
-        (("lag", "-g", "x"), "say which cluster: -b HOST:PORT"),
+        (("lag", "-g", "x"), "name a cluster: -b HOST:PORT"),
         (("topic",), "required: TOPIC"),
-        (("list-offsets", "-b", CLOSED), "say of which topic"),
+        (("list-offsets", "-b", CLOSED), "give a topic"),
         (("list-offsets", "-b", CLOSED, "-t", "x", "--time", "soon"), "`soon` is no time"),
         (("list-offsets", "-b", CLOSED, "-t", "x:a"), "`x:a` is no topic with partitions"),
         (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "there"), "`there` is no place in a log"),
         (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "shift-by"), "is no place in a log"),
         (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "-3"), "is no place in a log"),
-        (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "5", "-y", "--dry-run"), "say one of them"),
-        (("delete-topic", "-b", CLOSED, "x", "-y", "--dry-run"), "say one of them"),
+        (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "5", "-y", "--dry-run"), "give one of them"),
+        (("delete-topic", "-b", CLOSED, "x", "-y", "--dry-run"), "give one of them"),
         (("create-topic", "-b", CLOSED, "x", "-p", "0"), "--partitions takes 1 or more"),
         (("create-topic", "-b", CLOSED, "x", "--set", "retention.ms"), "--set takes KEY=VALUE"),
         (("create-topic", "-b", CLOSED, "x", "--set", "a=1", "--set", "a=2"), "--set a is given twice"),
         (("create-topic", "-b", CLOSED, "bad name!"), "`bad name!` is no name of a topic"),
         (("create-topic", "-b", CLOSED, ".."), "`..` is no name of a topic"),
-        (("alter-topic", "-b", CLOSED, "x"), "say what to alter"),
+        (("alter-topic", "-b", CLOSED, "x"), "give what to alter"),
         (("consume", "-b", CLOSED, "-t", "x", "--from=-x"), "is no place in a log"),
         (
             ("consume", "-b", CLOSED, "-t", "x", "--from", "foo"),
             "@MILLISECONDS, or -N for the last N of each partition",
         ),
-        (("produce", "-b", CLOSED, "-t", "x"), "say what to produce"),
-        (("produce", "-b", CLOSED, "-t", "x", "a", "--null"), "say what to produce"),
+        (("produce", "-b", CLOSED, "-t", "x"), "give what to produce"),
+        (("produce", "-b", CLOSED, "-t", "x", "a", "--null"), "give what to produce"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "-c", "brotli"), "`brotli` is no codec"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "-c", "5"), "`5` is no codec"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "--header", "b"), "--header takes KEY=VALUE"),
@@ -90,15 +90,15 @@ def test_typer_knows_the_same_options(command: object) -> None:
         (("produce", "-b", CLOSED, "-t", "x", "a", "--key-separator", ":"), "--key-separator takes the keys"),
         (("consume", "-b", CLOSED, "-t", "x", "--format", "xml"), "`xml` is no format"),
         (("consume", "-b", CLOSED, "-t", "x", "--format", "%q"), "`%q` is not known"),
-        (("wire", "-b", CLOSED), "say which request"),
+        (("wire", "-b", CLOSED), "give a request"),
         (("wire", "Produce", "-b", CLOSED), "only these are sent"),
     ],
 )
-def test_what_is_wrong_with_a_command_line_is_one_sentence(kctl: Kctl, words: tuple[str, ...], said: str) -> None:
+def test_what_is_wrong_with_a_command_line_is_one_sentence(kctl: Kctl, words: tuple[str, ...], expected: str) -> None:
     ran = kctl("kafka", *words)
 
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert expected in ran.err
     assert ran.err.count("\n") == 1
 
 
@@ -122,7 +122,7 @@ def test_a_context_is_looked_for_in_the_named_file_and_its_mistakes_are_named(
     assert "the nearest is `tls_ca_file`" in misspelt.err
 
 
-def test_nobody_there_is_told_with_its_exit_code(kctl: Kctl) -> None:
+def test_nobody_there_is_reported_with_its_exit_code(kctl: Kctl) -> None:
     ran = kctl("kafka", "groups", "-b", CLOSED)
 
     assert (ran.code, ran.out) == (10, "")
@@ -138,7 +138,7 @@ def test_kctl_kafka_imports_neither_typer_nor_a_client_before_it_is_needed() -> 
     assert not {"typer", "kafka", "kctl.config", "logging", "rich", "pydantic"} & imported
 
 
-def test_progress_is_told_with_its_speed_and_what_is_left() -> None:
+def test_progress_is_printed_with_its_speed_and_what_is_left() -> None:
     half = line(1_000_000, 49_000_000, 100_000_000, 10.0)
 
     assert half == f"[{'#' * 15:<30}]  50%  1,000,000 messages  4.9 MB/s  100,000 a second  10 s left"

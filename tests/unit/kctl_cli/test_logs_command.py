@@ -34,7 +34,7 @@ def test_the_last_lines_are_shown_while_no_master_runs(kctl: Kctl, logs: Path) -
     assert kctl("logs", "worker-0", "-c", config, "--lines", "0").out == ""
 
 
-def test_a_running_master_says_where_the_log_is(kctl: Kctl, master: Master, tmp_path: Path) -> None:
+def test_a_running_master_reports_where_the_log_is(kctl: Kctl, master: Master, tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.log"
     path.write_text("here\n")
     master({"status": Answers({"rows": [{"name": "worker-7", "log": str(path)}]})})
@@ -68,7 +68,7 @@ def test_a_fleet_that_never_ran_has_no_logs(kctl: Kctl, logs: Path) -> None:
     assert (ran.code, "there are no logs" in ran.err) == (2, True)
 
 
-def test_the_logs_of_several_and_of_the_master_are_told_apart_by_their_names(kctl: Kctl, logs: Path) -> None:
+def test_the_logs_of_several_and_of_the_master_are_distinguished_by_their_names(kctl: Kctl, logs: Path) -> None:
     (logs / "master.log").write_text("action=running\naction=ended")
     config = str(logs.parent / "kctl.toml")
 

@@ -63,7 +63,7 @@ def test_json_is_the_result_and_then_how_complete_and_old_it_is(kctl: Kctl, mast
     assert (document["total"], document["complete"], document["age_seconds"]) == (62, True, 0.4)
 
 
-def test_yaml_says_the_same_as_json(kctl: Kctl, master: Master) -> None:
+def test_yaml_has_the_same_as_json(kctl: Kctl, master: Master) -> None:
     master({"kafka_lag": Answers(LAG)})
 
     as_yaml, as_json = kctl("rpc", "kafka_lag", "--output", "yaml"), kctl("rpc", "kafka_lag", "--output=json")
@@ -72,7 +72,7 @@ def test_yaml_says_the_same_as_json(kctl: Kctl, master: Master) -> None:
     assert list(yaml.safe_load(as_yaml.out)) == list(json.loads(as_json.out))
 
 
-def test_an_incomplete_answer_is_printed_names_who_is_missing_and_exits_3(
+def test_an_incomplete_answer_is_printed_names_what_is_missing_and_exits_3(
     kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
 ) -> None:
     master({"kafka_lag": incomplete(LAG, "worker-1", "worker-2")})
@@ -86,7 +86,7 @@ def test_an_incomplete_answer_is_printed_names_who_is_missing_and_exits_3(
     )
 
 
-def test_json_of_an_incomplete_answer_says_so_itself(
+def test_json_of_an_incomplete_answer_is_marked_as_incomplete(
     kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
 ) -> None:
     master({"kafka_lag": incomplete(LAG, "worker-1")})
@@ -138,7 +138,7 @@ def test_without_a_fleet_exits_5(kctl: Kctl) -> None:
     assert ran.err.startswith("kctl: no fleet of yours is running; start one with")
 
 
-def test_no_file_and_nobody_listening_both_exit_5_and_say_which(kctl: Kctl, master: Master, short_dir: Path) -> None:
+def test_no_file_and_nobody_listening_both_exit_5_and_are_named(kctl: Kctl, master: Master, short_dir: Path) -> None:
     agent = master({})
     agent.vanish()
     nobody = kctl("rpc", "kafka_lag")
@@ -220,7 +220,7 @@ def test_the_configuration_may_be_named_before_or_after_the_command_or_by_variab
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((), "say what to ask: kafka_lag, offset_checker"),
+        ((), "give a command: kafka_lag, offset_checker"),
         (("kafka_lags",), "there is no rpc command `kafka_lags`; the nearest is `kafka_lag`"),
         (("x\x1b[2J",), "there is no rpc command `x\\u001b[2J`; there are kafka_lag"),
         (("kafka_lag", "--timeout", "soon"), "argument --timeout: `soon` is not a number of seconds above 0"),

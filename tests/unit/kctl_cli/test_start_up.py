@@ -103,7 +103,7 @@ def test_all_that_was_printed_is_there_although_the_process_ends_at_once(tmp_pat
     assert (tmp_path / "out").read_text().endswith("docs/kafka-commands.md their output.\n")
 
 
-def test_what_cannot_be_printed_is_said_although_the_process_ends_at_once() -> None:
+def test_what_cannot_be_printed_is_reported_although_the_process_ends_at_once() -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "kctl", "kafka", "--help"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -124,7 +124,7 @@ def test_what_cannot_be_printed_is_said_although_the_process_ends_at_once() -> N
         ([], {}, []),
     ],
 )
-def test_the_options_before_the_command_are_told_from_the_rest(
+def test_the_options_before_the_command_are_distinguished_from_the_rest(
     words: list[str], options: dict[str, str], rest: list[str]
 ) -> None:
     assert before_command(words) == (options, rest)

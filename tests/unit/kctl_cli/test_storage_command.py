@@ -49,7 +49,7 @@ def storage(config: Path) -> Iterator[FileStorage]:
     storage.close()
 
 
-def test_status_is_told_by_topic_and_partition(kctl: Kctl, storage: FileStorage) -> None:
+def test_status_is_exported_by_topic_and_partition(kctl: Kctl, storage: FileStorage) -> None:
     ran = kctl("storage", "status")
 
     assert ran.code == 0
@@ -65,14 +65,14 @@ def test_status_is_told_by_topic_and_partition(kctl: Kctl, storage: FileStorage)
 def test_status_for_programs(kctl: Kctl, storage: FileStorage, output: str, read: object) -> None:
     assert callable(read)
 
-    told = read(kctl("storage", "status", "-o", output).out)
+    reported = read(kctl("storage", "status", "-o", output).out)
 
-    assert {name: told[name] for name in ("pending", "processing", "delayed", "dead", "limit")} == {
+    assert {name: reported[name] for name in ("pending", "processing", "delayed", "dead", "limit")} == {
         "pending": 1, "processing": 3, "delayed": 1, "dead": 2, "limit": 1000,
     }  # fmt: skip
-    assert told["storage"] == storage.identity
-    assert [row["dead"] for row in told["partitions"]] == [1, 1]
-    assert told["partitions"][1]["oldest_seconds"] is None
+    assert reported["storage"] == storage.identity
+    assert [row["dead"] for row in reported["partitions"]] == [1, 1]
+    assert reported["partitions"][1]["oldest_seconds"] is None
 
 
 def test_a_storage_that_nothing_was_put_into_is_told_and_not_made(kctl: Kctl, config: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_traceback_is_shown_with_its_dead_letter_and_stands_apart_in_what_prog
     assert (exported["error"], exported["traceback"]) == (dead_letter.error.splitlines()[0], TRACE)
 
 
-def test_a_list_that_is_cut_says_so(kctl: Kctl, storage: FileStorage) -> None:
+def test_a_list_that_is_cut_is_marked_as_cut(kctl: Kctl, storage: FileStorage) -> None:
     ran = kctl("storage", "dead", "list", "--limit", "1")
 
     assert len(ran.out.splitlines()) == 2

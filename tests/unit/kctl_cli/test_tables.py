@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kctl.cli.fleet.tables import TABLES, compact_partitions, told_pause
+from kctl.cli.fleet.tables import TABLES, compact_partitions, pause_text
 from kctl.cli.times import duration, moment
 from kctl.reduce import REDUCERS
 from tests.replies import reduced_json
@@ -65,7 +65,7 @@ def test_offset_checker_shows_the_age_of_offsets_that_are_old() -> None:
     assert lines[1].endswith("1m15s")
 
 
-def test_block_size_is_one_row_and_says_why_the_storage_is_full() -> None:
+def test_block_size_is_one_row_and_shows_why_the_storage_is_full() -> None:
     stats = {"pending": 1500, "delayed": 20, "processing": 0, "dead": None, "bytes": 204800, "limit": None}
     row = [
         "pending  delayed  processing  dead   bytes  limit",
@@ -99,7 +99,7 @@ def test_member_leader_shows_the_leader_then_its_members() -> None:
     ]
 
 
-def test_member_leader_says_so_when_the_members_do_not_agree() -> None:
+def test_member_leader_reports_members_that_do_not_agree() -> None:
     members = [member("worker-0", 3), member("worker-1", 4), member("worker-2", None)]
 
     lines = shown("member_leader", {"leader": None, "generation": 4, "agreed": False, "members": members})
@@ -193,7 +193,7 @@ def test_a_moment_is_the_same_in_every_view_wherever_the_terminal_is(monkeypatch
     time.tzset()
     try:
         assert moment(1_767_225_600.9) == "2026-01-01T00:00:00Z"
-        assert told_pause({"topic": "orders", "partition": 3, "by": "ann", "since": 1_767_225_600}) == (
+        assert pause_text({"topic": "orders", "partition": 3, "by": "ann", "since": 1_767_225_600}) == (
             "orders-3 is paused by ann since 2026-01-01T00:00:00Z"
         )
     finally:

@@ -54,7 +54,7 @@ SINKER = {"name": "sinker-0", "kind": "sinker", "state": "idle", "rows_per_secon
 LINE = "1 of 2 workers run · lag 903 · 1,234 rows/s · 17 wait in the storage"
 
 
-def test_a_glance_is_told_in_one_line_and_what_is_not_known_is_a_dash() -> None:
+def test_a_glance_is_printed_in_one_line_and_what_is_not_known_is_a_dash() -> None:
     assert summary(Glance()) == "0 of 0 workers run · lag - · - rows/s · - wait in the storage"
     assert summary(Glance(problem="no master is running there")) == "no master is running there"
 
@@ -80,7 +80,7 @@ def test_without_a_terminal_it_prints_a_line_each_time(master: Master) -> None:
     assert [line.partition("  ")[2] for line in lines] == [LINE, LINE]
 
 
-def test_sinkers_are_not_counted_as_workers_nor_who_was_stopped_by_request_as_down() -> None:
+def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down() -> None:
     up, down = {"state": "running"}, {"state": "stopped", "desired": "stopped"}
     glance = Glance(
         [

@@ -1,4 +1,4 @@
-"""The settings of the storage as workers, sinkers and `kctl storage` are told them."""
+"""The settings of the storage as workers, sinkers and `kctl storage` get them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_password_in_a_url_is_not_shown(url: str, seen: str) -> None:
         ("spark.sql.shuffle.partitions", "4", "4"),
     ],
 )
-def test_what_spark_is_told_is_not_shown_where_it_speaks_of_a_secret(name: str, value: str, seen: str) -> None:
+def test_what_spark_gets_is_not_shown_where_it_is_secret(name: str, value: str, seen: str) -> None:
     (setting,) = [each for each in fields(Spark) if each.name == "conf"]
 
     assert shown(setting, {name: value}) == {name: seen}

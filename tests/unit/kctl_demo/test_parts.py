@@ -31,20 +31,20 @@ def only_on_the_path(programs: Path, monkeypatch: pytest.MonkeyPatch, *names: st
     monkeypatch.setenv("PATH", str(programs))
 
 
-def test_without_a_redis_server_the_demo_says_how_to_get_one(
+def test_without_a_redis_server_the_demo_names_the_way_to_get_one(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     only_on_the_path(tmp_path / "bin", monkeypatch, "java")
 
     code = run(["demo", "--storage", "redis"])
 
-    told = capsys.readouterr().err
-    assert (code, told.count("\n"), os.listdir(temporary)) == (1, 1, [])
-    assert "sudo apt-get install redis-server" in told
-    assert "leave `--storage redis` away" in told
+    reported = capsys.readouterr().err
+    assert (code, reported.count("\n"), os.listdir(temporary)) == (1, 1, [])
+    assert "sudo apt-get install redis-server" in reported
+    assert "leave `--storage redis` away" in reported
 
 
-def test_without_java_the_demo_says_so_first(
+def test_without_java_the_demo_reports_that_first(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     only_on_the_path(tmp_path / "bin", monkeypatch)
@@ -56,7 +56,7 @@ def test_without_java_the_demo_says_so_first(
     assert "there is no `java` on the PATH" in capsys.readouterr().err
 
 
-def test_missing_jars_are_fetched_and_without_a_repository_the_demo_says_so(
+def test_missing_jars_are_fetched_and_without_a_repository_the_demo_names_the_reason(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KCTL_CACHE_DIR", str(tmp_path / "cache"))
@@ -64,7 +64,7 @@ def test_missing_jars_are_fetched_and_without_a_repository_the_demo_says_so(
 
     code = run(["demo"])
 
-    told = capsys.readouterr().err.splitlines()
+    reported = capsys.readouterr().err.splitlines()
     assert (code, os.listdir(temporary)) == (JarsMissing.exit_code, [])
-    assert told[0].startswith("jars: downloading ")
-    assert "jars could not be downloaded from file:" in told[-1]
+    assert reported[0].startswith("jars: downloading ")
+    assert "jars could not be downloaded from file:" in reported[-1]

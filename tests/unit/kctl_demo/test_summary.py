@@ -1,4 +1,4 @@
-"""The demo's summary says what is known, and no more, when a part of the demo has ended by itself."""
+"""The demo's summary has what is known, and no more, when a part of the demo has ended by itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_what_nobody_can_count_any_more_is_null() -> None:
     assert (found["produced"], found["not_acknowledged"], found["ended_by_itself"]) == (3, 2, ENDED)
 
 
-def test_a_demo_whose_part_has_ended_has_not_passed_and_says_where_it_is_kept(
+def test_a_demo_whose_part_has_ended_has_not_passed_and_names_its_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = summary(WHOLE, Progress(), 3, 0, WANTED, ENDED)

@@ -156,21 +156,21 @@ def test_a_storage_tells_its_limits_and_whether_it_is_full() -> None:
     assert "kctl_storage_full" not in {name for name, _ in scraped(snapshot())}, "unknown is absent"
 
 
-def test_how_old_each_part_is_can_be_told() -> None:
+def test_how_old_each_part_is_can_be_known() -> None:
     samples = scraped(snapshot())
 
     assert values(samples, "kctl_collect_last_success_timestamp_seconds", "part") == {("agents",): 1_700_000_000.5}
     assert list(values(samples, "kctl_collect_duration_seconds").values()) == [0.25]
 
 
-def test_openmetrics_is_spoken_to_who_asks_for_it() -> None:
+def test_openmetrics_is_for_clients_that_ask_for_it() -> None:
     body, content_type, _ = Exposition(snapshot).render("application/openmetrics-text;version=1.0.0")
 
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
 
 
-def test_gzip_is_for_who_takes_it() -> None:
+def test_gzip_is_for_clients_that_accept_it() -> None:
     exposition = Exposition(snapshot)
     plain, _, is_plain = exposition.render("", "identity, gzip;q=0")
 
@@ -181,7 +181,7 @@ def test_gzip_is_for_who_takes_it() -> None:
 
 
 def full_snapshot() -> FleetSnapshot:
-    """With everything that any metric tells, labels that want escaping, holes and several topics."""
+    """With everything that any metric shows, labels that want escaping, holes and several topics."""
     rows = [row(partition, None if partition == 1 else 4, 5, 10) for partition in range(3)]
     rows += [one._replace(topic="100%", worker=None) for one in rows[:2]]
     assessment = Assessment(Status.WARN, "it grows", 2.5, 0.25, None)
@@ -219,12 +219,12 @@ def test_refused_http_requests_are_counted_by_code() -> None:
     assert values(scraped(full_snapshot()), "kctl_http_refused_total", "code") == {("unauthorized",): 3}
 
 
-def told(family: Family) -> Samples:
+def reported(family: Family) -> Samples:
     return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in family.samples}
 
 
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
-def test_the_page_says_what_prometheus_client_would_say(accept: str) -> None:
+def test_the_page_is_what_prometheus_client_would_render(accept: str) -> None:
     latest = full_snapshot()
     registry = CollectorRegistry()
     registry.register(SnapshotCollector(lambda: latest))
@@ -239,10 +239,10 @@ def test_the_page_says_what_prometheus_client_would_say(accept: str) -> None:
     assert found.keys() == expected.keys()
     for name, family in expected.items():
         assert (found[name].type, found[name].documentation) == (family.type, family.documentation)
-        assert told(found[name]) == told(family), name
+        assert reported(found[name]) == reported(family), name
 
 
-def test_the_alias_is_there_for_who_asks_for_it() -> None:
+def test_the_alias_is_there_on_request() -> None:
     latest = full_snapshot()
 
     body, _, _ = Exposition(lambda: latest, has_alias=True).render()

@@ -1,4 +1,4 @@
-"""The API over a given snapshot of a fleet: what it tells, what it leaves out, how it is asked."""
+"""The API over a given snapshot of a fleet: what it answers, what it leaves out, how it is asked."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ async def test_status_is_the_fleet_at_a_glance() -> None:
 
 
 @pytest.mark.parametrize("resource", RESOURCES)
-async def test_every_resource_tells_its_age_and_before_the_first_collection_that_there_is_none(resource: str) -> None:
-    told, early = await ask(snapshot(), f"/api/v1/{resource}"), await ask(None, f"/api/v1/{resource}")
+async def test_every_resource_has_its_age_and_before_the_first_collection_is_not_there(resource: str) -> None:
+    reported, early = await ask(snapshot(), f"/api/v1/{resource}"), await ask(None, f"/api/v1/{resource}")
 
-    assert (told.status_code, told.json()["age_seconds"], told.json()["sequence"]) == (200, 2.0, 7)
+    assert (reported.status_code, reported.json()["age_seconds"], reported.json()["sequence"]) == (200, 2.0, 7)
     assert early.status_code == 503
     assert early.json()["error"] == {
         "code": "not_ready",
@@ -176,17 +176,17 @@ async def test_every_resource_can_be_asked_live(resource: str) -> None:
         return answered(getattr(snapshot(), request.rpc).result)
 
     live = (await ask(source_of(snapshot(), ask=fleet), f"/api/v1/{resource}?live=1")).json()
-    told = (await ask(snapshot(), f"/api/v1/{resource}")).json()
+    reported = (await ask(snapshot(), f"/api/v1/{resource}")).json()
 
-    for answer in (live, told):
+    for answer in (live, reported):
         for name in ("complete", "asked", "answered", "failed", "stopped", "age_seconds", "live"):
             answer.pop(name, None)
         for row in answer.get("rows", ()):
             row.pop("age_seconds", None)
-    assert live == told
+    assert live == reported
 
 
-async def test_a_live_question_that_fails_and_one_too_many_are_told() -> None:
+async def test_a_live_question_that_fails_and_one_too_many_are_reported() -> None:
     hold = asyncio.Event()
 
     async def fleet(_request: Request) -> Reduced[Any]:
@@ -261,7 +261,7 @@ async def test_every_error_has_one_shape(path: str, method: str, status: int, co
     assert response.json()["error"]["code"] == code
 
 
-async def test_an_unexpected_failure_tells_nothing_of_its_inside() -> None:
+async def test_an_unexpected_failure_reveals_nothing_of_its_inside() -> None:
     def broken(*_: str) -> tuple[bytes, str, bool]:
         raise RuntimeError("/secret/path")
 
@@ -295,7 +295,7 @@ async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]
 
 async def test_events_come_as_they_happen_and_go_on_where_a_listener_left_off() -> None:
     feed = EventFeed()
-    feed.tell(FleetEvent(UNIX, "state", f"event {number}") for number in range(3))
+    feed.publish(FleetEvent(UNIX, "state", f"event {number}") for number in range(3))
     async with serving(source_of(snapshot(), feed=feed)) as server, httpx.AsyncClient(timeout=10) as client:
         url = f"{server.url}/api/v1/events"
         async with client.stream("GET", f"{url}?recent=1") as response:
@@ -304,7 +304,7 @@ async def test_events_come_as_they_happen_and_go_on_where_a_listener_left_off() 
             name, last, data = await anext(stream)
             assert (name, data["text"]) == ("happened", "event 2")
             assert await anext(stream) == ("collected", "", {"sequence": 7})
-            feed.tell([FleetEvent(UNIX, "rebalance", "generation 1 -> 2")])
+            feed.publish([FleetEvent(UNIX, "rebalance", "generation 1 -> 2")])
             feed.collected()
             assert (await anext(stream))[2]["kind"] == "rebalance"
 
@@ -327,7 +327,7 @@ async def test_open_streams_do_not_hold_up_an_end() -> None:
             assert [event async for event in stream] == []
 
 
-async def test_more_streams_than_the_bound_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_streams_than_the_bound_are_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_module, "_AT_A_TIME", 1)
     async with serving(source_of(snapshot())) as server, httpx.AsyncClient(timeout=10) as client:
         url = f"{server.url}/api/v1/events"
@@ -345,8 +345,8 @@ async def test_the_page_of_http_names_every_path_parameter_and_code() -> None:
     named = {
         each["name"]
         for operations in paths.values()
-        for told in operations.values()
-        for each in told.get("parameters", ())
+        for reported in operations.values()
+        for each in reported.get("parameters", ())
     }
     assert [name for name in named - {"if-none-match", "last-event-id"} if f"`{name}`" not in page] == []
     kinds: list[type[HttpError]] = [HttpError, *HttpError.__subclasses__()]

@@ -312,5 +312,5 @@ async def test_one_address_beyond_loopback_may_have_half_of_the_connections(monk
         ("2001:db8::7", False),
     ],
 )
-def test_loopback_is_told_from_everywhere_else(address: str, is_ours: bool) -> None:
+def test_loopback_is_distinguished_from_everywhere_else(address: str, is_ours: bool) -> None:
     assert is_loopback(address) is is_ours

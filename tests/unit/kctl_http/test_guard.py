@@ -285,7 +285,7 @@ async def drip(caller: socket.socket) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_more_connections_than_the_bound_are_told_so_and_the_next_is_served(
+async def test_more_connections_than_the_bound_are_refused_with_the_reason_and_the_next_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)

@@ -12,7 +12,7 @@ import pytest
 
 from kctl.http import Access
 from kctl.master.operations import Caller, OperationLog, OperationType
-from kctl.master.operations.base import Param, Tell
+from kctl.master.operations.base import Param, Report
 from kctl_agent.wire import JsonObject
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
@@ -22,7 +22,7 @@ Post = Callable[..., Awaitable[httpx.Response]]
 NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 4000, "9223372036854775808"]
 
 
-async def carried(params: JsonObject, _caller: Caller, _tell: Tell) -> tuple[str, JsonObject]:
+async def carried(params: JsonObject, _caller: Caller, _report: Report) -> tuple[str, JsonObject]:
     await asyncio.sleep(0)
     return "done", params
 
@@ -84,9 +84,7 @@ async def test_a_body_that_is_no_json_object_is_a_bad_parameter(post: Post, body
     "media_type",
     [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "js"],
 )
-async def test_a_body_that_does_not_say_that_it_is_json_is_refused_in_our_shape(
-    post: Post, media_type: str | None
-) -> None:
+async def test_a_body_without_the_json_content_type_is_refused_in_our_shape(post: Post, media_type: str | None) -> None:
     response = await post('{"operation": "act"}', media_type)
 
     assert response.status_code == 415
@@ -100,7 +98,7 @@ async def test_a_body_that_does_not_say_that_it_is_json_is_refused_in_our_shape(
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8"])
-async def test_json_that_says_so_is_carried_out(post: Post, media_type: str) -> None:
+async def test_json_with_its_content_type_is_carried_out(post: Post, media_type: str) -> None:
     response = await post(json.dumps({"operation": "act", "params": {"n": 0.5, "deadline_seconds": 3}}), media_type)
 
     assert (response.status_code, response.json()["state"], response.json()["result"]) == (200, "done", {"n": 0.5})

@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from kctl.http import Access, create_app
 from kctl.master.operations import Caller, OperationLog, OperationType
-from kctl.master.operations.base import Tell
+from kctl.master.operations.base import Report
 from kctl.master.snapshot import Reduced
 from kctl_agent.messages import Request
 from kctl_agent.wire import JsonObject
@@ -25,7 +25,7 @@ async def fleet(request: Request) -> Reduced[Any]:
     return replace(getattr(healthy(), request.rpc), failed=(), age_seconds=0.1)
 
 
-async def carried(params: JsonObject, _caller: Caller, _tell: Tell) -> tuple[str, JsonObject]:
+async def carried(params: JsonObject, _caller: Caller, _report: Report) -> tuple[str, JsonObject]:
     await asyncio.sleep(0)
     return "done", params
 
@@ -46,7 +46,7 @@ def every_answer_is_as_described(operation: Any, cases: int) -> None:
     )  # fmt: skip
     @given(case=operation.as_strategy())
     def judged(case: Any) -> None:
-        # Which operations there are, and what each takes, is for `getDescribe` to tell.
+        # Which operations there are, and what each takes, is in `getDescribe`.
         excluded = [positive_data_acceptance] if operation.method == "post" else []
         case.call_and_validate(headers=HEADERS, excluded_checks=excluded)
 

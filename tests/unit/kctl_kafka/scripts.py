@@ -33,7 +33,7 @@ def connection_to(
 
 
 def described(*groups: Mapping[str, Any]) -> Answers:
-    """Of the groups described here those that are asked for; others are dead, as a broker says it."""
+    """Of the groups described here those that are asked for; others are dead, as a broker reports them."""
     known = {group["group_id"]: group for group in groups}
     dead = {"group_state": "Dead"}
     return Answers(lambda request: {"groups": [known.get(g, {"group_id": g, **dead}) for g in _names(request)]})

@@ -102,7 +102,7 @@ def test_a_group_of_the_new_protocol_is_asked_for_by_its_own_request() -> None:
     assert [each.assigned for each in found.members or ()] == [{"orders": (0, 2)}]
 
 
-def test_a_group_of_a_kind_that_cannot_be_described_is_what_the_list_says_of_it() -> None:
+def test_a_group_of_a_kind_that_cannot_be_described_is_shown_as_listed() -> None:
     listed = Answers({"groups": [{"group_id": "topology", "group_state": "Stable", "group_type": "Streams"}]})
     with connection_to({"DescribeGroups": described(), "ListGroups": listed}) as (broker, connection):
         [found] = describe_groups(connection, ["topology"])
@@ -119,7 +119,7 @@ def test_bytes_that_are_no_assignment_are_not_known_and_no_failure() -> None:
     assert [each.assigned for each in found.members or ()] == [None]
 
 
-def test_a_list_of_groups_tells_which_broker_refused_it() -> None:
+def test_a_list_of_groups_names_the_broker_that_refused_it() -> None:
     with connection_to({"ListGroups": Answers({"error_code": LOADING})}) as (_, connection):
         groups, problems = list_groups(connection)
 

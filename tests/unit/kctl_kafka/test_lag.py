@@ -37,11 +37,11 @@ def test_a_lag_is_unknown_when_either_side_is() -> None:
     ],
 )
 def test_an_error_keeps_the_brokers_name_and_gets_an_exit_code(error: Exception, kind: type, name: str) -> None:
-    told = failure(error, "topic orders")
+    reported = failure(error, "topic orders")
 
-    assert type(told) is kind
-    assert str(told).startswith("topic orders: ")
-    assert name in str(told)
+    assert type(reported) is kind
+    assert str(reported).startswith("topic orders: ")
+    assert name in str(reported)
 
 
 def test_an_error_that_this_client_does_not_know_keeps_its_number() -> None:

@@ -33,7 +33,7 @@ def test_only_what_is_needed_is_imported() -> None:
     assert not {"_ssl", "kafka.metrics", "lzma"} & set(imported)  # of modules that only stand in
 
 
-def test_what_stands_in_is_executed_by_who_asks_for_a_name_and_by_who_starts_threads() -> None:
+def test_what_stands_in_is_executed_by_a_use_of_its_names_and_by_a_start_of_threads() -> None:
     program = """
 from kctl.kafka import lean; lean.install()
 import ssl, sys, traceback

@@ -147,7 +147,7 @@ def test_a_commit_to_a_coordinator_that_loads_is_tried_again() -> None:
 
 
 @pytest.mark.usefixtures("soon_over")
-def test_a_commit_that_is_refused_until_the_deadline_tells_the_coordinators_reason() -> None:
+def test_a_commit_that_is_refused_until_the_deadline_reports_the_coordinators_reason() -> None:
     with connection_to({"OffsetCommit": committed_codes(LOADING)}, seconds=LONG) as (_, connection):
         errors = commit(connection, "billing", {FIRST: 5, SECOND: 6})
 

@@ -1,4 +1,4 @@
-"""The rows of a lag out of what a scripted broker says of groups, commits and logs."""
+"""The rows of a lag out of what a scripted broker answers of groups, commits and logs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_offsets_that_could_be_read_are_shown_although_the_members_are_not_known
 
 
 @pytest.mark.usefixtures("soon_over")
-def test_a_reset_of_a_group_that_loads_until_the_deadline_says_so() -> None:
+def test_a_reset_of_a_group_that_loads_until_the_deadline_reports_it() -> None:
     with connection_to({"DescribeGroups": described(LOADING_GROUP)}, topics={"orders": 2}, seconds=LONG) as (_, ours):
         topics = topics_of(ours.metadata(["orders"]))
 
@@ -134,7 +134,7 @@ def test_no_command_takes_a_group_that_loads_for_a_defect(words: list[str], caps
     assert "a defect in kctl" not in error
 
 
-def test_a_share_group_is_as_far_behind_as_its_coordinator_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_share_group_is_as_far_behind_as_its_coordinator_reports(capsys: pytest.CaptureFixture[str]) -> None:
     partition = {"partition_index": 0, "start_offset": 3, "lag": 5}
     starts: dict[str, Any] = {
         "groups": [{"group_id": "w", "topics": [{"topic_name": "orders", "partitions": [partition]}]}]

@@ -110,7 +110,7 @@ def test_a_body_that_cannot_be_read_shows_the_fields_before_it() -> None:
     assert value_of(frame, "api_version") == 9
 
 
-def test_trailing_bytes_are_told() -> None:
+def test_trailing_bytes_are_reported() -> None:
     whole = metadata_request(9, [])
     longer = struct.pack(">i", len(whole) - 3) + whole[4:] + b"\0"
 

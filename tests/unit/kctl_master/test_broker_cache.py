@@ -126,7 +126,7 @@ async def test_when_the_brokers_are_away_the_old_offsets_stay_and_grow_older(clu
     assert cluster.last_success == before
 
 
-async def test_of_a_topic_that_was_made_again_nothing_old_is_kept_even_when_nothing_new_is_told(
+async def test_of_a_recreated_topic_nothing_old_is_kept_even_when_nothing_new_is_known(
     cluster_of: Any,
 ) -> None:
     topic = A[0]
@@ -153,7 +153,7 @@ async def test_a_failed_part_leaves_the_other_fresh_and_its_own_offsets_old(clus
     assert [(row.committed, row.end, row.age_seconds) for row in rows(cluster)] == [(5, 11, 10), (None, 21, 10)]
 
 
-async def test_one_partition_that_cannot_be_told_ages_alone(cluster_of: Any) -> None:
+async def test_one_partition_without_an_answer_ages_alone(cluster_of: Any) -> None:
     cluster, _, clock = cluster_of(FULL, reading({A: 6, B: None}, {A: 12}))
     await cluster.refresh(5)
     clock.now += 10

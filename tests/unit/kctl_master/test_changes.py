@@ -1,4 +1,4 @@
-"""What has happened between two snapshots is told once, with who and why; and who reads what."""
+"""What has happened between two snapshots is published once, with caller and reason; and which process reads what."""
 
 from __future__ import annotations
 
@@ -47,42 +47,42 @@ def snapshot(
         supervised=(worker(state, restarts, "no such file"),),
         resident_bytes={},
         last_success={},
-        assessments=(Assessment(status, "so it is"),),
+        assessments=(Assessment(status, "a reason"),),
         group_assessment=Assessment(Status.OK, "all well"),
         taken_at_unix=2000.0,
     )
 
 
-def told(before: FleetSnapshot, after: FleetSnapshot) -> list[tuple[str, str]]:
+def reported(before: FleetSnapshot, after: FleetSnapshot) -> list[tuple[str, str]]:
     return [(event.kind, event.text) for event in Changes(0.0).between(before, after)]
 
 
-def test_nothing_is_told_when_nothing_changed() -> None:
-    assert told(snapshot(), snapshot()) == []
+def test_nothing_is_reported_when_nothing_changed() -> None:
+    assert reported(snapshot(), snapshot()) == []
     assert Changes(0.0).between(None, snapshot()) == []
 
 
-def test_states_and_restarts_are_told_with_their_causes() -> None:
-    assert told(snapshot(), snapshot("backoff")) == [("state", "worker-0: running -> backoff; no such file")]
-    assert told(snapshot("backoff"), snapshot("starting", restarts=1)) == [
+def test_states_and_restarts_are_exported_with_their_causes() -> None:
+    assert reported(snapshot(), snapshot("backoff")) == [("state", "worker-0: running -> backoff; no such file")]
+    assert reported(snapshot("backoff"), snapshot("starting", restarts=1)) == [
         ("restart", "worker-0 is started again: signal"),
         ("state", "worker-0: backoff -> starting"),
     ]
 
 
 def test_a_rebalance_is_a_new_generation() -> None:
-    assert told(snapshot(), snapshot(generation=2)) == [("rebalance", "generation 1 -> 2, 1 member")]
+    assert reported(snapshot(), snapshot(generation=2)) == [("rebalance", "generation 1 -> 2, 1 member")]
 
 
-def test_a_partition_is_told_when_it_comes_into_trouble_or_out_of_it() -> None:
-    assert told(snapshot(), snapshot(status=Status.STALLED)) == [("status", "orders-0: ok -> stalled; so it is")]
-    assert told(snapshot(status=Status.STALLED), snapshot()) == [("status", "orders-0: stalled -> ok; so it is")]
-    assert told(snapshot(), snapshot(status=Status.IDLE)) == []
+def test_a_partition_is_reported_when_it_comes_into_trouble_or_out_of_it() -> None:
+    assert reported(snapshot(), snapshot(status=Status.STALLED)) == [("status", "orders-0: ok -> stalled; a reason")]
+    assert reported(snapshot(status=Status.STALLED), snapshot()) == [("status", "orders-0: stalled -> ok; a reason")]
+    assert reported(snapshot(), snapshot(status=Status.IDLE)) == []
     stopped = replace(snapshot(), group_assessment=Assessment(Status.STOPPED, "1 of 1"))
-    assert told(snapshot(), stopped) == [("status", "g: ok -> stopped; 1 of 1")]
+    assert reported(snapshot(), stopped) == [("status", "g: ok -> stopped; 1 of 1")]
 
 
-def test_what_an_agent_tells_is_told_once_and_what_is_older_than_the_master_not_at_all() -> None:
+def test_what_an_agent_reports_is_published_once_and_what_is_older_than_the_master_not_at_all() -> None:
     old, new = (EventRow(at, "rewound", f"at {at}", "orders") for at in (5.0, 15.0))
     changes = Changes(started_at=10.0)
 
@@ -97,7 +97,7 @@ def test_what_an_agent_tells_is_told_once_and_what_is_older_than_the_master_not_
 
 def test_the_feed_numbers_keeps_and_counts() -> None:
     feed = EventFeed()
-    feed.tell(FleetEvent(float(n), "state" if n % 2 else "restart", str(n)) for n in range(KEPT + 10))
+    feed.publish(FleetEvent(float(n), "state" if n % 2 else "restart", str(n)) for n in range(KEPT + 10))
 
     assert feed.last_number == KEPT + 10
     assert [event.text for _, event in feed.since(feed.last_number - 2)] == [str(KEPT + 8), str(KEPT + 9)]
@@ -105,7 +105,7 @@ def test_the_feed_numbers_keeps_and_counts() -> None:
     assert feed.totals() == {"restart": KEPT // 2 + 5, "state": KEPT // 2 + 5}
 
 
-def test_who_listens_to_collections_is_woken_and_skips_what_he_missed() -> None:
+def test_a_listener_to_collections_is_woken_and_skips_what_it_missed() -> None:
     async def listen() -> list[int]:
         feed = EventFeed()
         asyncio.get_running_loop().call_soon(feed.collected)
@@ -122,14 +122,14 @@ def owner(rows: list[WorkerRow], *statuses: WorkerStatus, of: PartitionRow | Non
     return owners(rows, statuses, 30.0)(of or partition())
 
 
-def test_an_owner_is_what_it_says_of_itself() -> None:
+def test_an_owner_is_what_it_reports_of_itself() -> None:
     row = WorkerRow("worker-0", state=AgentState.RUNNING, last_batch_seconds=2)
 
     assert owner([row]) == Owner("worker-0", "running", 30.0, 2.0, None)
     assert owner([WorkerRow("worker-0")]) == Owner("worker-0", None, 30.0)
 
 
-def test_where_nobody_reads_the_fleet_says_what_it_is_about() -> None:
+def test_where_nobody_reads_the_status_is_what_the_fleet_is_doing() -> None:
     nobodys = partition(owner=None)
 
     assert owner([], worker("backoff"), of=nobodys).state == "starting"

@@ -82,10 +82,10 @@ async def test_what_rarely_changes_is_asked_again_when_it_is_old_or_other_proces
 
     second = await fleet.collector.collect()
     assert fleet.asked() == Counter(["block_size", "offset_checker", "ping", "workers"])
-    told = [snapshot.metadata_topics for snapshot in (first, second)]
-    assert told[0].result == told[1].result == TopicRows((TopicRow("t", 0, 1, (1,), (1,), None),))
-    assert (told[1].asked, told[1].answered) == (("guest",), ("guest",))
-    assert (told[1].age_seconds or 0) > (told[0].age_seconds or 0), "it says how old it is"
+    reported = [snapshot.metadata_topics for snapshot in (first, second)]
+    assert reported[0].result == reported[1].result == TopicRows((TopicRow("t", 0, 1, (1,), (1,), None),))
+    assert (reported[1].asked, reported[1].answered) == (("guest",), ("guest",))
+    assert (reported[1].age_seconds or 0) > (reported[0].age_seconds or 0), "it says how old it is"
 
     fleet.pid = 8
     await fleet.collector.collect()
@@ -96,7 +96,7 @@ async def test_what_rarely_changes_is_asked_again_when_it_is_old_or_other_proces
     assert fleet.asked()["metadata_topics"] == 1, "it was old"
 
 
-async def test_who_leads_is_asked_again_when_a_generation_or_an_assignment_has_changed(fleet: Fleet) -> None:
+async def test_the_leader_is_asked_again_when_a_generation_or_an_assignment_has_changed(fleet: Fleet) -> None:
     await fleet.collector.collect()
     assert fleet.asked()["member_leader"] == 1
     await fleet.collector.collect()
@@ -112,7 +112,7 @@ async def test_who_leads_is_asked_again_when_a_generation_or_an_assignment_has_c
     assert fleet.asked()["member_leader"] == 1
 
 
-async def test_who_leads_is_asked_each_time_as_long_as_nobody_knows(fleet: Fleet) -> None:
+async def test_the_leader_is_asked_each_time_as_long_as_it_is_not_known(fleet: Fleet) -> None:
     fleet.leader = None
     for _ in range(2):
         await fleet.collector.collect()

@@ -142,7 +142,7 @@ async def test_a_failure_is_answered_without_its_inside_and_the_connection_goes_
         (b"\x00\x00\x00\x02[]", "bad_payload"),
     ],
 )
-async def test_a_malformed_frame_is_told_and_its_connection_closed_after_the_good_ones(
+async def test_a_malformed_frame_is_reported_and_its_connection_closed_after_the_good_ones(
     short_dir: Path, data: bytes, code: str
 ) -> None:
     async with serving(short_dir), calling(short_dir) as other, calling(short_dir) as caller:
@@ -192,11 +192,11 @@ async def test_a_caller_that_does_not_read_is_closed(short_dir: Path) -> None:
         caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await caller.send(request * 8)
         async with asyncio.timeout(10):
-            while server._connections:  # noqa: ASYNC110 - the server tells nobody
+            while server._connections:  # noqa: ASYNC110 - the server notifies nobody
                 await asyncio.sleep(0.01)
 
 
-async def test_more_callers_than_the_bound_are_told_busy(short_dir: Path) -> None:
+async def test_more_callers_than_the_bound_get_busy(short_dir: Path) -> None:
     async with serving(short_dir, TIGHT), calling(short_dir) as first, calling(short_dir) as second:
         assert (await first.ask("ping")).ok
         assert (await second.ask("ping")).ok

@@ -1,4 +1,4 @@
-"""What is told of why a process ended."""
+"""What is reported of why a process ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ERROR = f"2026-11-22 10:00:00,000 ERROR kctl_agent.worker {SENTENCE}"
 
 
 @pytest.mark.parametrize(
-    ("code", "line", "told"),
+    ("code", "line", "reported"),
     [
         (-9, INFO, "signal 9, SIGKILL"),
         (-9, "ready to work", "signal 9, SIGKILL"),
@@ -26,10 +26,10 @@ ERROR = f"2026-11-22 10:00:00,000 ERROR kctl_agent.worker {SENTENCE}"
     ],
 )
 def test_a_signal_is_the_cause_and_a_line_of_the_log_only_where_it_is_one(
-    code: int, line: str | None, told: str | None
+    code: int, line: str | None, reported: str | None
 ) -> None:
-    assert why(code, line) == (told or f"{cause(code)}; {line}")
+    assert why(code, line) == (reported or f"{cause(code)}; {line}")
 
 
-def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+def test_a_signal_without_a_name_is_shown_by_its_number() -> None:
     assert cause(-200) == "signal 200"

@@ -1,4 +1,5 @@
-"""A process that starts does not get what kctl.toml says since the master has read it; the answer says so."""
+"""A process that starts does not get what was changed in kctl.toml since the master has read it; the answer has a
+note."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ handler = "{handler}"
 
 
 @pytest.mark.parametrize(
-    ("now", "told"),
+    ("now", "reported"),
     [
         ({}, ""),
         ({"handler": "module:corrected"}, "; kctl.toml has changed since: `kctl reload`"),
@@ -33,7 +34,7 @@ handler = "{handler}"
         ({"count": -1}, "; kctl.toml has changed since and cannot be used: "),
     ],
 )
-async def test_a_change_that_a_reload_would_apply_is_named(tmp_path: Path, now: dict[str, Any], told: str) -> None:
+async def test_a_change_that_a_reload_would_apply_is_named(tmp_path: Path, now: dict[str, Any], reported: str) -> None:
     file = tmp_path / "kctl.toml"
     before = {"group": "g", "count": 1, "handler": "module:wrong"}
     file.write_text(TOML.format(**before))
@@ -43,5 +44,5 @@ async def test_a_change_that_a_reload_would_apply_is_named(tmp_path: Path, now: 
     file.write_text(TOML.format(**{**before, **now}))
 
     found = await file_changed(context)
-    assert found.startswith(told)
-    assert bool(found) == bool(told)
+    assert found.startswith(reported)
+    assert bool(found) == bool(reported)

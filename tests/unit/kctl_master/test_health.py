@@ -50,7 +50,7 @@ def test_the_gravest_fault_is_named(health: Health, now: float, cause: Cause | N
 
 
 @pytest.mark.parametrize(
-    ("told", "is_progress"),
+    ("reported", "is_progress"),
     [
         (beat(), False),
         (beat(batches=6), True),
@@ -62,8 +62,8 @@ def test_the_gravest_fault_is_named(health: Health, now: float, cause: Cause | N
         *((beat(state=state), True) for state in ("starting", "joining", "throttled", "paused", "stopping")),
     ],
 )
-def test_no_batch_is_a_stall_only_where_one_was_to_be_expected(told: Heartbeat, is_progress: bool) -> None:
-    health = on_heartbeat(WELL, told, 150.0)
+def test_no_batch_is_a_stall_only_where_one_was_to_be_expected(reported: Heartbeat, is_progress: bool) -> None:
+    health = on_heartbeat(WELL, reported, 150.0)
 
     assert health.heartbeat_at == 150.0
     assert health.progress_at == (150.0 if is_progress else 100.0)
@@ -75,7 +75,7 @@ def test_a_long_batch_that_stores_something_is_progress() -> None:
     assert on_heartbeat(health, replace(beat(), progress=8), 160.0).progress_at == 160.0
 
 
-def test_a_main_thread_hangs_only_if_two_answers_in_a_row_say_so() -> None:
+def test_a_main_thread_hangs_only_by_two_answers_in_a_row() -> None:
     """After a freeze of the whole machine the agent may answer before the main thread has had its turn."""
     first = on_heartbeat(WELL, replace(beat(), main_thread_age_seconds=70.0), 101.0)
     assert judge(RULES, first, 101) is None
@@ -89,7 +89,7 @@ def test_a_main_thread_hangs_only_if_two_answers_in_a_row_say_so() -> None:
     assert judge(RULES, recovered, 102) is None
 
 
-def test_an_agent_that_tells_nothing_of_its_main_thread_is_judged_without() -> None:
+def test_an_agent_that_reports_nothing_of_its_main_thread_is_judged_without() -> None:
     health = on_heartbeat(on_heartbeat(WELL, beat(), 150.0), beat(), 159.0)
 
     assert judge(RULES, health, 159.5) is None

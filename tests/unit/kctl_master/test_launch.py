@@ -1,4 +1,4 @@
-"""What workers are told at their start: the worker's own parser is the judge."""
+"""What workers get at their start: the worker's own parser is the judge."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def config(folder: Path) -> Config:
     return load(path, {})
 
 
-def test_each_worker_is_told_all_that_its_own_parser_wants_and_nothing_it_does_not_know(tmp_path: Path) -> None:
-    told = [parse(json.dumps(launch.settings)) for launch in launches(config(tmp_path), [Path("/jars/a.jar")])]
+def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_know(tmp_path: Path) -> None:
+    reported = [parse(json.dumps(launch.settings)) for launch in launches(config(tmp_path), [Path("/jars/a.jar")])]
 
-    assert [settings.name for settings in told] == ["worker-0", "worker-1", "worker-2"]
-    assert [settings.kafka.group_instance_id for settings in told] == [f"kctl-worker-{n}" for n in range(3)]
-    assert len({settings.scratch_dir for settings in told}) == 3
-    assert {settings.run_dir for settings in told} == {tmp_path / "run"}
-    first = told[0]
+    assert [settings.name for settings in reported] == ["worker-0", "worker-1", "worker-2"]
+    assert [settings.kafka.group_instance_id for settings in reported] == [f"kctl-worker-{n}" for n in range(3)]
+    assert len({settings.scratch_dir for settings in reported}) == 3
+    assert {settings.run_dir for settings in reported} == {tmp_path / "run"}
+    first = reported[0]
     assert (first.kafka.bootstrap_servers, first.kafka.topics) == ("one:9092,two:9092", ("orders", "payments"))
     assert (first.pipeline.jars, first.pipeline.conf) == (("/jars/a.jar",), {"spark.sql.shuffle.partitions": "4"})
     assert first.storage["path"] == str(tmp_path / "data" / "storage.sqlite")

@@ -145,7 +145,7 @@ async def test_an_attached_agent_that_has_left_in_order_is_forgotten(
     assert [failed.sender for failed in (await ask(members)).failed] == ["worker-0", "worker-1"]
 
 
-async def test_who_was_stopped_by_request_is_named_as_stopped_and_not_missed(
+async def test_a_worker_stopped_by_request_is_named_as_stopped_and_not_missed(
     short_dir: Path, agent: Callable[..., ScriptedAgent]
 ) -> None:
     agent("worker-0", kafka_lag=ROWS)
@@ -198,7 +198,7 @@ async def test_the_brokers_offsets_of_all_partitions_are_read_beside_the_event_l
 
 
 @pytest.mark.parametrize("method", ["getKafkaLag", "onKafkaLag"])
-async def test_the_master_fans_out_reduces_and_says_how_complete_it_is(
+async def test_the_master_fans_out_reduces_and_reports_how_complete_it_is(
     service: Service, agent: Callable[..., ScriptedAgent], method: str
 ) -> None:
     agent("worker-0", kafka_lag=ROWS)

@@ -25,7 +25,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def parent() -> Iterator[subprocess.Popen[str]]:
-    """Leads a session; for each line that it reads it starts a process that says `up`."""
+    """Leads a session; for each line that it reads it starts a process that prints `up`."""
     with subprocess.Popen(
         [sys.executable, "-c", PARENT],
         stdin=subprocess.PIPE,
@@ -178,5 +178,5 @@ def test_forks_that_stay_the_same_are_asked_again_only_after_a_while(
     assert len(asked) == 14, "who is left shares among fewer"
 
 
-def test_where_the_kernel_does_not_tell_what_is_shared_nothing_is_taken_off() -> None:
+def test_where_the_kernel_does_not_report_what_is_shared_nothing_is_taken_off() -> None:
     assert shared_bytes(2**22 + 1) == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import KctlError, NoSuchOperation, OperationRefused
-from kctl.master.operations.base import Caller, Carry, Operation, OperationType, Param, Tell
+from kctl.master.operations.base import Caller, Carry, Operation, OperationType, Param, Report
 from kctl.master.operations.operation_log import OperationLog
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.wire import JsonObject
@@ -37,21 +37,21 @@ def kind(name: str, carry: Carry, *, is_long: bool = False, deadline_seconds: fl
     )
 
 
-async def at_once(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+async def at_once(params: JsonObject, caller: Caller, report: Report) -> tuple[str, JsonObject]:
     return f"did it for {caller.name}", {"params": params}
 
 
-async def never(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
-    tell("2 of 3")
+async def never(params: JsonObject, caller: Caller, report: Report) -> tuple[str, JsonObject]:
+    report("2 of 3")
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
 
 
-async def impossible(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+async def impossible(params: JsonObject, caller: Caller, report: Report) -> tuple[str, JsonObject]:
     raise KctlError("no broker answers")
 
 
-async def defective(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
+async def defective(params: JsonObject, caller: Caller, report: Report) -> tuple[str, JsonObject]:
     raise ZeroDivisionError("secret detail")
 
 
@@ -105,8 +105,8 @@ async def test_an_operation_over_http_is_recorded_with_the_name_of_its_token() -
 async def test_a_long_operation_is_answered_while_it_runs_and_reports_its_progress() -> None:
     go = asyncio.Event()
 
-    async def drain(params: JsonObject, caller: Caller, tell: Tell) -> tuple[str, JsonObject]:
-        tell("1 of 2 stopped")
+    async def drain(params: JsonObject, caller: Caller, report: Report) -> tuple[str, JsonObject]:
+        report("1 of 2 stopped")
         await go.wait()
         return "both stopped", {}
 
@@ -131,7 +131,7 @@ async def test_a_long_operation_that_ends_soon_is_answered_with_its_end() -> Non
     assert (operation.state, operation.text) == ("failed", "no broker answers")
 
 
-async def test_an_operation_that_passes_its_deadline_fails_and_tells_how_far_it_came(tmp_path: Path) -> None:
+async def test_an_operation_that_passes_its_deadline_fails_and_reports_how_far_it_came(tmp_path: Path) -> None:
     log = operations(kind("drain", never, deadline_seconds=0.05), audit=tmp_path / "operations.jsonl")
 
     operation = await log.submit("drain", {}, US, 30.0)
@@ -190,7 +190,7 @@ async def test_a_defect_fails_its_operation_alone_and_shows_nothing_of_itself(
 
     failed = await log.submit("seek", {}, US, 30.0)
 
-    assert (failed.state, failed.text) == ("failed", "a defect in kctl; the master's log says where")
+    assert (failed.state, failed.text) == ("failed", "a defect in kctl; the master's log has its traceback")
     assert "ZeroDivisionError" in caplog.text
     assert (await log.submit("stop", {}, US, 30.0)).state == "done"
 

@@ -193,10 +193,10 @@ def test_a_child_does_not_see_the_masters_settings_and_imports_nothing_from_its_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KCTL_SASL_PASSWORD", "hunter2")
-    told = "import os, sys; print(os.environ.get('KCTL_SASL_PASSWORD'), sys.flags.safe_path)"
+    reported = "import os, sys; print(os.environ.get('KCTL_SASL_PASSWORD'), sys.flags.safe_path)"
 
     async def scenario() -> None:
-        child = await spawn(told, tmp_path / "log")
+        child = await spawn(reported, tmp_path / "log")
 
         assert await child.wait() == 0
         assert await child.last_lines() == ["None True"]

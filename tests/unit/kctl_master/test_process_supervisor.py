@@ -112,7 +112,7 @@ class Supervised:
     def state(self) -> str:
         return self.supervisor.status()[0].state
 
-    def says(self, word: str) -> bool:
+    def has_logged(self, word: str) -> bool:
         """A child may have written before its supervisor knows its pid."""
         return self.pid is not None and self.log.exists() and word in self.log.read_text()
 
@@ -142,7 +142,7 @@ async def test_a_worker_is_running_once_its_agent_answers_with_its_own_pid(tmp_p
         assert (await fleet.supervisor.resident_bytes())["worker-0"] > 1024 * 1024
 
 
-async def test_a_killed_worker_comes_back_and_the_log_says_why_and_when(
+async def test_a_killed_worker_comes_back_and_the_log_has_why_and_when(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -197,7 +197,7 @@ async def test_what_a_dead_worker_had_started_is_gone_before_it_is_started_again
     fleet = Supervised(WITH_CHILD, log, SLOW)
 
     async with fleet.running():
-        await until(lambda: fleet.says("child"))
+        await until(lambda: fleet.has_logged("child"))
         pid = fleet.pid
         assert pid is not None
         assert len(session_members(pid)) == 2
@@ -207,7 +207,7 @@ async def test_what_a_dead_worker_had_started_is_gone_before_it_is_started_again
         assert session_members(pid) == []
 
 
-async def test_a_boot_failure_is_fatal_at_once_and_tells_its_last_line(tmp_path: Path) -> None:
+async def test_a_boot_failure_is_fatal_at_once_and_shows_its_last_line(tmp_path: Path) -> None:
     fleet = Supervised("import sys; print('no such transform'); sys.exit(78)", tmp_path / "log")
 
     async with fleet.running():
@@ -252,7 +252,7 @@ async def test_a_stop_asks_first_and_kills_at_the_deadline(tmp_path: Path) -> No
     fleet = Supervised(STUBBORN, tmp_path / "log", stop_timeout_seconds=0.2)
 
     async with fleet.running():
-        await until(lambda: fleet.says("up"))
+        await until(lambda: fleet.has_logged("up"))
         pid = fleet.pid
         assert pid is not None
         await fleet.supervisor.stop()
@@ -275,7 +275,7 @@ async def test_the_end_of_the_supervisor_is_the_end_of_its_workers(tmp_path: Pat
     fleet = Supervised(STUBBORN, tmp_path / "log")
 
     async with fleet.running():
-        await until(lambda: fleet.says("up"))
+        await until(lambda: fleet.has_logged("up"))
         pid = fleet.pid
     assert pid is not None
 
@@ -318,7 +318,7 @@ async def test_a_worker_that_hangs_leaves_its_stacks_in_its_log_and_is_replaced(
 
     async with fleet.running():
         await fleet.reaches("running")
-        await until(lambda: fleet.says("up"))
+        await until(lambda: fleet.has_logged("up"))
         first = fleet.pid
         assert first is not None
         os.kill(first, signal.SIGSTOP)
@@ -365,7 +365,7 @@ async def test_a_worker_above_its_soft_limit_is_asked_to_leave_and_counted(tmp_p
 
     async with fleet.running():
         await fleet.reaches("running")
-        await until(lambda: fleet.says("grown"))
+        await until(lambda: fleet.has_logged("grown"))
         health = fleet.process.health
         assert health is not None
         fleet.process._health = replace(health, boot_bytes=1 << 20)

@@ -51,7 +51,7 @@ def test_pause_and_seek_refuse_what_the_fleet_does_not_read(
     assert context.pauses.all() == []
 
 
-def test_pause_says_which_words_exclude_each_other(context: Context) -> None:
+def test_pause_names_options_that_exclude_each_other(context: Context) -> None:
     with pytest.raises(BadParams, match=r"^only one of all and topic$"):
         asyncio.run(pause(context, {"topic": "demo", "all": True}, ME, print))
 

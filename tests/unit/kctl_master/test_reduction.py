@@ -1,4 +1,4 @@
-"""What an attached agent may say without breaking what the others said."""
+"""What an attached agent may reply without breaking what the others replied."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}, 
 NOBODY = BrokerSnapshot()
 
 
-def said(rpc: str, partitions: int) -> JsonObject:
+def reply_of(rpc: str, partitions: int) -> JsonObject:
     now = time.monotonic()
     snapshot = Snapshot(
         *("worker-0", "worker", "running", now, now, now),
@@ -60,8 +60,8 @@ def odd_ones(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("rpc", sorted(REDUCERS.keys() & COMMANDS.keys()))
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_whatever_one_agent_says_the_others_are_reduced(rpc: str, partitions: int) -> None:
-    command, good = MASTER_COMMANDS[rpc], Answer("a", said(rpc, partitions), 0.0)
+def test_whatever_one_agent_replies_the_others_are_reduced(rpc: str, partitions: int) -> None:
+    command, good = MASTER_COMMANDS[rpc], Answer("a", reply_of(rpc, partitions), 0.0)
     for odd in odd_ones(good.result):
         if not isinstance(odd, dict):
             continue
@@ -72,8 +72,8 @@ def test_whatever_one_agent_says_the_others_are_reduced(rpc: str, partitions: in
             json.dumps(command.encoded(reduced(command, outcome, NOBODY, FRESH).result))
 
 
-def test_what_one_agent_says_of_a_partition_can_always_be_judged_and_kept() -> None:
-    good = Answer("a", said("offset_checker", 2), 0.0)
+def test_what_one_agent_reports_of_a_partition_can_always_be_judged_and_kept() -> None:
+    good = Answer("a", reply_of("offset_checker", 2), 0.0)
     owner = Owner("a", "running", 1.0)
     for odd in odd_ones(good.result["rows"][0]):
         outcome = OFFSET_CHECKER.parsed(FanOut([good, Answer("b", {"rows": [odd]}, 0.0)], []))

@@ -14,29 +14,29 @@ from tests.replies import parsed
 STATUS = WorkerStatus("worker-0", "worker", "running", "starting", 1, 0.5, {}, None, None, "worker-0.log")
 
 
-def said() -> JsonObject:
+def reply_of() -> JsonObject:
     return workers.answer(Snapshot("worker-0", "worker", "running", 0.0, 0.0, 0.0), {}, 1.0)
 
 
-def rows(**told: JsonObject) -> list[JsonObject]:
-    answers = parsed("workers", [Answer(name, result, 0.0) for name, result in told.items()])
+def rows(**reported: JsonObject) -> list[JsonObject]:
+    answers = parsed("workers", [Answer(name, result, 0.0) for name, result in reported.items()])
     reduced = Reduced(WORKERS.reduce(answers, BrokerSnapshot()), ("worker-0",), (), (), None)
     found: list[JsonObject] = encoded(with_supervisor(reduced, [STATUS]).result)["rows"]
     return found
 
 
 def test_the_row_of_a_worker_that_is_silent_has_the_same_fields_as_of_one_that_answers() -> None:
-    [silent], [answering] = rows(), rows(**{"worker-0": said()})
+    [silent], [answering] = rows(), rows(**{"worker-0": reply_of()})
     assert sorted(silent) == sorted(answering)
     assert answering["state"] == "running"
     unknown = {name for name, value in silent.items() if value is None}
-    assert unknown == {*said(), "age_seconds"} - {"name", "kind", "pid", "events"}
+    assert unknown == {*reply_of(), "age_seconds"} - {"name", "kind", "pid", "events"}
 
 
 def test_an_attached_agent_has_no_supervisor() -> None:
-    assert [row["supervisor"] is None for row in rows(notebook=said())] == [True, False]
+    assert [row["supervisor"] is None for row in rows(notebook=reply_of())] == [True, False]
 
 
 def test_a_worker_is_named_as_its_socket_whatever_name_it_gives_itself() -> None:
-    both = rows(**{"worker-0": said(), "notebook": said()})
+    both = rows(**{"worker-0": reply_of(), "notebook": reply_of()})
     assert [(row["name"], row["supervisor"] is None) for row in both] == [("notebook", True), ("worker-0", False)]

@@ -108,7 +108,7 @@ def test_answers_may_be_brought_together_in_groups_before_they_are_reduced(comma
 
 
 @given(answers=st.lists(st.builds(Answer, names, RESULTS["kafka_lag"], ages), max_size=6), cluster=clusters)
-def test_lag_and_offsets_are_told_from_the_same_rows(answers: list[Answer[Any]], cluster: BrokerSnapshot) -> None:
+def test_lag_and_offsets_come_from_the_same_rows(answers: list[Answer[Any]], cluster: BrokerSnapshot) -> None:
     lag = reduced_json("kafka_lag", answers, cluster)
     remaining = {
         (row["topic"], row["partition"]): row["remaining_count"]

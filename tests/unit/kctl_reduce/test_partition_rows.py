@@ -100,7 +100,7 @@ def test_of_two_claims_in_one_generation_the_newer_offsets_win() -> None:
     assert offset_checker([older, younger], None)["rows"][0]["worker"] == "worker-1"
 
 
-def test_committed_and_end_come_from_one_source_the_younger_one() -> None:
+def test_committed_and_end_come_from_one_source_the_newer_one() -> None:
     worker = answer("worker-0", row(0, 10, 100, age_seconds=30.0))
 
     result = offset_checker([worker], brokers((0, 60, 150), age=1.0))
@@ -116,7 +116,7 @@ def test_committed_and_end_come_from_one_source_the_younger_one() -> None:
     }
 
 
-def test_what_the_younger_source_does_not_know_the_older_one_fills_in() -> None:
+def test_what_the_newer_source_does_not_know_the_older_one_fills_in() -> None:
     worker = answer("worker-0", row(0, None, 100, position=None, age_seconds=0.1))
 
     result = offset_checker([worker], brokers((0, 60, 90), age=5.0))
@@ -156,7 +156,7 @@ def test_lag_is_never_negative() -> None:
         (ResetPolicy.NONE, 20, 70, None),
     ],
 )
-def test_with_nothing_committed_the_reset_policy_says_what_lag_is_and_the_offset_stays_unknown(
+def test_with_nothing_committed_the_reset_policy_decides_what_lag_is_and_the_offset_stays_unknown(
     reset: ResetPolicy, start: int | None, position: int | None, lag: int | None
 ) -> None:
     claim = answer("worker-0", row(0, None, 100, start=start, position=position))

@@ -29,7 +29,7 @@ def member(generation: int | None, leader: str | None, **more: Any) -> dict[str,
     return {"member_id": "m", "generation": generation, "leader": leader, "is_leader": False, "partitions": [], **more}
 
 
-def test_a_storage_that_workers_share_is_counted_once_and_the_youngest_answer_wins() -> None:
+def test_a_storage_that_workers_share_is_counted_once_and_the_newest_answer_wins() -> None:
     answers = [
         Answer("worker-0", storage("file:/a", 100), 2.0),
         Answer("worker-1", storage("file:/a", 130), 0.1),
@@ -116,7 +116,7 @@ def test_members_that_name_different_leaders_have_none() -> None:
     assert member_leader(answers, None)["agreed"] is False
 
 
-def test_a_worker_that_has_not_joined_is_listed_but_has_no_say() -> None:
+def test_a_worker_that_has_not_joined_is_listed_but_does_not_count() -> None:
     answers = [Answer("worker-0", member(3, "id-0"), 0.0), Answer("worker-1", member(None, None, member_id=None), 0.0)]
 
     result = member_leader(answers, None)
@@ -124,7 +124,7 @@ def test_a_worker_that_has_not_joined_is_listed_but_has_no_say() -> None:
     assert (result["leader"], result["agreed"], len(result["members"])) == ("id-0", True, 2)
 
 
-def test_brokers_are_the_union_by_node_id_and_the_youngest_answer_wins() -> None:
+def test_brokers_are_the_union_by_node_id_and_the_newest_answer_wins() -> None:
     one = {"node_id": 1, "host": "old", "port": 9092, "rack": None, "controller": False}
     answers: list[Answer[dict[str, Any]]] = [
         Answer("worker-0", {"rows": [one, {**one, "node_id": 10}]}, 5.0),
@@ -137,7 +137,7 @@ def test_brokers_are_the_union_by_node_id_and_the_youngest_answer_wins() -> None
     assert [(row["node_id"], row["host"]) for row in rows] == [(1, "new"), (2, "old"), (10, "old")]
 
 
-def test_topics_are_the_union_by_topic_and_partition_and_the_youngest_answer_wins() -> None:
+def test_topics_are_the_union_by_topic_and_partition_and_the_newest_answer_wins() -> None:
     first = {"topic": "a", "partition": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1], "offline": []}
     answers = [
         Answer("worker-0", {"rows": [{**first, "partition": 10}, first]}, 5.0),
@@ -149,7 +149,7 @@ def test_topics_are_the_union_by_topic_and_partition_and_the_youngest_answer_win
     assert [(row["partition"], row["leader_id"]) for row in rows] == [(0, 2), (10, 1)]
 
 
-def test_workers_are_sorted_by_name_and_tell_the_age_of_their_answer() -> None:
+def test_workers_are_sorted_by_name_with_the_age_of_their_answer() -> None:
     answers = [Answer("worker-1", {"name": "worker-1"}, 0.2), Answer("worker-0", {"name": "worker-0"}, 0.1)]
 
     rows = workers(answers, None)["rows"]
@@ -157,7 +157,7 @@ def test_workers_are_sorted_by_name_and_tell_the_age_of_their_answer() -> None:
     assert [(row["name"], row["age_seconds"]) for row in rows] == [("worker-0", 0.1), ("worker-1", 0.2)]
 
 
-def test_ping_lists_who_is_there() -> None:
+def test_ping_lists_the_agents_that_answer() -> None:
     rows = ping([Answer("b", {"name": "b", "pid": 2}, 0.0), Answer("a", {"name": "a", "pid": 1}, 0.0)], None)["rows"]
 
     assert [(row["name"], row["pid"]) for row in rows] == [("a", 1), ("b", 2)]

@@ -47,7 +47,7 @@ def test_an_error_that_the_other_side_answers_with_is_returned_not_raised(short_
     assert (reply.error.code, reply.error.message, reply.error.retriable) == ("not_ready", "not yet", True)
 
 
-def test_no_file_nobody_listening_and_not_permitted_are_told_apart(short_dir: Path) -> None:
+def test_no_file_nobody_listening_and_not_permitted_are_distinguished(short_dir: Path) -> None:
     with pytest.raises(NoSocketFile, match="does not exist"):
         call(socket_of(short_dir), QUESTION, 1.0)
     with pytest.raises(NoSocketFile):

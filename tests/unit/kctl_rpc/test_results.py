@@ -1,4 +1,4 @@
-"""The edge: what agents reply becomes typed rows there, once, and what does not fit is said to be wrong there."""
+"""The edge: what agents reply becomes typed rows there, once, and what does not fit is refused there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kctl_agent.commands import COMMANDS as AGENTS
 from kctl_agent.operations import Scope
 from kctl_agent.snapshot import Event, SinkerStats, Snapshot, WorkStats
 from kctl_agent.wire import JsonObject
-from tests.unit.kctl_master.test_reduction import said
+from tests.unit.kctl_master.test_reduction import reply_of
 
 ROW: JsonObject = {
     "topic": "orders",
@@ -56,7 +56,7 @@ def test_a_wrong_reply_is_listed_here_for_every_command() -> None:
 
 
 @pytest.mark.parametrize(("rpc", "result", "why"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_wrong_reply_is_a_bad_result_and_says_which_field_is_wrong(rpc: str, result: JsonObject, why: str) -> None:
+def test_a_wrong_reply_is_a_bad_result_and_names_the_wrong_field(rpc: str, result: JsonObject, why: str) -> None:
     silent = Failed("worker-9", "timeout", "no answer in time")
 
     outcome = COMMANDS[rpc].parsed(FanOut([Answer("guest", result, 0.1)], [silent], ("worker-1",)))
@@ -119,7 +119,7 @@ def test_everything_that_an_agent_replies_to_workers_is_printed_again() -> None:
 
 @pytest.mark.parametrize("rpc", ["block_size", "describe", "metadata_brokers", "metadata_topics", "ping"])
 def test_the_fields_of_an_agents_reply_are_printed_by_their_names(rpc: str) -> None:
-    sent = said(rpc, 2)
+    sent = reply_of(rpc, 2)
 
     printed = encoded(COMMANDS[rpc].parse("worker-0", sent))
 

@@ -1,4 +1,4 @@
-"""docs/status.md says how partitions are judged; its table of cases is run as it stands."""
+"""docs/status.md describes how partitions are judged; its table of cases is run as it stands."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def observations(seen: str) -> tuple[list[Observation], float]:
         for times, committed, end in steps:
             if second in times and now is not None:
                 now = (now[0] + committed, now[1] + end)
-        is_told = jumps.get(last, ...) is not None or second <= max((t for t in jumps if t != last), default=-1)
-        if now is not None and is_told:
+        is_reported = jumps.get(last, ...) is not None or second <= max((t for t in jumps if t != last), default=-1)
+        if now is not None and is_reported:
             found.append(Observation(float(second), *now))
     return found, float(last)
 
 
 def reader(words: str) -> Owner:
     state, *more = words.split(" ")
-    told = dict(word.split("=") for word in more if "=" in word)
+    reported = dict(word.split("=") for word in more if "=" in word)
     fleet = next((word for word in more if "=" not in word), None)
 
     def seconds(name: str) -> float | None:
-        return float(told[name]) if name in told else None
+        return float(reported[name]) if name in reported else None
 
     name = None if state == "nobody" else "worker-0"
     return Owner(name, fleet if name is None else state, seconds("trigger") or 0.0, seconds("last"), seconds("batch"))
@@ -63,14 +63,14 @@ def reader(words: str) -> Owner:
 
 def judged(seen: str, words: str, shift: float = 0.0) -> Judgement:
     window, owner = Window(), reader(words)
-    told, last = observations(seen)
-    for at, committed, end in told:
+    reported, last = observations(seen)
+    for at, committed, end in reported:
         window.add(Observation(at + shift, committed, end), owner.span_seconds(RULES))
     return judge(window, owner, RULES, last + shift)
 
 
 @pytest.mark.parametrize(("name", "seen", "words", "status"), cases(), ids=lambda text: text if " " in text else "")
-def test_the_cases_are_judged_as_the_page_says(name: str, seen: str, words: str, status: str) -> None:
+def test_the_cases_are_judged_as_on_the_page(name: str, seen: str, words: str, status: str) -> None:
     found, reason = judged(seen, words)
 
     assert found.value == status, reason
@@ -85,9 +85,9 @@ def test_no_judgement_depends_on_what_time_it_is(name: str, seen: str, words: st
 @pytest.mark.parametrize("name", ["messages wait, no batch begins", "the reader is dead and nobody comes"])
 def test_a_commit_ends_the_silence(name: str) -> None:
     seen, words = next((seen, words) for its, seen, words, _ in cases() if its == name)
-    told, last = observations(seen)
+    reported, last = observations(seen)
 
-    found, _ = judged(f"{seen}, {last + 1:.0f} {told[-1].end}/{told[-1].end}", words)
+    found, _ = judged(f"{seen}, {last + 1:.0f} {reported[-1].end}/{reported[-1].end}", words)
 
     assert found in (Status.OK, Status.IDLE)
 
@@ -100,8 +100,12 @@ def test_every_status_is_explained_and_has_a_case() -> None:
 
 
 def test_the_page_names_the_measures_with_their_defaults() -> None:
-    told = [
+    reported = [
         re.findall(rf"`{name}` \((\d+)\)", PAGE) for name in ("window_seconds", "hold_seconds", "batch_limit_seconds")
     ]
 
-    assert [float(found[0]) for found in told] == [RULES.window_seconds, RULES.hold_seconds, RULES.batch_limit_seconds]
+    assert [float(found[0]) for found in reported] == [
+        RULES.window_seconds,
+        RULES.hold_seconds,
+        RULES.batch_limit_seconds,
+    ]

@@ -38,21 +38,21 @@ def held_after(*judgements: tuple[float, Judgement]) -> Held:
     return held
 
 
-def test_trouble_is_told_at_once_and_its_end_after_it_has_lasted() -> None:
-    assert held_after((0, OK), (1, STALLED)).told == STALLED
-    assert held_after((0, STALLED), (1, OK), (10, OK)).told == (Status.STALLED, "not yet over: commits come")
-    assert held_after((0, STALLED), (1, OK), (11, OK)).told == OK
+def test_trouble_is_reported_at_once_and_its_end_after_it_has_lasted() -> None:
+    assert held_after((0, OK), (1, STALLED)).reported == STALLED
+    assert held_after((0, STALLED), (1, OK), (10, OK)).reported == (Status.STALLED, "not yet over: commits come")
+    assert held_after((0, STALLED), (1, OK), (11, OK)).reported == OK
 
 
 def test_what_flaps_stays_in_trouble() -> None:
     flapping = [(float(second), STALLED if second % 3 == 0 else OK) for second in range(100)]
 
-    assert {held_after(*flapping[: n + 1]).told[0] for n in range(100)} == {Status.STALLED}
+    assert {held_after(*flapping[: n + 1]).reported[0] for n in range(100)} == {Status.STALLED}
 
 
 @pytest.mark.parametrize("status", [Status.IDLE, Status.STARTING, Status.REBALANCING, Status.PAUSED])
 def test_what_is_no_trouble_changes_at_once(status: Status) -> None:
-    assert held_after((0, (status, "")), (1, OK)).told == OK
+    assert held_after((0, (status, "")), (1, OK)).reported == OK
 
 
 def test_time_lag_is_the_smaller_of_what_timestamp_and_log_allow() -> None:
@@ -64,16 +64,16 @@ def test_time_lag_is_the_smaller_of_what_timestamp_and_log_allow() -> None:
     assert lag_seconds(3, None, 7.0, 4600.0) == 7.0
     assert lag_seconds(3, None, None, 4600.0) is None
     assert lag_seconds(None, processed, 2.0, 4600.0) is None
-    assert lag_seconds(3, processed, 7.0, 999.0) == 7.0, "a timestamp of the future tells nothing"
+    assert lag_seconds(3, processed, 7.0, 999.0) == 7.0, "a timestamp of the future counts for nothing"
 
 
 def test_the_last_processed_record_is_remembered_while_the_committed_offset_agrees() -> None:
-    told = remembered(None, row(committed=50, timestamp=1000.0))
+    reported = remembered(None, row(committed=50, timestamp=1000.0))
 
-    assert remembered(told, row(committed=50)) == told, "its worker is gone"
-    assert remembered(told, row(committed=60)) is None, "somebody else went on"
-    assert remembered(told, row(committed=40)) is None, "somebody went back"
-    assert remembered(told, row(committed=60, timestamp=1001.0)) == Processed(1001.0, 60, 60)
+    assert remembered(reported, row(committed=50)) == reported, "its worker is gone"
+    assert remembered(reported, row(committed=60)) is None, "somebody else went on"
+    assert remembered(reported, row(committed=40)) is None, "somebody went back"
+    assert remembered(reported, row(committed=60, timestamp=1001.0)) == Processed(1001.0, 60, 60)
 
 
 def watched(*seen: tuple[float, int, int]) -> Window:
@@ -83,7 +83,7 @@ def watched(*seen: tuple[float, int, int]) -> Window:
     return window
 
 
-def test_growth_is_told_from_commit_to_commit() -> None:
+def test_growth_is_measured_from_commit_to_commit() -> None:
     saw = [(float(t), t // 10 * 100, t * 12) for t in range(61)]  # a commit of 100 each 10 s, 120 arrive
 
     assert growth_per_second(watched(*saw), 60.0) == pytest.approx(2.0)
@@ -135,7 +135,7 @@ def test_a_commit_of_everything_never_makes_it_worse(steps: list[tuple[float, in
     assert judge(window, READER, Rules(), at + 1)[0].severity <= max(before.severity, Status.OK.severity)
 
 
-def test_the_sparkline_keeps_fifteen_minutes_and_says_where_it_knows_nothing() -> None:
+def test_the_sparkline_keeps_fifteen_minutes_and_shows_where_it_knows_nothing() -> None:
     line = Sparkline()
     assert line.lags() == []
 

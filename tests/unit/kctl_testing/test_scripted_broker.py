@@ -1,4 +1,4 @@
-"""The scripted broker does what its script says, so that what is tested with it is the other side."""
+"""The scripted broker follows its script, so that what is tested with it is the other side."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def listed(broker: ScriptedBroker, seconds: float = SECONDS) -> Any:
         return connection.ask(ListGroupsRequest(states_filter=[], types_filter=[]))
 
 
-def test_it_answers_what_the_script_says_and_keeps_what_it_was_asked() -> None:
+def test_it_answers_as_scripted_and_keeps_what_it_was_asked() -> None:
     with ScriptedBroker({"ListGroups": GROUPS}) as broker:
         answer = listed(broker)
 

@@ -36,7 +36,7 @@ def test_the_archive_of_the_environment_is_named_and_quoted(environment: Path) -
 
 
 @pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=/srv/own.jsa", "-Xss4m -Xshare:off"])
-def test_who_names_an_archive_or_wants_none_is_left_alone(own: str, environment: Path) -> None:
+def test_a_setting_that_names_an_archive_or_none_is_left_alone(own: str, environment: Path) -> None:
     recorded()
 
     assert java_option(own) == ""

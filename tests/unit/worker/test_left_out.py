@@ -35,7 +35,7 @@ def test_the_back_off_grows_while_the_leader_comes_and_goes_and_is_forgotten_whe
     assert left.still({A}, 1001.0) == frozenset(), "the shortest back-off again"
 
 
-def test_what_lasts_is_told_and_what_an_election_heals_is_not() -> None:
+def test_what_lasts_is_reported_and_what_an_election_heals_is_not() -> None:
     left = LeftOut()
     left.add({A: WHY, B: WHY}, 0.0)
     left.take_in({B})

@@ -128,7 +128,7 @@ def test_a_log_that_ends_before_it_begins_was_truncated_and_ends_the_query(
     assert (pipeline.positions, next_offset(storage), len(batches)) == ({TP: 3}, 3, 1)
 
 
-def test_a_query_that_ended_says_whether_its_storage_was_the_cause(
+def test_a_query_that_ended_reports_whether_its_storage_was_the_cause(
     run: _Run, pipeline: Pipeline, storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full() -> Any:

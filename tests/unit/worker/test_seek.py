@@ -27,7 +27,7 @@ FIRST_OF_TIME = {1_000: 100, 2_000: 250}
         ("@9000", 300, 80, 0),
     ],
 )
-def test_a_seek_tells_how_many_offsets_it_skips_or_repeats(to: str, target: int, skipped: int, again: int) -> None:
+def test_a_seek_reports_how_many_offsets_it_skips_or_repeats(to: str, target: int, skipped: int, again: int) -> None:
     planned = plan(to, LOG, 220, FIRST_OF_TIME.get)
 
     assert planned == Plan("orders", 3, 220, target)
@@ -74,7 +74,7 @@ def test_an_empty_log_has_one_place_to_go_on() -> None:
         (None, 100, "orders-3: goes on at 100"),
     ],
 )
-def test_a_dry_run_says_in_a_sentence_what_the_seek_will_do(position: int | None, target: int, sentence: str) -> None:
+def test_a_dry_run_prints_in_a_sentence_what_the_seek_will_do(position: int | None, target: int, sentence: str) -> None:
     planned = plan(str(target), LOG, position, FIRST_OF_TIME.get)
 
     assert planned.sentence == sentence

@@ -39,7 +39,7 @@ def test_a_master_that_draws_a_secret_authenticates_by_itself_and_a_standalone_o
     assert with_secret["spark.authenticate.secret"] == "hunter2"
 
 
-def test_what_the_user_says_wins(tmp_path: Path) -> None:
+def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     conf = of(tmp_path, conf={"spark.authenticate": "false", "spark.redaction.regex": "x"})
 
     assert (conf["spark.authenticate"], conf["spark.redaction.regex"]) == ("false", "x")

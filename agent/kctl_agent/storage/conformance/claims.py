@@ -150,7 +150,7 @@ class Claims:
         assert storage.settle(old, [True] * 3).is_lost
         assert storage.settle(new, [True] * 3) == Settled(gone=3)
 
-    def test_stats_tell_partitions_apart(self, storage: Storage) -> None:
+    def test_stats_distinguish_partitions(self, storage: Storage) -> None:
         fill(storage, 4)
         fill(storage, 5, partition=1)
         fill(storage, 2, topic="u")
@@ -161,5 +161,5 @@ class Claims:
         assert found == {("t", 0): (1, 3), ("t", 1): (5, 0), ("u", 0): (2, 0)}
         assert sum(p.bytes for p in storage.stats().partitions) == storage.stats().bytes
 
-    def test_the_limit_is_told(self, storage: Storage) -> None:
+    def test_the_limit_is_reported(self, storage: Storage) -> None:
         assert storage.stats().limit is None

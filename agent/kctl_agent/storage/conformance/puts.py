@@ -154,7 +154,7 @@ class Puts:
         with pytest.raises(OtherGroup, match="belongs to group invoices of cluster K2"):
             storage.bind(Binding("orders", "K1"))
 
-    def test_offsets_are_told_exactly_up_to_two_to_the_53rd(self, storage: Storage) -> None:
+    def test_offsets_are_exact_up_to_two_to_the_53rd(self, storage: Storage) -> None:
         far = 2**53 - 10
         storage.init_offsets([StoredOffset("t", 0, "A", far)])
 
