@@ -51,6 +51,8 @@ class ProcessStats(ABC):
         """When, by `time.monotonic()`, how many messages went through."""
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
+        self._last = Snapshot(name, "", self._state, self._state_since, self._started_at, self._started_at)
+        """What was published last."""
 
     @property
     def state(self) -> str:
@@ -137,7 +139,18 @@ class ProcessStats(ABC):
             self._record(Event(time.time(), "dead_letters_expired", text))
 
     def _publish(self) -> None:
-        self._server.publish(self._snapshot())
+        try:
+            self._last = self._snapshot()
+        except Exception as error:  # a bug of ours must not end the thread: what was published last would pass for now
+            self._report_broken(error)
+        self._server.publish(self._last)
+
+    def _report_broken(self, error: Exception) -> None:
+        """As the last error, on the snapshot that was published before, which keeps its age."""
+        text = f"its stats cannot be collected: {type(error).__name__}: {error}"
+        if self._last.work.last_error != text:
+            self._log.error("%s", text, exc_info=error)
+        self._last = replace(self._last, work=replace(self._last.work, last_error=text))
 
 
 def stored(storage: Storage) -> StorageUsage:

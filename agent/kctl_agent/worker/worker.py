@@ -105,7 +105,7 @@ class Worker:
         self._watcher = BrokerWatcher(self._brokers, lambda: self._membership.partitions if self._membership else ())
         self._stats.draw_from(
             Sources(
-                member=lambda: self._membership.stats if self._membership else None,
+                member=lambda: self._membership.info if self._membership else None,
                 brokers=lambda: self._watcher.view if self._watcher else BrokerView(),
                 positions=self._positions_by_partition,
                 committed=lambda: {tp: offset for tp, offset in self._commits.known.items() if not self._is_void(tp)},

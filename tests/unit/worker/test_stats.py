@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from kafka import TopicPartition
 
 from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
+from kctl_agent.snapshot import Snapshot
 from kctl_agent.storage.base import Advance, StoredOffset
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker import stats as module
@@ -51,3 +52,30 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
     runs = False
     storage.advance_offsets([Advance("t", 0, 1, 9, 12)])
     assert progress() == first + 1, "what no batch stores is not looked at"
+
+
+def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
+    server: AgentServer, eventually: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published: list[Snapshot] = []
+    monkeypatch.setattr(server, "publish", published.append)
+    stats, is_broken = WorkerStats("worker-0", server, MemoryStorage(), Inbox()), False
+
+    def member() -> None:
+        if is_broken:
+            raise AttributeError("no such field")
+
+    stats.draw_from(Sources(member, BrokerView, dict, dict, lambda: None, lambda: None))
+    stats.start()
+    try:
+        is_broken = True
+        eventually(lambda: published[-1].work.last_error)
+        assert published[-1].work.last_error == "its stats cannot be collected: AttributeError: no such field"
+        age_at = published[-1].published_at
+        count = len(published)
+        eventually(lambda: len(published) > count)
+        assert published[-1].published_at == age_at, "it does not pass for a new one"
+        is_broken = False
+        eventually(lambda: published[-1].work.last_error is None)
+    finally:
+        stats.close()
