@@ -126,4 +126,6 @@ def collector_over(
     config, fleet, feed = load(path, {}), _Fleet(partitions), EventFeed()
     members, supervisor = cast(Members, fleet), cast(Supervisor, cast(Any, fleet))
     brokers = cast(BrokerCache, fleet) if cluster is None else cluster(config)
-    return Collector(config, members, brokers, supervisor, feed, dict, prepare), feed
+    collector = Collector(config, members, brokers, supervisor, feed, dict)
+    collector.prepare.append(prepare)
+    return collector, feed

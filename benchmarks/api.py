@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks._collected import collector_over
 from kctl.http import HttpServer, Source, bind, create_app
-from kctl.master.main import tune_interpreter
+from kctl.start.interpreter import tune_interpreter
 
 TARGET_P99_MS = 20.0
 

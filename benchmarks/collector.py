@@ -37,7 +37,7 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
-from kctl.master.main import tune_interpreter
+from kctl.start.interpreter import tune_interpreter
 
 PARTITIONS = 10_000
 PER_TOPIC = PARTITIONS // len(TOPIC_NAMES)

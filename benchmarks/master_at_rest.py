@@ -50,7 +50,7 @@ import os, sys
 from pathlib import Path
 from kctl import logs
 from kctl.config import load
-from kctl.master.main import run
+from kctl.start.main import run
 config = load(Path(sys.argv[1]), os.environ)
 logs.configure("INFO")
 sys.exit(run(config, config.path, worker_command=[sys.executable, sys.argv[2]]))

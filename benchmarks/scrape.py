@@ -31,8 +31,8 @@ from benchmarks._collected import SERIES_PER_PARTITION, collector_over
 from kctl.exporter import Exposition, SnapshotCollector
 from kctl.http import HttpServer, Source, bind, create_app
 from kctl.master.collector import Collector
-from kctl.master.main import tune_interpreter
 from kctl.master.snapshot import FleetSnapshot
+from kctl.start.interpreter import tune_interpreter
 
 TARGET_RATIO = 20.0
 TARGET_P99_MS = 50.0

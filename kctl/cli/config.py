@@ -64,7 +64,7 @@ def _check(
     Starts no fleet and asks no broker. Files of secrets are read, as `kctl start` reads them. Handler and transform are
     imported, each in a process of its own. Exit code 2 if the configuration or the code that it names cannot be used.
     """
-    from kctl.master.checks import refusals  # half a second of imports
+    from kctl.start.checks import refusals  # half a second of imports
 
     loaded = load(config_file(context, config), os.environ, overrides(set_))
     cluster_secret(loaded)

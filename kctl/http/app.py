@@ -30,11 +30,11 @@ _SUMMARY = "Stats of one fleet of Kafka consumer workers."
 class App:
     """What is served (`guarded`, an ASGI application), and how it is ended. Belongs to one event loop."""
 
-    def __init__(self, source: Source, access: Access | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, source: Source, access: Access, limits: Limits | None, refusals: Counter[str] | None) -> None:
         self._life = secrets.token_hex(4)
         self._streams = Streams(source, self._life)
         self.routes = _routes(source, self._streams, self._life)
-        self.guarded = Guard(self.routes, access or Access(), limits)
+        self.guarded = Guard(self.routes, access, limits, refusals=refusals)
 
     @property
     def refusals(self) -> Counter[str]:
@@ -52,9 +52,15 @@ class App:
         self._streams.close()
 
 
-def create_app(source: Source, access: Access | None = None, limits: Limits | None = None) -> App:
-    """The application over `source`. Without `access` it is that of loopback without a token."""
-    return App(source, access, limits)
+def create_app(
+    source: Source,
+    access: Access | None = None,
+    limits: Limits | None = None,
+    refusals: Counter[str] | None = None,
+) -> App:
+    """The application over `source`. Without `access` it is that of loopback without a token; `refusals` are counted
+    by their error code."""
+    return App(source, access or Access(), limits, refusals)
 
 
 def _routes(source: Source, streams: Streams, life: str) -> FastAPI:

@@ -83,13 +83,14 @@ class Guard:
         access: Access,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        refusals: Counter[str] | None = None,
     ) -> None:
         self._app = app
         self._limits = limits or Limits()
         self._throttle = Throttle(self._limits.failures, self._limits.failure_seconds, clock)
         self.access = access
         """Who may; replaced as a whole when tokens are read again."""
-        self.refusals: Counter[str] = Counter()
+        self.refusals: Counter[str] = Counter() if refusals is None else refusals
         """Error code to how many requests were refused with it before any route saw them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kctl.http.readiness import not_ready
 from kctl.master.events import EventFeed
 from kctl.master.operations import OperationLog
+from kctl.master.readiness import Readiness
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl_agent.messages import Request
 
@@ -49,7 +49,4 @@ class Source:
 
     def reasons_not_ready(self) -> list[str]:
         """Why the fleet does not do its work; empty when it does."""
-        snapshot = self.latest()
-        if snapshot is None:
-            return ["the first collection is not finished yet"]
-        return not_ready(snapshot, self.clock(), self.unix_clock(), self.max_age_seconds)
+        return Readiness(self.latest, self.max_age_seconds, self.clock, self.unix_clock).reasons()

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from kctl.config import Config
 from kctl.config.sections import size_bytes
 from kctl.kafka.broker_cache import BrokerCache
+from kctl.master.agents import heartbeat
 from kctl.master.cached import CachedCommand
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
-from kctl.master.members import Members, heartbeat
+from kctl.master.members import Members
 from kctl.master.owners import owners
 from kctl.master.reduction import (
     BLOCK_SIZE,
@@ -64,8 +65,7 @@ T = TypeVar("T")
 
 
 class Collector:
-    """Belongs to one event loop; `latest` may be read from any thread. `prepare` is given each snapshot on a thread
-    before it becomes the last one, for what can be made ready before it is asked for."""
+    """Belongs to one event loop; `latest` may be read from any thread."""
 
     def __init__(
         self,
@@ -75,16 +75,17 @@ class Collector:
         supervisor: Supervisor,
         feed: EventFeed,
         rpc: Callable[[], Mapping[str, RpcStats]],
-        prepare: Callable[[FleetSnapshot], None] = lambda _: None,
-        operations: Callable[[], Mapping[tuple[str, str], int]] = dict,
-        http_refused: Callable[[], Mapping[str, int]] = dict,
+        *,
+        operations: Mapping[tuple[str, str], int] | None = None,
+        http_refused: Mapping[str, int] | None = None,
     ) -> None:
         self._config = config
         self._feed = feed
         self._rpc = rpc
-        self._prepare = prepare
-        self._operations = operations
-        self._http_refused = http_refused
+        self._operations = {} if operations is None else operations
+        self._http_refused = {} if http_refused is None else http_refused
+        self.prepare: list[Callable[[FleetSnapshot], None]] = []
+        """Each is given every snapshot, on a thread, before it becomes the last one."""
         self._changes = Changes(started_at=time.time())
         rules = config.status
         self._assessor = Assessor(Rules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds))
@@ -116,7 +117,8 @@ class Collector:
         while True:
             started = loop.time()
             snapshot = await self._with_events(await self.collect())
-            await self._aside(self._prepare, snapshot)
+            for prepare in self.prepare:
+                await self._aside(prepare, snapshot)
             self._latest = snapshot
             self._feed.collected()
             took = loop.time() - started
@@ -186,8 +188,8 @@ class Collector:
             brokers=freshness,
             broker_group=of_brokers.group,
             rpc=self._rpc(),
-            operations_total=self._operations(),
-            http_refused_total=self._http_refused(),
+            operations_total=dict(self._operations),
+            http_refused_total=dict(self._http_refused),
             memory_limit_bytes=dict.fromkeys(
                 (status.name for status in statuses if self._memory_limit is not None), self._memory_limit or 0
             ),

@@ -7,11 +7,10 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kctl.master.operations.base import Operation
 from kctl.reduce.rows import EventRow
 from kctl_agent.wire import JsonObject
 
-__all__ = ["EventFeed", "FleetEvent", "operation_events"]
+__all__ = ["EventFeed", "FleetEvent"]
 
 KEPT = 500
 
@@ -28,18 +27,6 @@ class FleetEvent(EventRow):
     def to_json(self) -> JsonObject:
         first = {"at": self.at, "kind": self.kind, "text": self.text, "worker": self.worker}
         return first | EventRow.to_json(self)  # `super()` alone does not work in a dataclass with slots
-
-
-def operation_events(operation: Operation) -> list[FleetEvent]:
-    """The end of an operation is an event; its beginning is not."""
-    if operation.ended_at is None:
-        return []
-    params = operation.params
-    worker, topic, partition = params.get("name", params.get("worker")), params.get("topic"), params.get("partition")
-    text = f"{operation.words}, by {operation.by}: {operation.state}" + (
-        f"; {operation.text}" if operation.text else ""
-    )
-    return [FleetEvent(operation.ended_at, "operation", text, topic, partition, worker=worker)]
 
 
 class EventFeed:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from kctl.errors import AgentRefused
-from kctl.master.health import Heartbeat
 from kctl.master.snapshot import WorkerStatus
-from kctl.reduce.rows import PingRow
-from kctl.rpc import results
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import BadParams
 from kctl_agent.messages import printable_name
 from kctl_agent.paths import list_agents, remove_if_dead, socket_path
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Members", "heartbeat"]
+__all__ = ["Members"]
 
 log = logging.getLogger(__name__)
 
@@ -101,31 +96,6 @@ class Members:
             log.info("action=removed agent=%s: its process has ended and left its socket", name)
             self._attached.discard(name)
         return name in self._attached
-
-    async def ping(self, name: str, timeout_seconds: float) -> Heartbeat | None:
-        """What one agent answers to a ping, None if it does not answer in time."""
-        deadline = asyncio.get_running_loop().time() + timeout_seconds
-        outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
-        pings = results.parsed(results.ping, outcome).answers
-        return heartbeat(pings[0].result) if pings else None
-
-    async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-        """What one agent answers to an operation.
-
-        Raises:
-            AgentRefused: it answered with an error, or not in time; the message names which.
-        """
-        deadline = asyncio.get_running_loop().time() + timeout_seconds
-        path = socket_path(self._run_dir, name)
-        outcome = await fan_out(self._pool, {name: path}, rpc, params, deadline=deadline)
-        if outcome.failed:
-            raise AgentRefused(f"{name}: {outcome.failed[0].message}")
-        return outcome.answers[0].result
-
-
-def heartbeat(ping: PingRow) -> Heartbeat:
-    """What a supervisor judges an agent by."""
-    return Heartbeat(ping.pid, ping.state, ping.batches_total, ping.lag, ping.progress, ping.main_thread_age_seconds)
 
 
 def _is_stopped(status: WorkerStatus | None) -> bool:

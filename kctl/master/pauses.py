@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kctl.errors import OperationRefused
+from kctl.reduce.rows import PauseRow
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Pause", "Pauses"]
@@ -56,6 +57,8 @@ class Pauses:
     def __init__(self, path: Path) -> None:
         """Raises nothing: a file that cannot be read is logged and counts as no pause."""
         self._path = path
+        self.draining: dict[str, JsonObject] = {}
+        """Processes that are being drained, with the scope that each is given meanwhile; not kept in the file."""
         self._pauses: dict[tuple[str | None, str | None, int | None], Pause] = {}
         try:
             for each in json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused):
@@ -79,6 +82,19 @@ class Pauses:
             for pause in self._pauses.values()
             if pause.worker in (None, name) and not (is_sinker and pause.topic is not None)
         )
+
+    def scopes(self, name: str) -> list[JsonObject]:
+        """What this process must not read just now."""
+        draining = self.draining.get(name)
+        return [*self.of(name), *([] if draining is None else [draining])]
+
+    def rows(self, name: str) -> tuple[PauseRow, ...]:
+        """The same for `kctl status`."""
+        return tuple(PauseRow(**scope) for scope in self.scopes(name))
+
+    def at_start(self, name: str) -> JsonObject:
+        """The part of a new process's settings that depends on the moment."""
+        return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
         """A pause that is there already stays the older one's.

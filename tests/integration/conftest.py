@@ -29,7 +29,7 @@ import faulthandler, os, sys
 from pathlib import Path
 from kctl import logs
 from kctl.config import load
-from kctl.master.main import run
+from kctl.start.main import run
 config = load(Path(sys.argv[1]), os.environ)
 logs.configure("INFO")
 faulthandler.enable()

@@ -32,8 +32,8 @@ from kctl.errors import (
     RunDirUnusable,
     TopicMissing,
 )
-from kctl.master.main import run
 from kctl.master.process import session_members
+from kctl.start.main import run
 from kctl_agent.scripted import ScriptedAgent, Stalls
 
 pytestmark = pytest.mark.real

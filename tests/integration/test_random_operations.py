@@ -18,6 +18,7 @@ import pytest
 
 from kctl.config import load
 from kctl.errors import OperationRefused
+from kctl.master.agents import Agents
 from kctl.master.health import Rules
 from kctl.master.members import Members
 from kctl.master.operations import Caller, Context, Operation, OperationLog, operation_types
@@ -69,25 +70,32 @@ class Fleet:
         run_dir = self.config.fleet.run_dir
         self.config.fleet.data_dir.mkdir()
         self.pool = AgentPool()
-        self.members = Members(run_dir, lambda: self.supervisor.kinds(), lambda: self.supervisor.status(), self.pool)
         launches = [
             Launch(name, ["cat"], {}, folder / f"{name}.log", socket_path(run_dir, name), 10.0, 5.0, name[:6])
             for name in NAMES
         ]
         policy = SupervisionPolicy(RestartPolicy(0.01, 0.02, 0.0, 100), Rules(60.0), 0.5, 60.0)
-        self.supervisor = Supervisor(launches, policy, self.members.ping, self.at_start)
         self.pauses = Pauses(self.config.fleet.data_dir / "pauses.json")
+        agents = Agents(run_dir, self.pool)
+        self.supervisor = Supervisor(launches, policy, agents.ping, self.at_start)
+        members = Members(run_dir, self.supervisor.kinds, self.supervisor.status, self.pool)
         context = Context(
-            self.config, self.supervisor, self.members, self.pauses, [], ["cat"], lambda: load(folder / "kctl.toml", {})
+            self.config,
+            self.supervisor,
+            agents,
+            members,
+            self.pauses,
+            [],
+            ["cat"],
+            lambda: load(folder / "kctl.toml", {}),
         )
-        self.context = context
         self.operations = OperationLog(operation_types(context), folder / "operations.jsonl")
         self.operations.listeners.append(
             lambda operation: self.ends[operation.id].set() if operation.ended_at else None
         )
 
     def at_start(self, name: str) -> JsonObject:
-        self.reported[name] = self.context.scopes(name)
+        self.reported[name] = self.pauses.scopes(name)
         return {"paused": self.reported[name]}
 
     def script(self, name: str) -> dict[str, Any]:
@@ -207,7 +215,7 @@ async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Operati
 
     def is_so() -> bool:
         state = fleet.supervisor.process(name).state
-        return state == wanted and (wanted == "stopped" or fleet.reported[name] == fleet.context.scopes(name))
+        return state == wanted and (wanted == "stopped" or fleet.reported[name] == fleet.pauses.scopes(name))
 
     for _ in range(1000):
         if is_so():

@@ -82,13 +82,17 @@ def contracts(kind: str) -> list[dict[str, Any]]:
 
 
 def test_the_layers_in_the_page_are_those_that_are_checked() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[1]
-    drawn = [re.split(r"\s{2,}", f"{line:<52}", maxsplit=1) for line in page.strip().splitlines()]
+    _, of_both, _, of_master, *_ = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")
+    drawn = [re.split(r"\s{2,}", f"{line:<64}", maxsplit=1) for line in of_both.strip().splitlines()]
     _, *rows = drawn
     kctl = [left for left, _ in rows if left]
     agent = [right.strip() for _, right in rows if right.strip()]
 
-    assert [kctl, agent] == [contract["layers"] for contract in contracts("layers")]
+    assert {
+        "kctl": kctl,
+        "kctl.master": of_master.strip().splitlines(),
+        "kctl_agent": agent,
+    } == {contract["containers"][0]: contract["layers"] for contract in contracts("layers")}
 
 
 def test_a_module_that_is_called_pure_is_checked_to_be_so() -> None:

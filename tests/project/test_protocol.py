@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kctl.master.control import Limits
+from kctl.master.control.server import Limits
 from kctl_agent.messages import MAX_ID_LENGTH
 from kctl_agent.server import AgentServer
 from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, encode

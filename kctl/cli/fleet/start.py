@@ -60,7 +60,7 @@ def _start(
         return _detach(loaded, path, set_ or [])
     logs.configure(loaded.log.level)
 
-    from kctl.master.main import run  # half a second of imports, not needed to refuse a configuration
+    from kctl.start.main import run  # half a second of imports, not needed to refuse a configuration
 
     return run(loaded, path.absolute(), reread=lambda: load(path, os.environ, overrides(set_)))
 

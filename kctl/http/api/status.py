@@ -8,7 +8,7 @@ from kctl.http.api import answers
 from kctl.http.api.api import api_of
 from kctl.http.api.parameters import IfNoneMatch
 from kctl.http.api.router import router
-from kctl.http.readiness import not_ready
+from kctl.master.readiness import not_ready
 
 __all__ = ["status"]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from kctl.config import Config, Http
 from kctl.config.effects import Effect, changes
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused
+from kctl.master.agents import Agents
 from kctl.master.members import Members
 from kctl.master.operations.base import Report
 from kctl.master.pauses import Pauses
@@ -38,6 +39,7 @@ class Context:
 
     config: Config
     supervisor: Supervisor
+    agents: Agents
     members: Members
     pauses: Pauses
     jars: Sequence[Path]
@@ -49,15 +51,8 @@ class Context:
     nothing has."""
     partitions: Callable[[str], frozenset[int]] = lambda _: frozenset()
     """The partitions of a topic that the brokers reported last; empty when that is not known."""
-    draining: dict[str, JsonObject] = field(default_factory=dict)
-    """What is being drained, with the scope it gets meanwhile."""
     _ids: itertools.count[int] = field(default_factory=itertools.count)
     _later: set[asyncio.Task[object]] = field(default_factory=set)
-
-    def scopes(self, name: str) -> list[JsonObject]:
-        """What this process must not read just now."""
-        draining = self.draining.get(name)
-        return [*self.pauses.of(name), *([] if draining is None else [draining])]
 
     def later(self, work: Coroutine[object, object, object]) -> None:
         """Does it beside everything else; what goes wrong is logged and reported to nobody."""
@@ -85,9 +80,9 @@ class Context:
         """
         # Unique over restarts of the master too: an agent takes an operation of a known id for the same one.
         operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
-        await self.members.operate(name, rpc, {"operation": operation, **params}, _ANSWER_SECONDS)
+        await self.agents.operate(name, rpc, {"operation": operation, **params}, _ANSWER_SECONDS)
         while True:
-            outcome = await self.members.operate(name, "operation", {"operation": operation}, _ANSWER_SECONDS)
+            outcome = await self.agents.operate(name, "operation", {"operation": operation}, _ANSWER_SECONDS)
             if outcome.get("state") == "done":
                 return outcome
             text = str(outcome.get("text", ""))
@@ -108,7 +103,7 @@ class Context:
                 return f"{name} is {process.state}"
             incarnation = process.incarnation
             try:
-                await self.run_on(name, "pause", {"scopes": self.scopes(name)}, report)
+                await self.run_on(name, "pause", {"scopes": self.pauses.scopes(name)}, report)
             except AgentRefused:
                 if process.incarnation == incarnation and process.state is State.RUNNING:
                     raise
@@ -159,7 +154,7 @@ async def settled(context: Context, process: ProcessSupervisor, after: int, repo
             why = process.status().last_error
             changed = await file_changed(context)
             raise OperationRefused(f"{process.name} is {process.state}" + (f": {why}" if why else "") + changed)
-        beat = await context.members.ping(process.name, 1.0)
+        beat = await context.agents.ping(process.name, 1.0)
         if beat is not None and beat.state in _UP:
             return
         report(f"{process.name} is {'silent' if beat is None else beat.state}")

@@ -31,7 +31,7 @@ async def log_level(context: Context, params: JsonObject, _caller: Caller, _repo
         root.setLevel(level)
     else:
         context.supervisor.process(name)
-        answer = await context.members.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
+        answer = await context.agents.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
         before = str(answer.get("before"))
     return f"{name} logs {level} from now on; it was {before}", {"before": before, "level": level}
 
@@ -39,8 +39,8 @@ async def log_level(context: Context, params: JsonObject, _caller: Caller, _repo
 async def stack(context: Context, params: JsonObject, _caller: Caller, _report: Report) -> tuple[str, JsonObject]:
     """Where all Python threads of a process stand, and those of its JVM by `jcmd`."""
     name = params["name"]
-    answer = await context.members.operate(name, "stack_dump", {}, _ANSWER_SECONDS)
-    pid = (await context.members.operate(name, "ping", {}, _ANSWER_SECONDS))["pid"]
+    answer = await context.agents.operate(name, "stack_dump", {}, _ANSWER_SECONDS)
+    pid = (await context.agents.operate(name, "ping", {}, _ANSWER_SECONDS))["pid"]
     jvms = [await _jvm_stack(each) for each in await asyncio.to_thread(_jvms, pid)]
     threads = answer.get("threads", [])
     text = f"{name} has {number_of(len(threads), 'Python thread')} and {number_of(len(jvms), 'JVM')}"

@@ -31,10 +31,15 @@ _SHORT_SECONDS = 0.2
 class OperationLog:
     """Belongs to one event loop. Each operation is one task with a deadline; its end is an audit line."""
 
-    def __init__(self, types: Mapping[str, OperationType], audit_path: Path | None) -> None:
+    def __init__(
+        self,
+        types: Mapping[str, OperationType],
+        audit_path: Path | None,
+        counts: Counter[tuple[str, str]] | None = None,
+    ) -> None:
         """Audit lines go to the log, and as JSON lines to `audit_path`."""
         self.types = types
-        self.counts: Counter[tuple[str, str]] = Counter()
+        self.counts: Counter[tuple[str, str]] = Counter() if counts is None else counts
         """(name, outcome) to how often; outcomes are `done`, `failed`, `refused`."""
         self.listeners: list[Callable[[Operation], None]] = []
         """Called with each operation that began or ended."""

@@ -73,7 +73,7 @@ async def drain(context: Context, params: JsonObject, caller: Caller, report: Re
     """Lets a process finish what it has begun, commit and leave; nothing is killed or abandoned. When that takes longer
     than the operation may, it goes on as before."""
     process = context.supervisor.process(params["name"])
-    context.draining[process.name] = {
+    context.pauses.draining[process.name] = {
         "topic": None,
         "partition": None,
         "by": f"{caller.name} (drain)",
@@ -85,10 +85,10 @@ async def drain(context: Context, params: JsonObject, caller: Caller, report: Re
         report(f"{process.name} commits and leaves")
         await process.stop(timeout_seconds=context.config.workers.revoke_timeout_seconds + 60)
     except BaseException:
-        del context.draining[process.name]
+        del context.pauses.draining[process.name]
         context.later(context.send_pauses(process.name, lambda _: None))
         raise
-    del context.draining[process.name]
+    del context.pauses.draining[process.name]
     return f"{process.name} is drained and stopped", {}
 
 

@@ -67,7 +67,7 @@ async def _set_log_level(context: Context) -> None:
     for name in context.supervisor.names:
         if context.supervisor.process(name).state is State.RUNNING:
             try:
-                await context.members.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
+                await context.agents.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
             except AgentRefused as error:  # it has the new level with its next start
                 logging.getLogger(__name__).warning("action=log_level worker=%s: %s", name, error)
 

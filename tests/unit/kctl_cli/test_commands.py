@@ -149,7 +149,7 @@ def test_start_hands_the_checked_configuration_to_the_master(
         started.append((loaded, path))
         return 0
 
-    monkeypatch.setattr("kctl.master.main.run", run)
+    monkeypatch.setattr("kctl.start.main.run", run)
     monkeypatch.chdir(config.parent)
 
     assert kctl("start", "-c", "kctl.toml", "--set", "workers.count=3", "--set", "http.port=0").code == 0
@@ -164,7 +164,7 @@ def test_a_fleet_that_cannot_start_exits_with_the_code_of_its_cause(
     def run(_config: Config, _path: Path, **_: object) -> int:
         raise PortTaken("port 9750 on 127.0.0.1 is in use")
 
-    monkeypatch.setattr("kctl.master.main.run", run)
+    monkeypatch.setattr("kctl.start.main.run", run)
 
     ran = kctl("start", "-c", str(config))
 
@@ -175,7 +175,7 @@ def test_a_defect_is_one_sentence_and_no_traceback(kctl: Kctl, config: Path, mon
     def run(_config: Config, _path: Path, **_: object) -> int:
         raise RuntimeError("impossible")
 
-    monkeypatch.setattr("kctl.master.main.run", run)
+    monkeypatch.setattr("kctl.start.main.run", run)
 
     ran = kctl("start", "-c", str(config))
 
@@ -187,7 +187,7 @@ def test_ctrl_c_exits_130_and_prints_nothing(kctl: Kctl, config: Path, monkeypat
     def run(_config: Config, _path: Path, **_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kctl.master.main.run", run)
+    monkeypatch.setattr("kctl.start.main.run", run)
 
     ran = kctl("start", "-c", str(config))
 

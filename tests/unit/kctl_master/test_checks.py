@@ -12,7 +12,7 @@ import pytest
 from kctl.children import PRIVATE
 from kctl.config import load
 from kctl.errors import RunDirUnusable
-from kctl.master.checks import make_folders
+from kctl.start.checks import make_folders
 
 TOML = """
 [kafka]

@@ -11,6 +11,7 @@ import pytest
 from kctl.config import load
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master import collector as module
+from kctl.master.agents import Agents
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
 from kctl.master.health import Rules
@@ -52,7 +53,8 @@ class Fleet:
         (folder / "kctl.toml").write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["t"]\n')
         self.pool, self.cluster = AgentPool(), BrokerCache(NoBrokers(), "127.0.0.1:1")
         members = Members(folder, dict, lambda: (), self.pool)
-        supervisor = Supervisor([], SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0, 3), Rules(60.0)), members.ping)
+        agents = Agents(folder, self.pool)
+        supervisor = Supervisor([], SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0, 3), Rules(60.0)), agents.ping)
         self.collector = Collector(load(folder / "kctl.toml", {}), members, self.cluster, supervisor, EventFeed(), dict)
 
     def offsets(self, _: Request) -> JsonObject:

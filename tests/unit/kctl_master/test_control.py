@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kctl.master.control import ControlServer, Limits
+from kctl.master.control.server import ControlServer, Limits
 from kctl.master.operations import base
 from kctl_agent.errors import BadParams, PathError
 from kctl_agent.messages import Reply, Request, Role, reply_ok

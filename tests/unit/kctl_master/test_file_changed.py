@@ -39,7 +39,7 @@ async def test_a_change_that_a_reload_would_apply_is_named(tmp_path: Path, now: 
     before = {"group": "g", "count": 1, "handler": "module:wrong"}
     file.write_text(TOML.format(**before))
     nobody = cast("Any", None)
-    context = Context(load(file, {}), nobody, nobody, nobody, [], [], lambda: load(file, {}))
+    context = Context(load(file, {}), nobody, nobody, nobody, nobody, [], [], lambda: load(file, {}))
 
     file.write_text(TOML.format(**{**before, **now}))
 

@@ -17,9 +17,9 @@ import pytest
 
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.group_reader import Reading
+from kctl.master.control.service import Service
 from kctl.master.members import Members
 from kctl.master.reduction import OFFSET_CHECKER, reduced
-from kctl.master.service import Service
 from kctl.master.snapshot import WorkerStatus
 from kctl.reduce import Answer, BrokerSnapshot, Freshness
 from kctl.rpc.fan_out import AgentPool, FanOut

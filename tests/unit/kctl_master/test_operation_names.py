@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kctl.master.events import operation_events
+from kctl.master.operations import operation_events
 from kctl.master.operations.base import Operation
 
 

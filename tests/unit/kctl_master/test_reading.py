@@ -25,7 +25,7 @@ def context(tmp_path: Path) -> Context:
     path.write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["demo"]\n')
     absent = cast("Any", None)  # a refused order asks nobody
     return Context(
-        load(path, {}), absent, absent, Pauses(tmp_path / "pauses.json"), (), (), absent, partitions=partitions
+        load(path, {}), absent, absent, absent, Pauses(tmp_path / "pauses.json"), (), (), absent, partitions=partitions
     )
 
 

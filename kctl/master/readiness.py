@@ -1,14 +1,36 @@
-"""Whether a fleet does its work, by a snapshot of it, and why not; pure."""
+"""Whether a fleet does its work, by a snapshot of it, and why not; pure but for the clocks of `Readiness`."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce.rows import WorkerRow
 from kctl.status import Status
 
-__all__ = ["not_ready"]
+__all__ = ["Readiness", "not_ready"]
 
 _TROUBLE = (Status.STALLED, Status.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Of the last snapshot."""
+
+    latest: Callable[[], FleetSnapshot | None]
+    max_age_seconds: float
+    """A collection, or a poll of the brokers, that is older than this is too old to be ready."""
+    clock: Callable[[], float] = time.monotonic
+    unix_clock: Callable[[], float] = time.time
+
+    def reasons(self) -> list[str]:
+        """Why the fleet does not do its work; empty when it does."""
+        snapshot = self.latest()
+        if snapshot is None:
+            return ["the first collection is not finished yet"]
+        return not_ready(snapshot, self.clock(), self.unix_clock(), self.max_age_seconds)
 
 
 def not_ready(snapshot: FleetSnapshot, now: float, now_unix: float, max_age_seconds: float) -> list[str]:

@@ -1,0 +1,49 @@
+"""One question to one agent of the fleet."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from kctl.errors import AgentRefused
+from kctl.master.health import Heartbeat
+from kctl.reduce.rows import PingRow
+from kctl.rpc import results
+from kctl.rpc.fan_out import AgentPool, fan_out
+from kctl_agent.paths import socket_path
+from kctl_agent.wire import JsonObject
+
+__all__ = ["Agents", "heartbeat"]
+
+
+class Agents:
+    """Belongs to one event loop."""
+
+    def __init__(self, run_dir: Path, pool: AgentPool) -> None:
+        self._run_dir = run_dir
+        self._pool = pool
+
+    async def ping(self, name: str, timeout_seconds: float) -> Heartbeat | None:
+        """What one agent answers to a ping, None if it does not answer in time."""
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
+        pings = results.parsed(results.ping, outcome).answers
+        return heartbeat(pings[0].result) if pings else None
+
+    async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
+        """What one agent answers to an operation.
+
+        Raises:
+            AgentRefused: it answered with an error, or not in time; the message names which.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        path = socket_path(self._run_dir, name)
+        outcome = await fan_out(self._pool, {name: path}, rpc, params, deadline=deadline)
+        if outcome.failed:
+            raise AgentRefused(f"{name}: {outcome.failed[0].message}")
+        return outcome.answers[0].result
+
+
+def heartbeat(ping: PingRow) -> Heartbeat:
+    """What a supervisor judges an agent by."""
+    return Heartbeat(ping.pid, ping.state, ping.batches_total, ping.lag, ping.progress, ping.main_thread_age_seconds)

@@ -1,0 +1,74 @@
+"""`kctl start` from a configuration to an exit code: check, put together, run until stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kctl.children import PRIVATE
+from kctl.config import Config, load
+from kctl.http import access_of, bind
+from kctl.kafka.access import of_fleet
+from kctl.kafka.broker_cache import BrokerCache
+from kctl.master.launch import WORKER_COMMAND, names
+from kctl.secrets import cluster_secret
+from kctl.start.checks import await_former_workers, find_jars, make_folders, own_run_dir
+from kctl.start.interpreter import tune_interpreter
+from kctl.start.master import Master
+from kctl.start.signals import StopSignals
+from kctl.start.wiring import wired
+
+__all__ = ["run"]
+
+
+def run(
+    config: Config,
+    config_path: Path,
+    *,
+    worker_command: Sequence[str] = WORKER_COMMAND,
+    reread: Callable[[], Config] | None = None,
+) -> int:
+    """Runs the fleet until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 when a part of the master failed or
+    a worker was given up that must not be.
+
+    Logging is the caller's to set up; a second signal during the stop kills what is left at once. SIGHUP requests
+    `reload`, for which `reread` loads the configuration anew, by default from `config_path` and the environment.
+
+    Raises:
+        StartError: what must hold does not; nothing was started and nothing is left behind. Also ConfigError.
+    """
+    os.umask(PRIVATE)
+    again = reread or (lambda: load(config_path, os.environ))
+    return asyncio.run(_run(config, config_path, worker_command, again))
+
+
+async def _run(config: Config, config_path: Path, worker_command: Sequence[str], reread: Callable[[], Config]) -> int:
+    # kafka-python logs each lost connection many times over; what an operator needs of it, `broker_cache` logs once.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    tune_interpreter()
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is none
+    supervised = names(config)
+    cluster_secret(config)
+    with StopSignals() as signals, own_run_dir(config.fleet.run_dir, supervised):
+        jars = await find_jars(config)
+        broker_cache = BrokerCache.of(
+            config.kafka, of_fleet(config), config.collect.timeout_seconds, config.collect.interval_seconds
+        )
+        try:
+            await broker_cache.check()
+            access = access_of(config.http, config.path.parent)
+            with contextlib.closing(bind(config.http.host, config.http.port)) as http_socket:
+                make_folders(config)
+                await await_former_workers(
+                    config.fleet.run_dir, supervised, config.workers.stop_timeout_seconds, signals.stop
+                )
+                if signals.stop.is_set():
+                    return 0
+                parts = wired(config, jars, worker_command, reread, broker_cache, http_socket, access)
+                return await Master(config, config_path, parts).run(signals)
+        finally:
+            await broker_cache.close()

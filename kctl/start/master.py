@@ -1,0 +1,142 @@
+"""The master's life: start, run until stopped, stop in order. Everything it starts it also ends.
+
+Order at the end: workers first, while the socket still answers how that goes; then HTTP and socket; then the rest. The
+first task that fails ends the master, non-zero and with its name in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+
+from kctl.config import Config
+from kctl.errors import OperationRefused, RunDirUnusable
+from kctl.master.notify import notify, pet_watchdog
+from kctl.master.operations import Caller
+from kctl.master.process_log import LogRotation, ProcessLog, is_own_output
+from kctl.start.announcement import announced
+from kctl.start.signals import StopSignals
+from kctl.start.wiring import Parts
+from kctl_agent.errors import PathError
+from kctl_agent.messages import number_of
+
+__all__ = ["Master"]
+
+log = logging.getLogger(__name__)
+
+_RELOAD_SECONDS = 600.0
+_ROTATE_SECONDS = 5.0
+
+
+class Master:
+    """Runs the parts; belongs to one event loop."""
+
+    def __init__(self, config: Config, config_path: Path, parts: Parts) -> None:
+        self._config = config
+        self._config_path = config_path
+        self._parts = parts
+
+    async def run(self, signals: StopSignals) -> int:
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._parts.pool.close)
+            stack.push_async_callback(self._parts.control.close)
+            try:
+                await self._parts.control.start(self._config.fleet.run_dir)
+                stack.enter_context(announced(self._config, self._config_path, self._parts.http.url))
+            except (PathError, OSError) as error:
+                raise RunDirUnusable(str(error)) from error
+            tasks = [
+                _task(self._parts.supervisor.run(), "supervisor"),
+                _task(self._parts.collector.run(), "collector"),
+                _task(self._parts.http.serve(), "http"),
+                _task(pet_watchdog(), "watchdog"),
+                _task(self._reload(signals.reload), "reload"),
+                _task(self._rotate_logs(), "logs"),
+            ]
+            stack.push_async_callback(_end, tasks)
+            fleet = self._config.fleet
+            counts = (self._config.workers.count, self._config.sinkers.count)
+            log.info("action=running fleet=%s workers=%d sinkers=%d http=%s", fleet.name, *counts, self._parts.http.url)
+            status = f"{number_of(counts[0], 'worker')}, {number_of(counts[1], 'sinker')}, {self._parts.http.url}"
+            notify("READY=1", f"STATUS={status}")
+            failed = await self._until_stopped(tasks, signals.stop)
+            notify("STOPPING=1")
+            await self._parts.operations.close()
+            is_orderly = await self._stop_workers(tasks[0], signals.now)
+            self._parts.http.stop()
+            await asyncio.wait([tasks[2]], timeout=2)
+        log.info("action=ended fleet=%s", fleet.name)
+        return 1 if failed or not is_orderly else 0
+
+    async def _rotate_logs(self) -> None:
+        """Those of the processes, and the master's own where it is a file that we append to (`kctl start --daemon`)."""
+        path = self._config.fleet.log_dir / "master.log"
+        own = [ProcessLog(path)] if is_own_output(path) else []
+        rotation = LogRotation()
+        while True:
+            await asyncio.to_thread(rotation, [*own, *self._parts.supervisor.logs()])
+            await asyncio.sleep(_ROTATE_SECONDS)
+
+    async def _until_stopped(self, tasks: list[asyncio.Task[None]], stop: asyncio.Event) -> bool:
+        """Whether a task ended before a stop was asked for, which it never should."""
+        asked, given_up = _task(_set(stop), "signal"), _task(self._until_given_up(), "given up")
+        done, _ = await asyncio.wait([*tasks, asked, given_up], return_when=asyncio.FIRST_COMPLETED)
+        failed = [task for task in tasks if task in done]
+        await _end([asked, given_up])
+        for task in failed:
+            log.critical("action=failed task=%s: the master stops", task.get_name(), exc_info=task.exception())
+        if not failed:
+            log.info("action=stopping fleet=%s", self._config.fleet.name)
+        return bool(failed) or given_up in done
+
+    async def _until_given_up(self) -> None:
+        """Until a worker is fatal, where `workers.on_fatal` is to end the fleet then."""
+        while True:
+            name = await self._parts.supervisor.until_fatal()
+            if self._parts.context.config.workers.on_fatal == "exit":
+                log.critical("action=exit worker=%s: it is fatal, and workers.on_fatal is exit", name)
+                return
+
+    async def _reload(self, asked: asyncio.Event) -> None:
+        """SIGHUP is an operation like any other, by whoever this process belongs to."""
+        while True:
+            await asked.wait()
+            asked.clear()
+            with contextlib.suppress(OperationRefused):  # logged: another one is under way
+                notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+                caller = Caller(os.getuid(), os.getpid(), "signal")
+                await self._parts.operations.submit("reload", {}, caller, _RELOAD_SECONDS)
+            notify("READY=1")
+
+    async def _stop_workers(self, supervising: asyncio.Task[None], now: asyncio.Event) -> bool:
+        """Orderly, or at once when a second signal comes; cancelling the supervisor kills what is left. Whether it was
+        orderly."""
+        if supervising.done():
+            return True
+        stopping = _task(self._parts.supervisor.stop(), "stop")
+        second_signal = _task(_set(now), "second signal")
+        await asyncio.wait([stopping, second_signal, supervising], return_when=asyncio.FIRST_COMPLETED)
+        is_orderly = stopping.done()
+        if not is_orderly:
+            log.warning("action=killing fleet=%s", self._config.fleet.name)
+        await _end([second_signal, supervising, stopping])
+        return is_orderly
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def _task(work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+    return asyncio.create_task(work, name=name)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

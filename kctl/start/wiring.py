@@ -1,0 +1,109 @@
+"""The composition root: every part of a master is made here, once, each from parts that exist already."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from kctl.audit import fleet_log
+from kctl.config import Config, Http
+from kctl.exporter import Exposition
+from kctl.http import Access, HttpServer, Source, access_of, create_app
+from kctl.kafka.broker_cache import BrokerCache
+from kctl.master.agents import Agents
+from kctl.master.collector import Collector
+from kctl.master.control import ControlServer, Router, Service
+from kctl.master.events import EventFeed
+from kctl.master.launch import launches, sinker_launches, supervision_policy
+from kctl.master.members import Members
+from kctl.master.operations import Context, OperationLog, operation_events, operation_types
+from kctl.master.pauses import Pauses
+from kctl.master.readiness import Readiness
+from kctl.master.rpc_stats import RpcCounts, counted
+from kctl.master.supervisor import Supervisor
+from kctl.rpc.fan_out import AgentPool
+
+__all__ = ["Parts", "wired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What runs, and what the master's life needs of it."""
+
+    pool: AgentPool
+    supervisor: Supervisor
+    collector: Collector
+    context: Context
+    operations: OperationLog
+    control: ControlServer
+    http: HttpServer
+
+
+def wired(
+    config: Config,
+    jars: Sequence[Path],
+    worker_command: Sequence[str],
+    reread: Callable[[], Config],
+    broker_cache: BrokerCache,
+    http_socket: socket.socket,
+    access: Access,
+) -> Parts:
+    """Nothing runs yet."""
+    pool, feed, counts = AgentPool(), EventFeed(), RpcCounts()
+    operation_counts: Counter[tuple[str, str]] = Counter()
+    http_refusals: Counter[str] = Counter()
+    pauses = Pauses(config.fleet.data_dir / "pauses.json")
+    agents = Agents(config.fleet.run_dir, pool)
+    supervisor = Supervisor(
+        [*launches(config, jars, worker_command), *sinker_launches(config)],
+        supervision_policy(config),
+        agents.ping,
+        at_start=pauses.at_start,
+        paused=pauses.rows,
+    )
+    members = Members(config.fleet.run_dir, supervisor.kinds, supervisor.status, pool)
+    collector = Collector(
+        config,
+        members,
+        broker_cache,
+        supervisor,
+        feed,
+        counts.stats,
+        operations=operation_counts,
+        http_refused=http_refusals,
+    )
+    exposition = Exposition(collector.latest, has_alias=config.http.lag_alias)
+    collector.prepare.append(exposition.prepare)
+    context = Context(
+        config, supervisor, agents, members, pauses, jars, worker_command, reread, partitions=collector.partitions
+    )
+    operations = OperationLog(operation_types(context), fleet_log(config), operation_counts)
+    operations.listeners.append(lambda operation: feed.publish(operation_events(operation)))
+    max_age_seconds = max(10.0, 3 * config.collect.interval_seconds + config.collect.timeout_seconds)
+    readiness = Readiness(collector.latest, max_age_seconds)
+    service = Service(members, broker_cache, supervisor.status, readiness.reasons)
+    answer = counted(service.answer, counts, lambda reply: reply.get("complete", True))
+    source = Source(
+        latest=collector.latest,
+        render_metrics=exposition.render,
+        ready_metrics=exposition.ready,
+        sparkline=collector.sparkline,
+        feed=feed,
+        ask=counted(service.ask, counts, lambda reduced: reduced.complete),
+        operations=operations,
+        max_age_seconds=max_age_seconds,
+    )
+    http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)
+    # HTTP offers operations, and one of them, `reload`, renews what HTTP lets in.
+    context.use_http = partial(_use_http, http, config.path.parent)
+    return Parts(
+        pool, supervisor, collector, context, operations, ControlServer(Router(answer, operations).answer), http
+    )
+
+
+def _use_http(server: HttpServer, folder: Path, settings: Http) -> list[str]:
+    return server.use(access_of(settings, folder))
