@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
-__all__ = ["RETRY_SECONDS", "Groups"]
+__all__ = ["RETRY_SECONDS", "Group", "Groups"]
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between starts of a query that ended by itself."""

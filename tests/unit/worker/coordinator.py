@@ -37,10 +37,9 @@ def committed(codes: Mapping[str, int] = {}) -> Answers:
     return Answers(fields)
 
 
-@contextmanager
-def scripted_group(answers: Script, **listener: Callable[..., Any]) -> Iterator[tuple[ScriptedBroker, Membership]]:
-    """A membership that holds `EVERYTHING`; `answers` are added to the script of its coordinator."""
-    script: Script = {
+def group_script(answers: Script) -> Script:
+    """A coordinator that gives its only member `EVERYTHING`."""
+    return {
         "JoinGroup": Answers(_joined),
         "SyncGroup": Answers(lambda request: {"assignment": request.assignments[0].assignment}),
         "Heartbeat": Answers(),
@@ -49,9 +48,22 @@ def scripted_group(answers: Script, **listener: Callable[..., Any]) -> Iterator[
         "ListOffsets": Answers(_empty_logs),
         **answers,
     }
-    with ScriptedBroker(script, topics=TOPICS) as broker:
+
+
+def has_settled(broker: ScriptedBroker) -> bool:
+    """Whether the member has stayed in the group for a while: kafka-python's often joins once more, as soon as it has
+    refreshed its metadata."""
+    asked = broker.asked
+    since = len(asked) - asked[::-1].index("JoinGroup") if "JoinGroup" in asked else len(asked)
+    return asked[since:].count("Heartbeat") >= 3
+
+
+@contextmanager
+def scripted_group(answers: Script, **listener: Callable[..., Any]) -> Iterator[tuple[ScriptedBroker, Membership]]:
+    """A membership that holds `EVERYTHING`; `answers` are added to the script of its coordinator."""
+    with ScriptedBroker(group_script(answers), topics=TOPICS) as broker:
         member = Membership(
-            _settings(broker.address),
+            member_settings(broker.address),
             "worker-0",
             listener.get("on_revoked", lambda _: {}),
             lambda: None,
@@ -103,7 +115,7 @@ def _empty_logs(request: Any) -> dict[str, Any]:
     }
 
 
-def _settings(address: str) -> KafkaSettings:
+def member_settings(address: str) -> KafkaSettings:
     return KafkaSettings(
         bootstrap_servers=address,
         group="billing",

@@ -168,3 +168,62 @@ def test_a_batch_that_does_not_end_in_time_is_abandoned(
         assert pipeline.stop(0.0) == {TP: 0}
 
     assert "it is abandoned and will be run again" in caplog.text
+
+
+OTHER = TopicPartition("t", 1)
+ALONE, OTHER_ALONE = frozenset({TP}), frozenset({OTHER})
+
+
+@pytest.fixture
+def other(run: _Run, pipeline: Pipeline, storage: MemoryStorage, tmp_path: Path) -> _Run:
+    """A second query beside `run`."""
+    made = _Run(storage, {OTHER: Source(5, None, 1)}, tmp_path / "other", pipeline)
+    made.query = Query()
+    pipeline._runs = {ALONE: run, OTHER_ALONE: made}
+    return made
+
+
+def test_of_several_queries_one_can_be_drained_and_stopped(run: _Run, other: _Run, pipeline: Pipeline) -> None:
+    assert pipeline.groups == {ALONE, OTHER_ALONE}
+    assert pipeline.positions == {TP: 0, OTHER: 5}
+    with run.busy:
+        assert pipeline.drain(OTHER_ALONE), "the other's batch does not matter"
+        assert not pipeline.drain()
+
+    assert pipeline.stop(0.0, OTHER_ALONE) == {OTHER: 5}
+    assert (other.query.stops, run.query.stops) == (1, 0)
+    assert pipeline.groups == {ALONE}
+
+
+def test_a_query_that_drains_or_is_active_has_not_failed(run: _Run, other: _Run, pipeline: Pipeline) -> None:
+    run.query.isActive = other.query.isActive = False
+    run.gate.set()
+
+    assert {group: failure.text for group, failure in pipeline.failures().items()} == {OTHER_ALONE: "the query ended"}
+    other.query.isActive = True
+    assert pipeline.failures() == {}
+
+
+def test_queries_have_settled_when_they_have_run_for_a_while_and_no_batch_may_fail(
+    run: _Run, other: _Run, pipeline: Pipeline
+) -> None:
+    assert not pipeline.has_settled(60.0)
+    run.began_at = other.began_at = run.began_at - 61.0
+    assert pipeline.has_settled(60.0)
+    other.batch_started_at = other.began_at + 1.0
+    assert (pipeline.has_settled(60.0), pipeline.batch_started_at) == (False, other.batch_started_at)
+    pipeline.stop(0.0)
+    assert not pipeline.has_settled(0.0), "there is none"
+
+
+def test_a_query_that_cannot_be_stopped_is_over_all_the_same(
+    run: _Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop() -> None:
+        raise RuntimeError("the JVM is gone")
+
+    monkeypatch.setattr(run.query, "stop", stop)
+
+    assert pipeline.stop(0.0) == {TP: 0}
+    assert pipeline.groups == frozenset()
+    assert "stopping the query: the JVM is gone" in caplog.text

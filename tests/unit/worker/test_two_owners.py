@@ -2,7 +2,7 @@
 and goes on when others have read for a while. A seeded walk over the steps, in memory and in a file.
 
 What is real: the storage, and `decide`. What is played: a group that fences commits by generation, as Kafka's does, and
-the order of a worker's steps (`Worker._start_query`, `Pipeline`).
+the order of a worker's steps (`QueryStart`, `Pipeline`).
 """
 
 from __future__ import annotations

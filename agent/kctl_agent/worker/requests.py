@@ -1,0 +1,92 @@
+"""Carries out the operations that the agent has accepted, one after another, a step in each turn of the main thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from kctl_agent.errors import AgentError
+from kctl_agent.operations import Inbox, Operation, Outcome, is_paused
+from kctl_agent.worker.lifecycle import Lifecycle
+from kctl_agent.worker.lifecycle_events import Event, SeekBegun, SeekEnded, SeekRequested
+from kctl_agent.worker.membership import Lost, Membership
+from kctl_agent.worker.seeking import Seeking
+
+__all__ = ["Requests"]
+
+log = logging.getLogger("kctl_agent.worker")
+
+_WAITS = Outcome("running", "the running batch is finished first")
+
+
+class Requests:
+    """For the main thread. `handle` gives the lifecycle an event and carries out what follows; `describe(error, what)`
+    is an error of Kafka's in one sentence."""
+
+    def __init__(
+        self,
+        name: str,
+        inbox: Inbox,
+        membership: Membership,
+        lifecycle: Lifecycle,
+        seeking: Seeking,
+        handle: Callable[[Event], None],
+        describe: Callable[[KafkaError, str], str],
+    ) -> None:
+        self._name = name
+        self._inbox = inbox
+        self._membership = membership
+        self._lifecycle = lifecycle
+        self._seeking = seeking
+        self._handle = handle
+        self._describe = describe
+        self._waiting: list[Operation] = []
+        """The oldest first."""
+
+    def carry_out(self) -> None:
+        """As many as can be without waiting."""
+        self._waiting += self._inbox.take()
+        while self._waiting:
+            operation = self._waiting[0]
+            outcome = self._outcome(operation)
+            if outcome.state == "running":
+                return
+            if self._lifecycle.is_seeking:
+                self._handle(SeekEnded())
+            self._inbox.report(operation.id, outcome)
+            log.info("operation %s, %s: %s", operation.id, outcome.state, outcome.text)
+            del self._waiting[0]
+
+    def _outcome(self, operation: Operation) -> Outcome:
+        try:
+            return self._pause() if operation.rpc == "pause" else self._seek(operation)
+        except KafkaError as error:
+            return Outcome("failed", self._describe(error, f"{operation.rpc} failed"))
+        except (AgentError, Lost) as error:
+            return Outcome("failed", str(error))
+
+    def _pause(self) -> Outcome:
+        """The inbox knows the scopes already; what they cover is read no more as soon as its query has drained."""
+        paused = self._inbox.paused
+        is_read = any(is_paused(paused, tp.topic, tp.partition) for tp in self._lifecycle.reading)
+        return _WAITS if is_read else Outcome("done", "so it is")
+
+    def _seek(self, operation: Operation) -> Outcome:
+        """Called in every turn until it is no longer `running`."""
+        tp = TopicPartition(operation.params["topic"], operation.params["partition"])
+        if tp not in self._membership.partitions:
+            return Outcome("failed", f"{tp.topic}-{tp.partition} is not with {self._name} now")
+        found, planned = self._seeking.plan(tp, operation.params["to"])
+        if operation.params.get("dry_run"):
+            return Outcome("done", planned.sentence, planned.to_json())
+        self._handle(SeekRequested())
+        if not self._lifecycle.is_drained:
+            return _WAITS
+        planned = replace(planned, position=self._seeking.position(tp, found))  # where reading has ended
+        self._handle(SeekBegun())
+        self._seeking.move(tp, found, planned)
+        return Outcome("done", planned.sentence, planned.to_json())
