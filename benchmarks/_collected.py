@@ -115,8 +115,8 @@ def collector_over(
     cluster: Callable[[Config], BrokerCache] | None = None,
     servers: str = "127.0.0.1:1",
 ) -> tuple[Collector, EventFeed]:
-    """A collector, and the feed that it tells. `folder` is for its configuration. `cluster` makes what asks brokers at
-    `servers`; without it their offsets are made up as well."""
+    """A collector, and the feed that it publishes to. `folder` is for its configuration. `cluster` makes what asks
+    brokers at `servers`; without it their offsets are made up as well."""
     path = folder / "kctl.toml"
     topics = ", ".join(f'"{topic}"' for topic in TOPIC_NAMES)
     path.write_text(

@@ -20,7 +20,7 @@ from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.jvm import kafka_command
 
-__all__ = ["GROUP", "TOPIC", "WORKER", "Fleet", "produce", "running_broker", "say", "until", "write_config"]
+__all__ = ["GROUP", "TOPIC", "WORKER", "Fleet", "produce", "progress", "running_broker", "until", "write_config"]
 
 TOPIC = "bench"
 GROUP = "bench"
@@ -99,7 +99,7 @@ def running_broker(properties: dict[str, str] | None = None) -> Iterator[tuple[K
 def produce(broker: KafkaBroker, count: int, of: int | Path) -> None:
     """Fill `TOPIC` by Kafka's own ProducerPerformance, as fast as it can, with so many random letters each or with
     lines of a file, drawn at random."""
-    say(f"producing {count:,} records")
+    progress(f"producing {count:,} records")
     values = ("--payload-file", str(of)) if isinstance(of, Path) else ("--record-size", str(of))
     command = kafka_command(
         "org.apache.kafka.tools.ProducerPerformance",
@@ -118,6 +118,6 @@ def until(is_done: Callable[[], bool], what: str, seconds: float = START_SECONDS
         Event().wait(0.1)
 
 
-def say(text: str) -> None:
+def progress(text: str) -> None:
     """Progress goes to stderr: stdout is for the results."""
     print(f"  {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""A worker for `master_at_rest` and `master_under_load`: a real agent that tells what a real worker tells.
+"""A worker for `master_at_rest` and `master_under_load`: a real agent that reports what a real worker reports.
 
 It has eight partitions of an empty topic, is a member of the group, knows broker and topic, publishes twice a second,
 and finishes no batch; under load it finishes one each time, and has more and more messages behind it.

@@ -1,7 +1,7 @@
 """Storages to be emptied by the benchmarks: filled with blocks of 500 messages, and burdened with what must not matter.
 
 States: `plain`; `in_flight`, 10,000 blocks leased to others; `dead`, 100,000 dead letters. Redis is a real redis-server
-on a Unix socket, set as docs/storage.md says.
+on a Unix socket, set as in docs/storage.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from benchmarks._fleet import say
+from benchmarks._fleet import progress
 
 __all__ = ["WARM_UP_RUNS", "plain_environment", "seconds_in_turns"]
 
@@ -39,5 +39,5 @@ def seconds_in_turns(
                 times[name].append(time.perf_counter() - began)
             elif turn == 0:
                 lines = done.stdout.splitlines()
-                say(f"{name} says {len(lines)} lines: {' | '.join(lines[:3])}")
+                progress(f"{name} wrote {len(lines)} lines: {' | '.join(lines[:3])}")
     return times

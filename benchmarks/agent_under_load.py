@@ -1,15 +1,15 @@
 """How long the agent of a worker takes to answer while the worker ingests at full speed, and at rest afterwards.
 
 A real fleet with one worker, default settings, and a backlog of millions of records. This process asks the worker's own
-agent for `offset_checker` over one connection, every 2 ms, from the first stored batch until the reply itself says that
-nothing remains; then 1,000 times more when the worker has nothing to do. Timed from before the request is encoded until
-the reply is parsed. Broker, JVM, executors, master, worker and this process share the cores of the machine.
+agent for `offset_checker` over one connection, every 2 ms, from the first stored batch until the reply itself shows
+that nothing remains; then 1,000 times more when the worker has nothing to do. Timed from before the request is encoded
+until the reply is parsed. Broker, JVM, executors, master, worker and this process share the cores of the machine.
 
     python -m benchmarks.agent_under_load [--records 5000000]
 
 Prints JSON lines: `agent_under_load_p99` (at most 20 ms), `agent_under_load_p50` (1 ms), `agent_at_rest_p99` (1 ms);
 `ratio` is the figure against that. A fleet at rest takes about 10 % of two cores: `machine_busy_percent` far above that
-says that something else ran.
+means that something else ran.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks._fleet import TOPIC, WORKER, Fleet, produce, running_broker, say, until
+from benchmarks._fleet import TOPIC, WORKER, Fleet, produce, progress, running_broker, until
 from kctl.demo.topics import create_topic
 from kctl_agent.messages import Reply, Request, Role, wire_method
 from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, encode
@@ -35,7 +35,7 @@ PAUSE_SECONDS = 0.002
 CALLS_AT_REST = 1000
 QUIET_PERCENT, QUIET_TRIES = 20, 60
 REST_SECONDS = 5.0
-"""After the last commit, until the worker has told its stored offsets and published what it knows."""
+"""After the last commit, until the worker has reported its stored offsets and published what it knows."""
 
 
 def main() -> None:
@@ -67,11 +67,11 @@ def _wait_for_a_quiet_machine() -> None:
     for _ in range(QUIET_TRIES):
         if psutil.cpu_percent(interval=1.0) < QUIET_PERCENT:
             return
-        say("waiting for the machine to be quiet")
+        progress("waiting for the machine to be quiet")
 
 
 def _while_it_lags(agent: Asker) -> list[float]:
-    say("asking while the worker ingests")
+    progress("asking while the worker ingests")
     times: list[float] = []
     while True:
         seconds, rows = agent.ask()

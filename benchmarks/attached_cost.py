@@ -8,7 +8,7 @@ meanwhile does so for both. A process of its own asks the agent what a master as
 
 Prints one JSON line, `attached_cost`: `cost` is how much longer the median batch with is than the one without, and is
 to be at most 0.01. `cost_of_pairs` holds the middle of the same of neighbours, and the range in which it lies nineteen
-times in twenty, by resampling: a range wider than a hundredth says that the clock of this machine cannot tell.
+times in twenty, by resampling: a range wider than a hundredth means that the clock of this machine is not exact enough.
 `driver_cpu` can: the processor time of the driver's Python, which in this application does nothing but wait, above what
 it takes without, as a part of the batch. `jvm_cpu` is the JVM's with, against without.
 """
@@ -34,7 +34,7 @@ from typing import Any
 import psutil
 
 import kctl_agent
-from benchmarks._fleet import TOPIC, produce, running_broker, say
+from benchmarks._fleet import TOPIC, produce, progress, running_broker
 from kctl.demo import topics
 from kctl.jars import jar_paths
 
@@ -57,7 +57,7 @@ with socket.socket(socket.AF_UNIX) as agent:
                 pass
         time.sleep(1)
 """
-"""One kept connection, everything once a second; what every worker tells alike, every five."""
+"""One kept connection, everything once a second; what every worker reports alike, every five."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,9 @@ def _measured(folder: Path, servers: str, runs: int) -> tuple[list[Run], list[Ru
                     with_.append(_batch(spark, servers, folder, jvm))
             else:
                 without.append(_batch(spark, servers, folder, jvm))
-        say(f"without {without[-1].wall:.3f} s, with {with_[-1].wall:.3f} s; of it driver {with_[-1].driver:.3f} s")
+        progress(
+            f"without {without[-1].wall:.3f} s, with {with_[-1].wall:.3f} s; of it driver {with_[-1].driver:.3f} s"
+        )
     spark.stop()
     return without, with_
 
@@ -169,7 +171,7 @@ def _figures(without: list[Run], with_: list[Run]) -> dict[str, object]:
         "driver_cpu": round(driver_cpu, 4),
         "jvm_cpu": round(jvm_with / jvm - 1, 4),
         "load": round(os.getloadavg()[0], 1),
-        # Where the clock cannot tell a hundredth, processor time decides.
+        # Where the clock is not exact to a hundredth, processor time decides.
         "met": driver_cpu <= 0.01 and (cost <= 0.01 or low <= 0.01 < high - low),
     }
 

@@ -29,7 +29,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 from benchmarks._collected import GROUP, TOPIC_NAMES, collector_over
-from benchmarks._fleet import say
+from benchmarks._fleet import progress
 from kctl.demo.cluster import KafkaCluster
 from kctl.kafka.access import of_fleet, plain
 from kctl.kafka.broker_cache import BrokerCache
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def _prepare(servers: str) -> None:
-    say(f"{len(TOPIC_NAMES)} topics of {PER_TOPIC} partitions")
+    progress(f"{len(TOPIC_NAMES)} topics of {PER_TOPIC} partitions")
     with KafkaAdminClient(bootstrap_servers=servers, request_timeout_ms=120_000) as admin:
         for topic in TOPIC_NAMES:
             admin.create_topics({topic: {"num_partitions": PER_TOPIC, "replication_factor": 1}}, timeout_ms=120_000)
@@ -120,7 +120,7 @@ def _prepare(servers: str) -> None:
                 connection.pause()
                 known = topics_of(connection.metadata(TOPIC_NAMES))
             commit(connection, GROUP, dict.fromkeys(keys[topic], 0))
-        say(f"{GROUPS} groups of {PER_GROUP} partitions")
+        progress(f"{GROUPS} groups of {PER_GROUP} partitions")
         for number in range(GROUPS):
             some = keys[TOPIC_NAMES[number % len(TOPIC_NAMES)]][:PER_GROUP]
             assert set(commit(connection, _group(number), dict.fromkeys(some, 0)).values()) == {None}

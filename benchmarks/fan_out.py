@@ -2,7 +2,7 @@
 
 The agents are ScriptedAgents in two other processes. Each round asks every agent alone over its kept connection and
 notes the slowest, then fans out to all; the results are medians over the rounds. The first fan-out of a fresh pool,
-which has to connect first, is told beside them.
+which has to connect first, is printed beside them.
 
     python benchmarks/fan_out.py [--agents 100] [--rounds 200]
 

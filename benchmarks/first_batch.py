@@ -9,7 +9,7 @@ Prints JSON lines, one for each number of workers, `first_batch_of_N`: seconds s
 step was over, medians. `broker`: it answers. Of the workers, by the clock of their logs, `session`: JVM and Spark
 session are there; `joined`: partitions are assigned; `query`: the query is started; and by their agents `stored`: a
 batch is stored. `first_` is the first worker's, `last_` the last one's. `cpu_seconds` is the processor time of all
-processes of the fleet when the first batch is stored, `jvm_cpu_seconds` that of its JVMs alone: they tell more than the
+processes of the fleet when the first batch is stored, `jvm_cpu_seconds` that of its JVMs alone: they show more than the
 clock where other work is done beside it. No target.
 """
 
@@ -28,7 +28,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks._fleet import START_SECONDS, say, until
+from benchmarks._fleet import START_SECONDS, progress, until
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet, lay_out
 from kctl.demo.producer import Producer
@@ -36,7 +36,7 @@ from kctl.demo.topics import create_topic
 
 TOPIC, PARTITIONS, RATE = "demo", 8, 2000.0
 STEPS = {"session": "-> joining", "joined": "-> assigned", "query": "reads {"}
-"""What a worker's log says when it has come to a step."""
+"""What a worker's log has when it has come to a step."""
 LINE = re.compile(r"(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \w+ \S+ (?P<text>.*)")
 
 
@@ -74,7 +74,7 @@ def run(workers: int) -> dict[str, float]:
         steps = [steps_of(place / "logs" / f"worker-{number}.log", began) for number in range(workers)]
         for step in STEPS:
             at |= {f"first_{step}": min(of[step] for of in steps), f"last_{step}": max(of[step] for of in steps)}
-        say(", ".join(f"{step} {seconds:.1f}" for step, seconds in (at | stored).items()))
+        progress(", ".join(f"{step} {seconds:.1f}" for step, seconds in (at | stored).items()))
         return at | stored
     finally:
         shutil.rmtree(place, ignore_errors=True)

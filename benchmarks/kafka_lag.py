@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kafka import KafkaAdminClient
 
-from benchmarks._fleet import say
+from benchmarks._fleet import progress
 from benchmarks._turns import seconds_in_turns
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.kafka_tools import consumer_group_command
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _prepare(servers: str) -> None:
-    say(f"a topic of {PARTITIONS} partitions")
+    progress(f"a topic of {PARTITIONS} partitions")
     keys = [("wide", number) for number in range(PARTITIONS)]
     with KafkaAdminClient(bootstrap_servers=servers) as admin:
         admin.create_topics({"wide": {"num_partitions": PARTITIONS, "replication_factor": 1}})

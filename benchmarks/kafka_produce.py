@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks._fleet import say
+from benchmarks._fleet import progress
 from benchmarks._turns import plain_environment
 from kctl.demo.broker import KafkaBroker
 from kctl.demo.topics import create_topic
@@ -47,7 +47,7 @@ def main() -> None:
                 topic = f"{name}-{turn}"
                 create_topic(broker.bootstrap_servers, topic, 1)
                 rates.append(count / produce(broker.bootstrap_servers, topic, count, file))
-                say(f"{name}: {rates[-1]:,.0f} messages a second")
+                progress(f"{name}: {rates[-1]:,.0f} messages a second")
     ratio = max(ours) / max(theirs)
     line = {"benchmark": "kafka_produce", "messages": count, "ours_per_second": round(max(ours))}
     line |= {"theirs_per_second": round(max(theirs)), "ratio": round(ratio, 2)}

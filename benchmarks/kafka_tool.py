@@ -1,8 +1,8 @@
 """`kctl rpc kafka_lag` as a whole process, against Kafka's own ConsumerGroupCommand for the same group.
 
-A real fleet with one worker that has stored and committed all there is, so that both tell the same and nothing changes.
-Both run in turns. Kafka's tool starts as `kctl.demo.jvm` starts it, tuned to be ready soon: without that it takes a
-fifth longer. PYTHON* variables are left out, as in `cli_start`, which compares with `python -c pass`.
+A real fleet with one worker that has stored and committed all there is, so that both report the same and nothing
+changes. Both run in turns. Kafka's tool starts as `kctl.demo.jvm` starts it, tuned to be ready soon: without that it
+takes a fifth longer. PYTHON* variables are left out, as in `cli_start`, which compares with `python -c pass`.
 
     python -m benchmarks.kafka_tool [--runs 20]
 

@@ -1,12 +1,12 @@
 """What a master costs that has 8 workers and nothing to do: CPU and memory, against a real broker.
 
-The workers are real processes with real agents and no Spark, which tell what a real worker at rest tells; intervals are
-the defaults (everything once a second).
+The workers are real processes with real agents and no Spark, which report what a real worker at rest reports; intervals
+are the defaults (everything once a second).
 
     python benchmarks/master_at_rest.py [--workers 8] [--seconds 60]
 
 Prints one JSON line, `master_at_rest`: `cpu_share` of one core is to be under 0.01, `rss_mib` under 120, and
-`rss_growth_mib` from the first to the last tenth of the time under 3. `cpu_seconds_per_minute` says where the time
+`rss_growth_mib` from the first to the last tenth of the time under 3. `cpu_seconds_per_minute` shows where the time
 goes: the event loop, kafka-python's I/O thread, and the threads that the loop hands work to.
 """
 

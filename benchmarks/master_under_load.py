@@ -1,6 +1,6 @@
 """The memory of a master whose 8 workers are at work, that is scraped and asked: it is to stay where it is.
 
-The workers are real processes with real agents that tell of a batch twice a second; once a second `/metrics` and
+The workers are real processes with real agents that report a batch twice a second; once a second `/metrics` and
 `/api/v1/lag` are fetched and a question goes to all workers.
 
     python -m benchmarks.master_under_load [--workers 8] [--seconds 60]

@@ -20,7 +20,7 @@ from threading import Event, Thread
 import psutil
 from kafka import KafkaProducer
 
-from benchmarks._fleet import TOPIC, Fleet, running_broker, say, until
+from benchmarks._fleet import TOPIC, Fleet, progress, running_broker, until
 from kctl.demo.topics import create_topic
 
 PARTITIONS = 2
@@ -59,7 +59,7 @@ def _look(fleet: Fleet, peaks: Peaks) -> int:
 
 
 def _produce(bootstrap_servers: str, messages: int) -> None:
-    say(f"producing {messages} messages of {MESSAGE_BYTES} bytes")
+    progress(f"producing {messages} messages of {MESSAGE_BYTES} bytes")
     largest = MESSAGE_BYTES + ROOM_BYTES
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, max_request_size=largest)
     for number in range(messages):

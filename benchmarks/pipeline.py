@@ -7,12 +7,12 @@ the machine does falls on each:
 - `drop`: a `mapInArrow` that drops what it gets, the source's own columns: the limit of any sink in Python;
 - `drop_selected`: the same with the columns that a put takes: a put takes longer by no more than the storing;
 - `file`, `redis`: what a worker does with a batch; Redis is set as docs/storage.md says;
-- `redis_everysec`: the same with `appendfsync everysec`, to which Redis itself is set where nobody says anything;
+- `redis_everysec`: the same with `appendfsync everysec`, to which Redis itself is set where nothing is set;
 - `noop`, after each of these: Spark's own sink that drops rows inside the JVM. What a put leaves to be done, such as
   the file storage's copy of its write-ahead log, falls on the `noop` behind it and on no other sink; `left_seconds` is
   by how much that one takes longer than the one behind `drop`, which is compared.
 
-A second query, `plain`, takes the same records by a source with Spark's own defaults, as somebody would write it who
+A second query, `plain`, takes the same records by a source with Spark's own defaults, as somebody would write it that
 has no kctl: `plain_drop` and `plain_noop`. While a batch of one query is timed, the other waits in its callback.
 
 Each sink has Python workers of its own, as it would have alone: Spark would hand one that a put has used to the next
@@ -51,7 +51,7 @@ import psutil
 from kafka import TopicPartition
 
 from benchmarks._drop import drop
-from benchmarks._fleet import TOPIC, WORKER, produce, running_broker, say, write_config
+from benchmarks._fleet import TOPIC, WORKER, produce, progress, running_broker, write_config
 from benchmarks._storages import redis_server
 from kctl.config import load
 from kctl.demo.topics import create_topic
@@ -254,7 +254,7 @@ class Turns:
         else:
             self._runs[sink].put_batch(frame, batch_id)
         took, used = perf_counter() - began, _cpu_seconds() - cpu
-        say(f"batch {batch_id}: {sink} {took:.2f} s, {used:.2f} s of the machine's processors")
+        progress(f"batch {batch_id}: {sink} {took:.2f} s, {used:.2f} s of the machine's processors")
         return took
 
 

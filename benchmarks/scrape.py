@@ -4,7 +4,7 @@
 
 Prints three JSON lines. `scrape_render`: the same samples by `prometheus_client.generate_latest` in the same process,
 in turns, each of a new snapshot, by processor time; at least 20 x faster. prometheus_client is given its samples ready
-made; `with_families` says how it is when it has to make them too, as of a custom collector. `scrape_p99`: as Prometheus
+made; `with_families` is how it is when it has to make them too, as of a custom collector. `scrape_p99`: as Prometheus
 asks (gzip), by a client in another process while the collector, which is the real one over made-up answers, takes one
 snapshot after the other; p99 below 50 ms. `scrape_plain_p99`: the same without compression, ten megabytes a scrape.
 """

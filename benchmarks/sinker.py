@@ -87,7 +87,7 @@ class Sinker:
     """A sinker's process on a storage of its own."""
 
     def __init__(self, place: Path, name: str, storage: dict[str, Any], turn: int) -> None:
-        """`turn`: messages after which its handler tells its rate, a multiple of a block."""
+        """`turn`: messages after which its handler prints its rate, a multiple of a block."""
         self._rates = place / f"{name}.rates"
         self._turn = turn
         self.storage = opened(storage)

@@ -2,7 +2,7 @@
 
 Each start is a process of its own, by turns with and without the archive (`kctl_agent.worker.class_archive`), with the
 worker's own session and jars, until a first job is done. Processor time is that of the JVM and of what launches it;
-it tells more than the clock where other work is done beside it.
+it shows more than the clock where other work is done beside it.
 
     python -m benchmarks.worker_start [--rounds 3]
 
@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks._fleet import WORKER, say, write_config
+from benchmarks._fleet import WORKER, progress, write_config
 from benchmarks._turns import plain_environment
 from kctl.config import load
 from kctl.jars import jar_paths
@@ -28,7 +28,7 @@ from kctl.master.launch import worker_settings
 from kctl_agent.worker.class_archive import archive_path
 
 NO_ARCHIVE = "-Xshare:auto"
-"""Java's own default; but who says so is left alone by `class_archive.java_option`."""
+"""Java's own default; but a setting that names it is left alone by `class_archive.java_option`."""
 START = """
 import json, sys, time
 import psutil
@@ -57,7 +57,7 @@ def main() -> None:
     for turn in range(rounds):
         for name in taken if turn % 2 else reversed(taken):
             taken[name].append(_start(NO_ARCHIVE if name == "without" else ""))
-            say(f"{name}: {taken[name][-1]}")
+            progress(f"{name}: {taken[name][-1]}")
     median = {
         f"{figure}_{name}": round(statistics.median(each[figure] for each in starts), 2)
         for name, starts in taken.items()

@@ -1,4 +1,5 @@
-"""Who changed what, as JSON lines: one file per fleet, and one per user for clusters that no fleet was named for.
+"""Which changes were made by which user, as JSON lines: one file per fleet, and one per user for clusters that no fleet
+was named for.
 
 The master writes its operations there (`master/operations/operation_log.py`), the command line what it changes without
 a master.
@@ -45,7 +46,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
     """Write one line, in one piece: several processes append to the same file.
 
     Raises:
-        OSError: it cannot be written, or it is a link, no regular file, or of a user who has no business there.
+        OSError: it cannot be written, or it is a link, no regular file, or of another user.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -143,7 +144,7 @@ def _name(uid: int) -> str:
 
 
 def _login() -> str | None:
-    """Who has logged in, by the kernel's word, whatever `sudo` and `su` came after; None for a service."""
+    """The user of the login, as the kernel reports it, whatever `sudo` and `su` came after; None for a service."""
     try:
         uid = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
     except (OSError, ValueError):

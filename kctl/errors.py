@@ -237,7 +237,7 @@ class AuthenticationFailed(BrokerRefused):
 
 
 class NotAuthorised(BrokerRefused):
-    """The broker knows who asks and does not let them."""
+    """The broker knows the user and does not allow it."""
 
     code = "not_authorised"
     exit_code = 18

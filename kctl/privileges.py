@@ -21,8 +21,8 @@ __all__ = ["as_owner"]
 def as_owner(path: Path, config: Path) -> Iterator[None]:
     """With the effective user of a fleet's file while it is used; changes nothing for anybody but root.
 
-    Its owner is the one of the file, its folder and the fleet's configuration who is not root. The real user stays, so
-    the audit log names who it was. Not thread-safe: it is the process's user that changes.
+    Its owner is the one of the file, its folder and the fleet's configuration, unless that is root. The real user
+    stays, so the audit log names that user. Not thread-safe: it is the process's user that changes.
 
     Raises:
         UsageError: they belong to several users, so nobody's rights are the right ones.

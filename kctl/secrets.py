@@ -42,7 +42,7 @@ def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str |
     secret = secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE) or None
     if secret is None and config.spark.master.startswith("spark://") and "spark.authenticate" not in config.spark.conf:
         raise ConfigError(
-            f'{config.path}: spark.master is "{config.spark.master}", but without a secret all who reach its ports can '
+            f'{config.path}: spark.master is "{config.spark.master}", but without a secret any client of its ports can '
             f"run code there: set spark.auth_secret_file or {CLUSTER_VARIABLE}, or `spark.authenticate` in [spark.conf]"
         )
     return secret

@@ -43,7 +43,7 @@ def require(*names: str, packages: str = "prometheus prometheus-alertmanager") -
 
 
 class _Server:
-    """A program that says in its log where it listens."""
+    """A program that logs where it listens."""
 
     def __init__(self, command: Sequence[str], log: Path, eventually: Eventually) -> None:
         self._log = log

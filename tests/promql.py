@@ -1,5 +1,5 @@
 """What an expression of PromQL asks for: metrics with their matchers, labels of aggregations. For tests of rules and
-dashboards; Prometheus itself says whether the syntax is right."""
+dashboards; Prometheus itself checks the syntax."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def labels(expression: str) -> set[str]:
 
 
 def aggregations(expression: str) -> list[list[str]]:
-    """By which labels each aggregation groups; an empty list where it says nothing."""
+    """By which labels each aggregation groups; an empty list where it names none."""
     found = _AGGREGATION.findall(re.sub(r'"[^"]*"', '""', expression))
     return [[name.strip() for name in names.split(",")] if names else [] for _, names in found]

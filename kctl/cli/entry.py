@@ -26,7 +26,7 @@ again and again: a twentieth of `kctl kafka lag`."""
 QUICK = (["rpc"], ["kafka"], ["status"])
 """Parsed and run without Typer."""
 BROKEN_PIPE = 141
-"""As of a process that SIGPIPE (13) has ended: whoever read has seen enough."""
+"""As of a process that SIGPIPE (13) has ended: the reader has closed its end."""
 
 
 def run_process() -> int:

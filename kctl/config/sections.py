@@ -107,7 +107,7 @@ class Security:
     tls_check_hostname: bool = setting(True, "Whether the broker's certificate must name the host that was asked.")
     sasl_mechanism: str = setting(
         "SCRAM-SHA-512",
-        "How we prove who we are.",
+        "How kctl proves its identity.",
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
     )
     sasl_username: str = setting("", "The name for `PLAIN` and `SCRAM-…`.")
@@ -434,7 +434,11 @@ class Collect:
         1.0, "How often agents and brokers are asked.", unit="seconds", minimum=0.1, maximum=3600.0
     )
     timeout_seconds: float = setting(
-        2.0, "Who has not answered by then is reported as missing.", unit="seconds", minimum=0.05, maximum=600.0
+        2.0,
+        "An agent that has not answered by then is reported as missing.",
+        unit="seconds",
+        minimum=0.05,
+        maximum=600.0,
     )
 
 

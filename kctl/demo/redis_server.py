@@ -57,7 +57,7 @@ class RedisServer:
         }
         words = [word for name, value in settings.items() for word in (f"--{name}", value)]
         self._process = subprocess.Popen(
-            # Not killed at once: what the workers have in hand when the demo ends shall be stored.
+            # Not killed at once: what the workers have in flight when the demo ends shall be stored.
             [*dies_with_parent("TERM"), "redis-server", *words],
             stdin=subprocess.DEVNULL,
             start_new_session=True,

@@ -23,7 +23,7 @@ The same collection feeds `/api/v1/…` and the page at `/`, so the same questio
   `kctl_group_stats_age_seconds` show how old they are.
 - Offsets are positions: lag = end - committed, never below 0, as in `kafka-consumer-groups`.
 - `cluster` and `group` are `kafka.cluster` and `kafka.group` of the configuration.
-- OpenMetrics 1.0 is spoken to who asks for it by `Accept`, else the text format 0.0.4; gzipped if `Accept-Encoding`
+- OpenMetrics 1.0 is for clients that ask for it by `Accept`, else the text format 0.0.4; gzipped if `Accept-Encoding`
   allows it.
 - To have these metrics on a page of your own, or yours on this one: `kctl.exporter.SnapshotCollector` is a collector
   for a `prometheus_client` registry, and `kctl.exporter.Exposition(latest, beside=registry)` appends a registry.

@@ -1,4 +1,4 @@
-"""Who may do what, as configured; checked before anything is started."""
+"""Access rights, as configured; checked before anything is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before any route: who calls, from where, with how much. Everything that is refused is refused here.
+"""Before any route: the caller, its address, the size of its request. Everything that is refused is refused here.
 
 ASGI in, ASGI out. What a connection may cost before there is a whole request is `protocol`'s business.
 """
@@ -58,7 +58,7 @@ _HEADERS: Final = (
 )
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="kctl", Basic realm="kctl"'}
 """Basic, with any name and the token as the password, is what a browser can ask a person for. It is good for reading
-only: a browser sends it along by itself, whoever made the page."""
+only: a browser sends it along by itself, whatever page asks for it."""
 _CLOSE: Final = (b"connection", b"close")
 
 
@@ -89,7 +89,7 @@ class Guard:
         self._limits = limits or Limits()
         self._throttle = Throttle(self._limits.failures, self._limits.failure_seconds, clock)
         self.access = access
-        """Who may; replaced as a whole when tokens are read again."""
+        """The access rights; replaced as a whole when tokens are read again."""
         self.refusals: Counter[str] = Counter() if refusals is None else refusals
         """Error code to how many requests were refused with it before any route saw them."""
 

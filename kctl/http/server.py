@@ -113,7 +113,7 @@ class HttpServer:
 
     def use(self, access: Access) -> list[str]:
         """From now on these tokens, names and this certificate count; the address and whether TLS is spoken stay. With
-        other tokens event streams end: who listens must show one that is valid now, and browsers do so by themselves.
+        other tokens event streams end: clients must show one that is valid now, and browsers do so by themselves.
         Returns what is another one than before, of `tokens`, `names`, `certificate`.
 
         Raises:

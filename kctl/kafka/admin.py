@@ -173,7 +173,7 @@ def delete_group(connection: Connection, name: str) -> None:
 
 
 def _wait_for_leaders(connection: Connection, name: str, partitions: int) -> None:
-    """While there is time: what was made is made, whoever asks too early only has to ask again."""
+    """While there is time: what was made is made, a caller that asks too early only has to ask again."""
     while connection.deadline.may_wait:
         topic = topics_of(connection.metadata([name])).get(name)
         if topic is not None and sum(each.leader is not None for each in topic.partitions) >= partitions:

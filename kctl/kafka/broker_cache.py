@@ -48,7 +48,7 @@ class Known:
 
 def merge(known: dict[Partition, Known], reading: Reading, now: float) -> dict[Partition, Known]:
     """What is known after `reading`, which was taken at `now`. A partition that no longer exists is dropped; of a topic
-    that was made again nothing is kept."""
+    that was recreated nothing is kept."""
     merged = {key: old for key, old in known.items() if key[0] in reading.unclear_topics}
     for key in reading.partitions:
         old, topic_id = known.get(key, Known()), reading.topic_ids.get(key[0])

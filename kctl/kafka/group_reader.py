@@ -1,4 +1,4 @@
-"""Polls a group and its topics again and again: what is committed, where the logs end, who is in the group.
+"""Polls a group and its topics again and again: what is committed, where the logs end, the members of the group.
 
 One thread owns a `GroupReader`. It connects when first asked, and lets the connection go when somebody did not answer,
 so that the next poll begins afresh; how often there is one, and what old offsets are still worth, is decided in

@@ -1,4 +1,4 @@
-"""How far groups are behind, per partition, with whoever holds it: the rows of Kafka's own tool."""
+"""How far groups are behind, per partition, with the member that has it: the rows of Kafka's own tool."""
 
 from __future__ import annotations
 

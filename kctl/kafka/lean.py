@@ -1,10 +1,10 @@
 """kafka-python without what a question to a broker does not need, which is a third of its 120 ms of import.
 
 `import kafka` makes consumer, producer, admin client and a hundred message classes, whichever part is wanted. Here the
-packages stand unexecuted: their submodules can be imported one by one, and whoever asks for one of their names gets the
-whole package after all, as if it had been imported at once. So do modules of the standard library that are imported at
-the top of others and used in rare cases. With a kafka-python that is put together otherwise all is imported as ever:
-slower, not wrong.
+packages stand unexecuted: their submodules can be imported one by one, and a module that asks for one of their names
+gets the whole package after all, as if it had been imported at once. So do modules of the standard library that are
+imported at the top of others and used in rare cases. With a kafka-python that is put together otherwise all is imported
+as ever: slower, not wrong.
 """
 
 from __future__ import annotations

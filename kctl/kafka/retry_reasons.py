@@ -16,7 +16,7 @@ class RetryReasons(logging.Handler):
         self.last: BaseException | None = None
         self._log = logging.getLogger("kafka.producer.sender")
         self._former_level = self._log.level
-        self._log.setLevel(logging.WARNING)  # whoever in this process has silenced kafka-python as a whole
+        self._log.setLevel(logging.WARNING)  # also where kafka-python as a whole was silenced in this process
         self._log.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -1,4 +1,4 @@
-"""OAUTHBEARER's token from a file, read at each authentication: whoever renews the token writes it there."""
+"""OAUTHBEARER's token from a file, read at each authentication: a renewed token is written there."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def _parsed(
 
 
 def _assigned(offsets: FanOut[tuple[PartitionRow, ...]]) -> frozenset[tuple[str | None, int | None, str, int]]:
-    """Who has which partitions, since which generation: the reply to `member_leader` changes with that alone."""
+    """The partitions of each worker, and its generation: the reply to `member_leader` changes with that alone."""
     return frozenset(
         (row.worker, row.generation, row.topic, row.partition) for answer in offsets.answers for row in answer.result
     )

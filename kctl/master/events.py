@@ -1,4 +1,4 @@
-"""What happened in the fleet, in order: kept for a while, counted for good, and handed to whoever listens."""
+"""What happened in the fleet, in order: kept for a while, counted for good, and published to listeners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who belongs to the fleet, and one question to all of it at once."""
+"""The members of the fleet, and one question to all of them at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who reads each partition and what it is doing, as the rules of `kctl.status` want to know it. Pure."""
+"""Which worker reads each partition and what it is doing, as the rules of `kctl.status` want to know it. Pure."""
 
 from __future__ import annotations
 

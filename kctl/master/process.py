@@ -161,7 +161,7 @@ def session_members(session: int) -> list[int]:
 def remove_socket(path: Path, pid: int) -> None:
     """Removes the socket, and its pid file, that a dead process has left; not one that belongs to somebody else.
 
-    A killed worker cannot tidy up, and who finds its socket would take it for a worker that hangs.
+    A killed worker cannot tidy up, and its socket would be taken for that of a worker that hangs.
     """
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:

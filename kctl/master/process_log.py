@@ -126,7 +126,7 @@ def rotate(path: Path, limit_bytes: int | None = None) -> int:
         end = max(0, os.fstat(file.fileno()).st_size - KEPT_BYTES) // block * block
         copy = path.with_name(path.name + ".1.new")
         try:
-            os.fdatasync(file.fileno())  # or the collapse does it, while all who write wait
+            os.fdatasync(file.fileno())  # or the collapse does it, while all that write wait
             _copy(file, copy, max(0, end - _FLOOD_LIMITS * limit), end)
             copy.replace(rotated(path))
         finally:

@@ -42,7 +42,7 @@ class Reduced(Generic[T]):
     age_seconds: float | None = None
     """Of the oldest answer and of the oldest offsets in it, when the snapshot was taken; None when nobody answered."""
     stopped: tuple[str, ...] = ()
-    """Who was stopped by request: not asked for, and not missing."""
+    """What was stopped by request: not asked for, and not missing."""
 
     @property
     def complete(self) -> bool:

@@ -19,7 +19,7 @@ from kctl_agent.messages import printable_name
 __all__ = ["Supervisor"]
 
 _OLD_SECONDS = 5.0
-"""What was measured is shared by all who ask, for as long as memory is measured anyway, but never longer than this."""
+"""What was measured is shared by all callers, for as long as memory is measured anyway, but never longer than this."""
 
 
 class Supervisor:

@@ -1,4 +1,4 @@
-"""`onMemberLeader`: who leads the consumer group, and its members, as each of them sees it."""
+"""`onMemberLeader`: the leader of the consumer group, and its members, as each of them sees it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One row per partition, from the agents' rows and the brokers' own; what lag and offsets rest on.
 
-Who reads a partition is what the agents report: of two that claim it, the one of the higher generation, then of the
+The reader of a partition is what the agents report: of two that claim it, the one of the higher generation, then of the
 newer offsets. How far it is, by the newest offsets, an agent's or the brokers'. One that nobody claims keeps its row.
 """
 

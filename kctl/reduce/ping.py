@@ -1,4 +1,4 @@
-"""`onPing`: who is there."""
+"""`onPing`: the processes that answer."""
 
 from __future__ import annotations
 

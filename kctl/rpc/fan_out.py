@@ -1,4 +1,5 @@
-"""The same question to all agents at once, under one deadline. Who does not answer is named, never silently absent."""
+"""The same question to all agents at once, under one deadline. An agent that does not answer is named, never silently
+absent."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class FanOut(Generic[R]):
     answers: list[Answer[R]]
     failed: list[Failed]
     stopped: tuple[str, ...] = ()
-    """Who did not answer because somebody asked for its stop; only `kctl.master.members` knows."""
+    """Agents that did not answer because their stop was requested; only `kctl.master.members` knows."""
 
 
 class AgentPool:

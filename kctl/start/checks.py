@@ -163,7 +163,7 @@ def make_folders(config: Config) -> None:
         mode = stat.S_IMODE(found.st_mode)
         if found.st_uid not in (os.geteuid(), 0):
             raise RunDirUnusable(
-                f"{folder} belongs to uid {found.st_uid}, who could replace what is in it: correct {setting}"
+                f"{folder} belongs to uid {found.st_uid}, which could replace what is in it: correct {setting}"
             )
         if mode & stat.S_IWOTH:
             raise RunDirUnusable(

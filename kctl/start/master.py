@@ -103,7 +103,7 @@ class Master:
                 return
 
     async def _reload(self, asked: asyncio.Event) -> None:
-        """SIGHUP is an operation like any other, by whoever this process belongs to."""
+        """SIGHUP is an operation like any other, requested by the owner of this process."""
         while True:
             await asked.wait()
             asked.clear()

@@ -36,7 +36,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who reads a partition, or why nobody does."""
+    """The worker that reads a partition, or why none does."""
 
     name: str | None
     """None when no worker answers for the partition."""
@@ -107,13 +107,13 @@ def _silent(newest: Observation, owner: Owner, rules: Rules, quiet: float, limit
 
 
 def _changing_hands(window: Window, newest: Observation, owner: Owner, rules: Rules, now: float) -> Judgement | None:
-    who = "no worker has it" if owner.name is None else f"{owner.name} is {owner.state}"
+    owner_state = "no worker has it" if owner.name is None else f"{owner.name} is {owner.state}"
     if owner.state in ("starting", "joining", "assigned"):
-        return Status.STARTING, f"{who}{', one is starting' if owner.name is None else ''}; {_waiting(newest)}"
+        return Status.STARTING, f"{owner_state}{', one is starting' if owner.name is None else ''}; {_waiting(newest)}"
     if owner.state == "rebalancing":
-        return Status.REBALANCING, f"{who}; {_waiting(newest)}"
+        return Status.REBALANCING, f"{owner_state}; {_waiting(newest)}"
     if owner.name is None and (window.moved_at is None or now - window.moved_at > rules.window_seconds):
-        return Status.UNKNOWN, f"{who} and nobody has committed yet; {_waiting(newest)}"
+        return Status.UNKNOWN, f"{owner_state} and nobody has committed yet; {_waiting(newest)}"
     return None
 
 

@@ -120,7 +120,7 @@ def given_since(folder: Path, before: Mapping[Path, int]) -> set[Place]:
 
 
 def held(folder: Path) -> tuple[int, set[Place]] | None:
-    """The process that holds a call, and the messages of it; None while nobody does. Told once."""
+    """The process that holds a call, and the messages of it; None while nobody does. Returned once."""
     for path in folder.glob("held.*"):
         found = {place for place, _ in _records([path])}
         path.unlink()

@@ -50,7 +50,9 @@ class Scene:
             connection.open()
             node = quorum_leader(connection)
         assert node is not None
-        self._eventually(lambda: self._told_controllers() == [node], SETTLE_SECONDS, "the workers name the controller")
+        self._eventually(
+            lambda: self._reported_controllers() == [node], SETTLE_SECONDS, "the workers name the controller"
+        )
         self._without(node)
 
     def grow(self, partitions: int) -> None:
@@ -111,7 +113,7 @@ class Scene:
         reported = self.fleet.ask("metadata_topics")
         return self.fleet.offsets() == {} and reported is not None and reported["rows"] == []
 
-    def _told_controllers(self) -> list[int]:
+    def _reported_controllers(self) -> list[int]:
         rows = (self.fleet.ask("metadata_brokers") or {"rows": []})["rows"]
         return [row["node_id"] for row in rows if row["controller"]]
 
@@ -185,7 +187,7 @@ def create(cluster: KafkaCluster, topic: str, replicas: Mapping[int, list[int]],
 
 
 def layout(cluster: KafkaCluster, topic: str) -> tuple[PartitionLayout, ...]:
-    """Told by the first broker that answers; nothing of a topic that does not exist."""
+    """Reported by the first broker that answers; nothing of a topic that does not exist."""
     with Connection(plain(cluster.bootstrap_servers), 30) as connection:
         found = topics_of(connection.open([topic])).get(topic)
         return found.partitions if found else ()

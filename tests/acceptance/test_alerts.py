@@ -112,7 +112,9 @@ def test_what_goes_wrong_in_a_fleet_arrives_at_a_webhook_and_is_resolved_when_it
             reported = sum(
                 row.lag or 0 for row in kafka_tools.describe_group(fleet.broker.bootstrap_servers, fleet.group)
             )
-            eventually(lambda: value(prometheus, lag) == reported, ALERT_SECONDS, f"Kafka's own tool says {reported}")
+            eventually(
+                lambda: value(prometheus, lag) == reported, ALERT_SECONDS, f"Kafka's own tool reports {reported}"
+            )
         webhook.wait("KctlConsumerLagHigh", "resolved", SETTLE_SECONDS, topic=fleet.topic)
         webhook.wait("KctlWorkerDown", "resolved", SETTLE_SECONDS, since=0, worker="worker-0")
         eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is committed")

@@ -247,7 +247,7 @@ def test_a_socket_path_of_108_bytes_is_refused_with_the_number(bench: Bench) -> 
 
 @pytest.fixture
 def fatal(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Callable[[str], Fleet]:
-    """Starts a master whose one worker cannot start, because of this transform; returns it once that is told."""
+    """Starts a master whose one worker cannot start, because of this transform; returns it once that is reported."""
 
     def start(transform: str) -> Fleet:
         fleet = make_fleet(partitions=1, workers_more=f'transform = "{transform}"')

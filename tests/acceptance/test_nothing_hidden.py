@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 
 def run_until_caught_up(fleet: Fleet, eventually: Eventually) -> list[dict[str, Any]]:
-    """Start the fleet, wait until everything is committed, stop it; returns the events that its workers told."""
+    """Start the fleet, wait until everything is committed, stop it; returns the events that its workers reported."""
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "all is committed")
     events = [event for event in fleet.events() if event["kind"] != "lost"]

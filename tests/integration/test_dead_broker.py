@@ -49,7 +49,7 @@ def kctl(fleet: Any, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
 
 
-def says_its_age(fleet: Any, words: tuple[str, ...], eventually: Eventually) -> None:
+def shows_its_age(fleet: Any, words: tuple[str, ...], eventually: Eventually) -> None:
     def stale_with_exit_code_3() -> bool:
         ran = kctl(fleet, *words)
         return ran.returncode == 3 and "s old" in ran.stderr
@@ -79,7 +79,7 @@ def test_offsets_of_a_dead_broker_have_their_age_in_every_view_with_exit_code_3(
     try:
         views: list[tuple[str, ...]] = [("rpc", "offset_checker"), ("rpc", "metadata_topics"), ("status",)]
         for words in (asked, *views):  # each is stale two intervals after the last answer that it rests on
-            says_its_age(fleet, words, eventually)
+            shows_its_age(fleet, words, eventually)
         assert "brokers: " in kctl(fleet, "status").stdout
         for words in [*views, asked, ("rpc", "member_leader")]:
             answer = json.loads(kctl(fleet, *words, "-o", "json").stdout)

@@ -37,7 +37,7 @@ SCRAPES = 6
 
 
 def snapshot(cluster: str, tick: int) -> FleetSnapshot:
-    """A fleet after `tick` scrapes: everything that is ever told, told; whatever can grow grows."""
+    """A fleet after `tick` scrapes: everything that is ever exported, exported; whatever can grow grows."""
     is_sick = cluster in SICK
     status = (Status.STALLED, Status.STOPPED) if is_sick else (Status.OK, Status.OK)
     assessments = tuple(

@@ -229,7 +229,7 @@ def test_the_command_of_the_set_up_fails_with_one_sentence_and_the_exit_code(tmp
     assert "Traceback" not in done.stderr
 
 
-def java_saying(home: Path, version: str) -> Path:
+def java_of_version(home: Path, version: str) -> Path:
     command = home / "bin" / "java"
     command.parent.mkdir(parents=True)
     command.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-01' >&2\n")
@@ -239,7 +239,7 @@ def java_saying(home: Path, version: str) -> Path:
 
 @pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21", 21), ("25.0.1", 25)])
 def test_java_home_is_honoured(version: str, major: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = java_saying(tmp_path, version)
+    command = java_of_version(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     assert java_command() == command
@@ -250,7 +250,7 @@ def test_java_home_is_honoured(version: str, major: int, tmp_path: Path, monkeyp
 def test_a_java_that_is_too_old_is_refused_with_its_version(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    java_saying(tmp_path, version)
+    java_of_version(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     with pytest.raises(JavaMissing, match=rf"is Java {version.removeprefix('1.').split('.')[0]}, .* need 17 or newer"):

@@ -1,4 +1,4 @@
-"""A partition without a leader, in a real cluster: of the others everything is told."""
+"""A partition without a leader, in a real cluster: of the others everything is reported."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_the_same_numbers_come_over_rpc_http_and_metrics(master: Callable[..., A
 
     columns = ("topic", "partition", "current_offset", "worker")
 
-    def told_alike() -> list[dict[str, Any]] | None:
+    def reported_alike() -> list[dict[str, Any]] | None:
         # The one is asked now, the other was collected before: perhaps before both workers or the brokers had answered.
         try:
             lag: dict[str, Any] = json.loads(get(f"{url}/api/v1/lag"))
@@ -64,7 +64,7 @@ def test_the_same_numbers_come_over_rpc_http_and_metrics(master: Callable[..., A
         is_alike = [[row[c] for c in columns] for row in rows] == [[row[c] for c in columns] for row in lag["rows"]]
         return rows if is_whole and is_alike and len(rows) == 4 else None
 
-    rows = eventually(told_alike)
+    rows = eventually(reported_alike)
     assert [row["worker"] for row in rows] == ["worker-0", "worker-1", None, None]
     # The coordinator of a broker that is asked for the first time makes its topic first.
     succeeded = [

@@ -297,7 +297,7 @@ def test_brokers_that_are_away_for_five_minutes_leave_offsets_with_their_age(
     url = fleet.about["http_url"]
     eventually(lambda: samples(url).get("kctl_consumer_lag", {}).get(("orders", "3")) == 95, 20)
     eventually(lambda: "kctl_group_members" in samples(url), 20)
-    told_by_brokers = ("kctl_consumer_committed_offset", "kctl_partition_end_offset", "kctl_consumer_lag")
+    reported_by_brokers = ("kctl_consumer_committed_offset", "kctl_partition_end_offset", "kctl_consumer_lag")
 
     own_broker.stop()
     before, away_since = samples(url), time.time()
@@ -313,7 +313,7 @@ def test_brokers_that_are_away_for_five_minutes_leave_offsets_with_their_age(
         sequence = status["sequence"]
         # What nobody can know now is absent, what was known is as it was, and nothing has become 0.
         assert not {"kctl_group_members", "kctl_group_state"} & found.keys()
-        for name in told_by_brokers:
+        for name in reported_by_brokers:
             assert found[name]["orders", "3"] == before[name]["orders", "3"]
         became_zero = {
             (name, labels)
@@ -324,7 +324,7 @@ def test_brokers_that_are_away_for_five_minutes_leave_offsets_with_their_age(
             if value == 0 and before.get(name, {}).get(labels, 1) != 0
         }
         assert became_zero == set()
-        # And how old it is can be told, by age and by time.
+        # And how old it is is known, by age and by time.
         seconds = time.time() - away_since
         assert found["kctl_group_stats_age_seconds"][()] > max(age, seconds - 10)
         age = found["kctl_group_stats_age_seconds"][()]

@@ -11,7 +11,7 @@ from tests.turns import turn
 
 
 class Taker(threading.Thread):
-    """Takes a turn and keeps it until it is told to `leave`."""
+    """Takes a turn and keeps it until it is asked to `leave`."""
 
     def __init__(self, folder: Path, *, alone: bool) -> None:
         super().__init__()

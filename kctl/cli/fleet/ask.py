@@ -45,7 +45,7 @@ def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_
 
 
 def incomplete(reply: Reply) -> IncompleteAnswer | None:
-    """Who did not answer and what is not known, as an error to raise once the answer has been printed; None: all is
+    """What did not answer and what is not known, as an error to raise once the answer has been printed; None: all is
     there."""
     if reply.complete:
         return None
@@ -55,6 +55,6 @@ def incomplete(reply: Reply) -> IncompleteAnswer | None:
 def lacks(reply: Reply) -> list[str]:
     """The same as sentences: of the agents in one, of everything else, as the brokers' offsets, in one each."""
     silent = [each for each in reply.failed if each.sender in reply.asked]
-    who = ", ".join(f"{clean(str(each.sender))} ({each.code}: {clean(each.message)})" for each in silent)
+    names = ", ".join(f"{clean(str(each.sender))} ({each.code}: {clean(each.message)})" for each in silent)
     others = [clean(each.message) for each in reply.failed if each.sender not in reply.asked]
-    return [*([f"{len(silent)} of {len(reply.asked)} did not answer: {who}"] if silent else []), *others]
+    return [*([f"{len(silent)} of {len(reply.asked)} did not answer: {names}"] if silent else []), *others]

@@ -49,7 +49,7 @@ class Follower:
     """What is appended to a log after a position, across its rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
-        """`settled_seconds`: a NAME.log.1 that is younger may be of a rotation that is not over yet."""
+        """`settled_seconds`: a NAME.log.1 that is newer may be of a rotation that is not over yet."""
         self._path = path
         self._file = path.open("rb")
         self._position = position

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _operations(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
-    """List the last operations: by whom, how, and their outcomes."""
+    """List the last operations: callers, ways, and outcomes."""
     result = all_operations(fleet_of(context, config))
     if output is Output.TABLE:
         typer.echo("\n".join(render(_COLUMNS, [_cells(operation) for operation in result["rows"]])))

@@ -122,7 +122,8 @@ def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]
 
 
 def _remarks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """What does not fit into the table: warnings, what is paused by whom, and where to read of an unhealthy worker."""
+    """What does not fit into the table: warnings, pauses with their callers, and where to read of an unhealthy
+    worker."""
     for row in rows:
         if row.get("warning"):
             yield f"{cell(row['name'])}: {cell(row['warning'])}"

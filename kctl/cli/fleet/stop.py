@@ -59,7 +59,7 @@ def _stop(
 
 
 def _master_of(fleet: Fleet) -> ProcessIdentity:
-    """Who serves the fleet's `master.sock`, as recorded beside it: pid and start time."""
+    """The process that serves the fleet's `master.sock`, as recorded beside it: pid and start time."""
     path = fleet.run_dir / f"{MASTER_NAME}.pid"
     try:
         return recorded_identity(path)
@@ -88,15 +88,13 @@ def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
 
 
 def _check_owner(fleet: Fleet, master: ProcessIdentity, gone: str) -> None:
-    """A master has its run_dir to itself: who else is named there was named to have root signal a stranger."""
+    """A master has its run_dir to itself: another process named there was named to have root signal a stranger."""
     try:
         owners = os.stat(f"/proc/{master.pid}").st_uid, os.stat(fleet.run_dir).st_uid
     except OSError:
         raise NobodyListening(gone) from None
     if owners[0] != owners[1]:
-        raise NobodyListening(
-            f"no master is running there: pid {master.pid} is not of the user whom {fleet.run_dir} belongs to"
-        )
+        raise NobodyListening(f"no master is running there: pid {master.pid} is not of the owner of {fleet.run_dir}")
 
 
 def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float, timeout: float) -> None:

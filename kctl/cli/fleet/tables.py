@@ -226,12 +226,12 @@ class Table:
 
 TABLES: dict[str, Table] = {
     "kafka_lag": Table("How many messages wait in Kafka, in all and per topic", _kafka_lag),
-    "offset_checker": Table("How far each partition has been read, and by whom", _offset_checker),
+    "offset_checker": Table("How far each partition has been read, and by which worker", _offset_checker),
     "block_size": Table("How many messages wait in the storage", _block_size),
-    "member_leader": Table("Who leads the consumer group, and who its members are", _member_leader),
+    "member_leader": Table("The leader of the consumer group, and its members", _member_leader),
     "metadata_brokers": Table("The Kafka brokers", _metadata_brokers),
     "metadata_topics": Table("Leader and replicas of each partition", _metadata_topics),
     "workers": Table("What each worker is doing", _workers, _workers_wide),
-    "ping": Table("Who is there", _ping),
+    "ping": Table("The processes that answer", _ping),
     "describe": Table("Which methods are served", _describe),
 }

@@ -86,7 +86,7 @@ class Glance:
     storage: Row = field(default_factory=dict)
     problem: str | None = None
     missing: tuple[str, ...] = ()
-    """Who did not answer, and what is stale or unknown."""
+    """What did not answer, and what is stale or unknown."""
 
     @property
     def workers(self) -> list[Row]:

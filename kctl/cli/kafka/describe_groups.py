@@ -86,7 +86,7 @@ def _lines(document: dict[str, Any]) -> str:
     head = f"group {cell(document['group'])}  " + "  ".join(f"{key} {cell(fields[key])}" for key in _HEAD)
     members = document["members"]
     if members is None:
-        return f"{head}\nwho its members are is not known"
+        return f"{head}\nits members are not known"
     if not members:
         return f"{head}\nno members"
     return "\n".join([head, *table(_MEMBERS, [row for member in members for row in _rows(member)])])

@@ -93,7 +93,7 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "describe-groups",
-            "Describe groups of any type: state, assignor, coordinator, and who holds which partitions.",
+            "Describe groups of any type: state, assignor, coordinator, and which member has which partitions.",
             (
                 _GROUPS,
                 Option(("-t", "--topic"), "only members that hold partitions of it", metavar="TOPIC"),
@@ -102,7 +102,7 @@ COMMANDS: dict[str, Command] = {
             ),
             (
                 ("kctl kafka describe-groups -g billing", ""),
-                ("kctl kafka describe-groups --all -t orders", "who reads the topic"),
+                ("kctl kafka describe-groups --all -t orders", "which groups read the topic"),
             ),
             "Without -g and --all it is the group of kctl.toml.",
         ),

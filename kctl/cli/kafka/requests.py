@@ -1,4 +1,4 @@
-"""The requests that `kctl kafka wire` sends, none of which changes anything, and whom each is for."""
+"""The requests that `kctl kafka wire` sends, none of which changes anything, and what each is for."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ async def events(
     recent: Annotated[int, Query(ge=0, le=500, description="Begin with so many of the last events.")] = 0,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> StreamingResponse:
-    """`event: happened` with what happened as JSON; `event: collected` when there is a new snapshot. Who gives
-    `Last-Event-ID` gets what came since; the last 500 are kept."""
+    """`event: happened` with what happened as JSON; `event: collected` when there is a new snapshot. A client that
+    gives `Last-Event-ID` gets what came since; the last 500 are kept."""
     lines = api_of(request).streams.begin(last_event_id, recent)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(lines, media_type="text/event-stream", headers=headers)

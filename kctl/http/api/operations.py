@@ -1,4 +1,4 @@
-"""`/api/v1/operations`: the same operations as on `master.sock`, by whoever holds the token."""
+"""`/api/v1/operations`: the same operations as on `master.sock`, by holders of the token."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def lag(
     return api.answer(snapshot, body, is_live=lists.live)
 
 
-@router.get("/offsets", summary="One row per partition: committed, end, what remains, and who reads it")
+@router.get("/offsets", summary="One row per partition: committed, end, what remains, and which worker reads it")
 async def offsets(
     request: Request,
     lists: Lists,

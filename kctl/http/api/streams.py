@@ -31,7 +31,7 @@ class Streams:
         self._closing.set()
 
     def restart(self) -> None:
-        """Ends every stream that is open; who listens may come again."""
+        """Ends every stream that is open; clients may come again."""
         self._closing.set()
         self._closing = asyncio.Event()
 

@@ -52,7 +52,7 @@ class Limits:
 
 
 class ControlServer:
-    """Belongs to one event loop. `answer` gets every well-formed request, with the kernel's word on who sends it, and
+    """Belongs to one event loop. `answer` gets every well-formed request, with the sender as the kernel reports it, and
     may raise an AgentError or a KctlError."""
 
     def __init__(

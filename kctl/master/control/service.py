@@ -27,7 +27,7 @@ _NAME = "master"
 _DEFAULT_DEADLINE_SECONDS = 2.0
 _LONGEST_DEADLINE_SECONDS = 60.0
 _OWN_SHARE = 0.1
-"""Of the caller's deadline the part, at most 0.1 s, kept for reducing and sending: an answer in time that names who is
+"""Of the caller's deadline the part, at most 0.1 s, kept for reducing and sending: an answer in time that names what is
 missing is worth more than a complete one that nobody waits for any more."""
 
 
@@ -120,7 +120,7 @@ class Service:
     async def _replies(
         self, request: Request
     ) -> tuple[Command[Any, Any], FanOut[JsonObject], bool, list[WorkerStatus]]:
-        """The command, the agents' replies, whether all were asked, and the statuses of those who were."""
+        """The command, the agents' replies, whether all were asked, and the statuses of those that were."""
         wanted = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
         seconds = min(wanted, _LONGEST_DEADLINE_SECONDS)
         deadline = asyncio.get_running_loop().time() + seconds - min(seconds * _OWN_SHARE, 0.1)

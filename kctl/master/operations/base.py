@@ -1,4 +1,4 @@
-"""What an operation is: who requests it, its parameters, what it touches, how far it has come. No I/O in here."""
+"""What an operation is: its caller, its parameters, what it touches, how far it has come. No I/O in here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "num
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who requested an operation: on the socket a user, by the kernel's word (SO_PEERCRED); over HTTP a token."""
+    """The caller of an operation: on the socket a user, as the kernel reports it (SO_PEERCRED); over HTTP a token."""
 
     uid: int | None
     pid: int | None = None

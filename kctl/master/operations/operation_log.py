@@ -1,4 +1,4 @@
-"""Who requested which operation, how far it has come, and that no two operations contradict each other."""
+"""Which operations were requested, how far each has come, and that no two operations contradict each other."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class OperationLog:
         return operation
 
     def all(self) -> list[Operation]:
-        """The youngest first; the last 500."""
+        """The newest first; the last 500."""
         return list(reversed(self._operations.values()))
 
     def cancel(self, id_: str, caller: Caller) -> Operation:

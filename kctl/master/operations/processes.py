@@ -60,7 +60,7 @@ async def restart(context: Context, params: JsonObject, _caller: Caller, report:
     if params.get("rolling", False):
         for process in processes:
             if process.state in (State.STOPPED, State.FATAL) and params.get("all"):
-                continue  # who was stopped by operation is not started by a restart of all
+                continue  # what was stopped by an operation is not started by a restart of all
             await one(process)
     else:
         alive = [each for each in processes if not params.get("all") or each.state not in (State.STOPPED, State.FATAL)]

@@ -44,5 +44,5 @@ def test_root_signals_no_process_of_another_user_than_the_fleets(
     ran = kctl("-c", str(short_dir / "kctl.toml"), "stop", "--timeout", "0.2")
 
     assert ran.code == 5
-    assert "is not of the user whom" in ran.err
+    assert "is not of the owner of" in ran.err
     assert victim.poll() is None

@@ -1,4 +1,4 @@
-"""OperationLog over HTTP: what a body must be, over a real socket with the real ledger."""
+"""OperationLog over HTTP: what a body must be, over a real socket with the real operation log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def carried(params: JsonObject, _caller: Caller, _report: Report) -> tuple
     return "done", params
 
 
-def ledger() -> OperationLog:
+def operation_log() -> OperationLog:
     params = (Param("n", "number", "a number"), Param("i", "integer", "a whole number"))
     return OperationLog(
         {"act": OperationType("act", "acts", params, lambda _: frozenset(), carried, lambda _: 5.0)}, None
@@ -36,7 +36,7 @@ def ledger() -> OperationLog:
 
 @pytest.fixture
 async def post() -> AsyncIterator[Post]:
-    operations = ledger()
+    operations = operation_log()
     async with (
         serving(source_of(snapshot(), operations=operations), Access(tokens=TOKENS)) as server,
         httpx.AsyncClient(timeout=10, base_url=server.url, headers={"authorization": f"Bearer {TOKEN}"}) as client,
@@ -120,7 +120,10 @@ async def test_a_parameter_that_is_no_number_is_refused(query: str, number: str)
 
 
 async def test_the_description_names_what_the_body_may_be_answered_with() -> None:
-    async with serving(source_of(snapshot(), operations=ledger())) as server, httpx.AsyncClient(timeout=10) as client:
+    async with (
+        serving(source_of(snapshot(), operations=operation_log())) as server,
+        httpx.AsyncClient(timeout=10) as client,
+    ):
         described: Any = (await client.get(f"{server.url}/openapi.json")).json()
 
     post = described["paths"]["/api/v1/operations"]["post"]

@@ -34,7 +34,7 @@ SCRIPT: Script = {
 }
 
 
-def test_a_row_has_what_was_committed_the_end_and_who_holds_it() -> None:
+def test_a_row_has_what_was_committed_the_end_and_its_member() -> None:
     with connection_to(SCRIPT, topics={"orders": 2}) as (broker, connection):
         rows, problems = read_lag(connection, ["billing"])
 

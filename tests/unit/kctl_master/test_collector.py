@@ -87,7 +87,7 @@ async def test_what_rarely_changes_is_asked_again_when_it_is_old_or_other_proces
     reported = [snapshot.metadata_topics for snapshot in (first, second)]
     assert reported[0].result == reported[1].result == TopicRows((TopicRow("t", 0, 1, (1,), (1,), None),))
     assert (reported[1].asked, reported[1].answered) == (("guest",), ("guest",))
-    assert (reported[1].age_seconds or 0) > (reported[0].age_seconds or 0), "it says how old it is"
+    assert (reported[1].age_seconds or 0) > (reported[0].age_seconds or 0), "it has its age"
 
     fleet.pid = 8
     await fleet.collector.collect()

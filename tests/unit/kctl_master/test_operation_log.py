@@ -140,7 +140,7 @@ async def test_an_operation_that_passes_its_deadline_fails_and_reports_how_far_i
     assert [line["state"] for line in audited(tmp_path / "operations.jsonl")] == ["failed"]
 
 
-async def test_a_cancelled_operation_fails_and_names_who_cancelled_it() -> None:
+async def test_a_cancelled_operation_fails_and_names_its_caller() -> None:
     log = operations(kind("drain", never, is_long=True), kind("stop", at_once))
     running = await log.submit("drain", {}, US, 0.0)
 

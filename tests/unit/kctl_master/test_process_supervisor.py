@@ -376,7 +376,7 @@ async def test_a_worker_above_its_soft_limit_is_asked_to_leave_and_counted(tmp_p
         assert "was above memory_soft, 40 MiB, 2 times in a row" in (fleet.supervisor.status()[0].last_error or "")
 
 
-async def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_told(
+async def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = calls(monkeypatch, "on_memory_sample")

@@ -57,7 +57,7 @@ def run(events: list[tuple[float, Event]], status: Status | None = None, jitter:
         ([Stop()], State.STOPPED, State.STOPPED),
     ],
 )
-def test_each_event_leads_where_the_table_says(events: list[Event], state: State, desired: State) -> None:
+def test_each_event_leads_where_the_table_shows(events: list[Event], state: State, desired: State) -> None:
     status = run([(float(now), event) for now, event in enumerate(events)])
 
     assert (status.state, status.desired) == (state, desired)

@@ -142,7 +142,7 @@ def run(
         ([*READS, StopRequested(), StopRequested()], State.STOPPING, []),
     ],
 )  # fmt: skip
-def test_each_event_leads_where_the_table_says(events: list[Event], state: State, actions: list[Action]) -> None:
+def test_each_event_leads_where_the_table_shows(events: list[Event], state: State, actions: list[Action]) -> None:
     lifecycle, last = run(events)
 
     assert (lifecycle.state, last) == (state, actions)
