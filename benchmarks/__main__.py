@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 LONG = {
     "agent_under_load": ("--records", "10000000"),
     "api": ("--seconds", "120"),
+    "batch_latency": ("--rounds", "60"),
     "cli_start": ("--runs", "200"),
     "collector": ("--rounds", "15"),
     "fan_out": ("--rounds", "500"),

@@ -47,6 +47,11 @@ POLL_RECORDS = 2000
 """What Spark takes from Kafka's consumer at a time. For each time it asks for positions and counts anew: with the
 consumer's default of 500 a batch took a quarter to a third longer (benchmarks/README.md)."""
 
+FETCH_WAIT_MS = 10
+"""How long a broker holds a fetch that finds nothing (`fetch.max.wait.ms`). At the end of a partition the consumer
+fetches on, and Spark's question for the ends of the log, after each poll, waits behind that fetch: with Kafka's own
+500 ms each task of a worker that keeps up took half a second longer (benchmarks/README.md)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -308,6 +313,7 @@ class Pipeline:
             .option("failOnDataLoss", pipeline.on_data_loss == "stop")
             .option("includeHeaders", True)
             .option("kafka.max.poll.records", POLL_RECORDS)
+            .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
             .option("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS)
             .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
             .load()
