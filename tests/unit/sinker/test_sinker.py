@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.operations import Inbox
+from kctl_agent.operations import Inbox, Scope
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler
+from kctl_agent.sinker.in_flight import Part
+from kctl_agent.sinker.journal import DIED, Journal
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stats import SinkerProcessStats
@@ -27,8 +31,13 @@ Handle = Callable[[list[Message]], list[bool]]
 class Bench:
     """A sinker whose handler is `handle`; it is asked to stop within so many calls of it."""
 
-    def __init__(self, folder: Path, handle: Handle, stop_after: int, **settings: object) -> None:
-        self.storage = MemoryStorage(block_messages=3)
+    def __init__(
+        self, folder: Path, handle: Handle, stop_after: int, block_messages: int = 3, **settings: object
+    ) -> None:
+        self.storage = MemoryStorage(block_messages=block_messages)
+        self.inbox = Inbox()
+        self.owner = f"{socket.gethostname()}:{folder}/sinker-0"
+        self.folder = folder
         self.calls: list[list[int]] = []
         self.stop = Stop()
         self._folder = folder
@@ -45,11 +54,12 @@ class Bench:
         )  # fmt: skip
         guard = Guard(self.storage, 60.0, 60.0, lambda _: None, lambda _: None)
         handler = Handler("h:h", self._called, 60.0)
-        inbox = Inbox()
-        stats = SinkerProcessStats("sinker-0", AgentServer(self._folder, "sinker-0"), self.storage, inbox)
+        stats = SinkerProcessStats("sinker-0", AgentServer(self._folder, "sinker-0"), self.storage, self.inbox)
+        self.snapshot = stats._snapshot
         handler.open()
         try:
-            Sinker(settings, self.storage, handler, stats, self.stop, guard, inbox).run()
+            self.sinker = Sinker(settings, self.storage, handler, stats, self.stop, guard, self.inbox)
+            self.sinker.run()
         finally:
             handler.close()
 
@@ -65,7 +75,7 @@ def bench(short_dir: Path) -> Iterator[Callable[..., Bench]]:
     benches: list[Bench] = []
 
     def made(handle: Handle, stop_after: int, **settings: object) -> Bench:
-        benches.append(Bench(short_dir, handle, stop_after, **settings))
+        benches.append(Bench(short_dir, handle, stop_after, **settings))  # type: ignore[arg-type]
         return benches[-1]
 
     yield made
@@ -120,6 +130,135 @@ def test_a_stop_finishes_the_call_and_gives_the_rest_back_without_a_try(bench: C
     assert own.calls == [[0, 1, 2, 3, 4, 5]]
     [claim] = own.storage.claim("another", 100, 60.0)
     assert (claim.messages[0].offset, claim.tries) == (6, 0)
+
+
+def test_what_its_predecessor_died_over_is_not_handled_again_and_the_others_come_again(
+    bench: Callable[..., Bench],
+) -> None:
+    own = bench(well, stop_after=2, max_tries=1)
+    fill(own.storage, 6)
+    over, other = own.storage.claim(own.owner, 6, 60.0)
+    journal = Journal(own.folder / "in-flight")
+    journal.open(over)
+    journal.begin()
+    journal.end(ack=True)
+    journal.begin()  # and died
+
+    own.run()
+
+    (dead_letter,) = own.storage.dead()
+    assert (dead_letter.offset, dead_letter.error) == (1, DIED)
+    assert sorted(own.calls) == [[2], [3]], "that had not been handled, message by message"
+    assert own.storage.settle(other, [True] * 3).is_lost
+    journal.clear()
+
+
+def test_a_lease_that_is_lost_meanwhile_settles_nothing_and_is_reported(bench: Callable[..., Bench]) -> None:
+    def slowly(messages: list[Message]) -> list[bool]:
+        own.storage.release(own.owner)
+        return well(messages)
+
+    own = bench(slowly, stop_after=1)
+    fill(own.storage, 3)
+    own.run()
+
+    assert total(own.storage) == (3, 0, 0, 0)
+    found = own.snapshot()
+    assert found.sinker is not None
+    assert (found.sinker.lost, found.sinker.handled) == (3, 0)
+    (event,) = found.events
+    assert (event.kind, event.topic, event.partition) == ("lease_lost", "t", 0)
+    assert (
+        event.text == "the lease of t-0 offsets 0..2 (3 messages) was lost while it was in flight; it is handled again"
+    )
+
+
+def test_after_ten_in_a_row_that_fail_alone_the_rest_of_the_block_waits(bench: Callable[..., Bench]) -> None:
+    def fails(_: list[Message]) -> list[bool]:
+        raise ValueError("the database is away")
+
+    own = bench(fails, stop_after=12, block_messages=20, batch_size=20, max_tries=5)
+    fill(own.storage, 20)
+    own.run()
+
+    assert own.calls == [list(range(20)), *([offset] for offset in range(10)), [0]]
+    assert list(own.storage.dead()) == []
+
+
+def test_in_order_what_stands_behind_a_failed_message_waits_for_it(bench: Callable[..., Bench]) -> None:
+    def stops_at_its_first_failure(messages: list[Message]) -> list[bool]:
+        return [message.offset < 1 or len(own.calls) > 1 for message in messages]
+
+    own = bench(stops_at_its_first_failure, stop_after=4, ordered=True, max_tries=5)
+    fill(own.storage, 6)
+    own.run()
+
+    assert own.calls == [[0, 1, 2], [1], [2], [3, 4, 5]]
+    assert total(own.storage) == (0, 0, 0, 0)
+
+
+def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench], eventually: Callable[..., object]) -> None:
+    own = bench(well, stop_after=1)
+    fill(own.storage, 3)
+    own.inbox.pause([Scope(None, None, "somebody", 0.0)])
+    thread = threading.Thread(target=own.run)
+    thread.start()
+    eventually(lambda: hasattr(own, "snapshot") and own.snapshot().state == "paused")
+    assert own.calls == []
+    assert total(own.storage) == (3, 0, 0, 0)
+
+    own.inbox.pause([])
+    thread.join()
+
+    assert own.calls == [[0, 1, 2]]
+
+
+def test_what_cannot_be_settled_at_once_is_settled_later_and_handled_once(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kctl_agent.sinker.sinker.RETRY_SECONDS", (0.0,))
+    own = bench(well, stop_after=2)
+    fill(own.storage, 6)
+    settle, failures = own.storage.settle, [StorageUnusable("no room"), StorageUnusable("no room")]
+
+    def failing(*args: object, **kwargs: object) -> object:
+        if failures:
+            raise failures.pop()
+        return settle(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(own.storage, "settle", failing)
+    own.run()
+
+    assert own.calls == [[0, 1, 2], [3, 4, 5]]
+    assert total(own.storage) == (0, 0, 0, 0)
+    assert (found := own.snapshot().sinker) is not None
+    assert found.handled == 6
+
+
+def test_a_call_that_does_not_return_is_settled_as_failed_and_the_rest_given_back(
+    bench: Callable[..., Bench], eventually: Callable[..., object]
+) -> None:
+    """What the guard does before it ends the process."""
+    may_return = threading.Event()
+
+    def hangs(messages: list[Message]) -> list[bool]:
+        may_return.wait()
+        return well(messages)
+
+    own = bench(hangs, stop_after=1, batch_size=6, max_tries=1)
+    fill(own.storage, 3)
+    thread = threading.Thread(target=own.run)
+    thread.start()
+    eventually(lambda: own.calls)
+    (claimed,) = own.sinker._in_flight
+
+    reason = own.sinker.settle_in_flight([Part(claimed, 0, 3)])
+
+    assert reason.startswith("the handler h:h did not return within 60 s on t-0 offsets 0..2 (3 messages)")
+    assert total(own.storage) == (0, 0, 3, 0), "they failed together: none of them is blamed"
+    may_return.set()
+    own.sinker._in_flight.append(claimed)  # the process would be gone by now
+    thread.join()
 
 
 @contextmanager
