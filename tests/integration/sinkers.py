@@ -44,7 +44,7 @@ class SinkerProcess:
         self.name = name
         self.run_dir = place / "run"
         self.log = place / f"{name}.log"
-        told = {
+        settings = {
             **SETTINGS,
             "name": name,
             "run_dir": str(self.run_dir),
@@ -59,7 +59,7 @@ class SinkerProcess:
                 [sys.executable, "-m", "kctl_agent.sinker"], stdin=subprocess.PIPE, stdout=log, stderr=log
             )
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(told).encode() + b"\n")
+        self.process.stdin.write(json.dumps(settings).encode() + b"\n")
         self.process.stdin.flush()
 
     def ask(self, rpc: str = "workers") -> dict[str, Any] | None:
@@ -72,7 +72,7 @@ class SinkerProcess:
         return reply.result if reply.ok else None
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         answer = self.ask() or {}
         return {**answer.get("sinker", {}), "state": answer.get("state"), "events": answer.get("events", [])}
 

@@ -75,7 +75,7 @@ def test_a_full_redis_is_drained_until_it_is_empty_and_takes_messages_again(stor
     assert len(everything(storage)) == PER_CHUNK
 
 
-def test_workers_are_told_to_wait_before_redis_refuses_what_they_put(storage: RedisStorage) -> None:
+def test_workers_have_to_wait_before_redis_refuses_what_they_put(storage: RedisStorage) -> None:
     assert why_full(storage.stats()) is None
     filled(storage)
 

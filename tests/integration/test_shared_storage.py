@@ -67,7 +67,7 @@ def test_two_masters_with_one_file_handle_each_message_once_whoever_is_killed(
         eventually(
             lambda: [master.ask("block_size").result["pending"] for master in (one, two)] == [0, 0],
             30,
-            "both masters' sinkers have looked at the emptied storage",
+            "both masters' sinkers have polled the emptied storage",
         )
         assert (one.stop(), two.stop()) == (0, 0)
     finally:
@@ -95,7 +95,7 @@ def test_a_second_sinker_of_one_name_is_turned_away_and_takes_nothing_from_the_f
         assert storage.stats().processing == 10, "it released what the first holds"
         (place / "gate").write_bytes(b"x")
 
-        eventually(lambda: first.figures.get("handled") == 10)
+        eventually(lambda: first.stats.get("handled") == 10)
         assert first.leave() == 0
         assert len(ledger()) == 10
 
@@ -107,18 +107,18 @@ def test_clocks_that_are_set_back_by_an_hour_leave_nothing_stuck_and_nothing_twi
     """The sinkers' own at each call, and that of the Redis while they work: for the storage it is then as if it had
     seen a later time before."""
     server = None
-    told = storage_settings(place, block_messages=20)
+    settings = storage_settings(place, block_messages=20)
     if kind == "redis":
         require_redis()
         server = RedisServer(place, eventually)
         server.start()
-        told |= {"mode": "redis", "url": server.url, "namespace": "g"}
+        settings |= {"mode": "redis", "url": server.url, "namespace": "g"}
     try:
-        with closing(open_storage(told)) as storage:
+        with closing(open_storage(settings)) as storage:
             storage.prepare()
             fill(storage, 400)
             sinkers = [
-                sinker("sets_the_clock_back", name, storage=told, batch_size=20, lease_seconds=2.0)
+                sinker("sets_the_clock_back", name, storage=settings, batch_size=20, lease_seconds=2.0)
                 for name in ("sinker-0", "sinker-1")
             ]
             if isinstance(storage, RedisStorage):

@@ -59,7 +59,7 @@ def test_each_kind_of_handler_is_given_every_message_once(
     one = sinker(handler)
     eventually(lambda: is_empty(storage))
 
-    eventually(lambda: one.figures.get("handled") == 1200)
+    eventually(lambda: one.stats.get("handled") == 1200)
     assert one.leave() == 0
     assert [offset for offset, _ in ledger() if offset >= 0] == list(range(1200))
     if handler == "Opened":
@@ -88,7 +88,7 @@ def test_a_message_that_makes_the_whole_batch_fail_costs_the_others_one_delivery
     assert deliveries.pop(POISON) == 3
     assert set(deliveries.values()) == {2}
     names = ("handled", "dead", "in_flight")
-    eventually(lambda: tuple(map(one.figures.get, names)) == (499, 1, 0), 20, "its figures say so")
+    eventually(lambda: tuple(map(one.stats.get, names)) == (499, 1, 0), 20, "its stats count them")
     logged = one.log.read_text()
     assert "t-0 offsets 0..499 (500 messages)" in logged
     assert logged.count("Traceback (most recent call last):") == 1, "the same place, within a minute"
@@ -113,7 +113,7 @@ def test_a_sinker_counts_what_waits_for_its_next_try_as_pending_as_workers_do(
     one = sinker("refuses_everything", retry_backoff_seconds=3600.0)
     eventually(lambda: storage.stats().delayed == 10)
 
-    eventually(lambda: one.figures.get("retried") == 10)
+    eventually(lambda: one.stats.get("retried") == 10)
     eventually(lambda: (one.ask("block_size") or {}).get("processing") == 0)
     answer = one.ask("block_size")
     assert answer is not None
@@ -133,7 +133,7 @@ def test_a_sinker_takes_no_more_bytes_at_a_time_than_it_may(sinker: Start, place
     assert [offset for offset, _ in ledger()] == list(range(100))
 
 
-def test_dead_letters_that_are_too_old_are_removed_and_said_so(
+def test_dead_letters_that_are_too_old_are_removed_and_reported(
     sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
 ) -> None:
     storage.dead_letter([Message("t", 0, 7, None, b"v", 0)], "no")
@@ -141,7 +141,7 @@ def test_dead_letters_that_are_too_old_are_removed_and_said_so(
     one = sinker("counts", storage=storage_settings(place, dead_expire_seconds=0.001))
 
     eventually(lambda: list(storage.dead()) == [])
-    (event,) = eventually(lambda: one.figures["events"])
+    (event,) = eventually(lambda: one.stats["events"])
     assert event["kind"] == "dead_letters_expired"
     assert event["text"].startswith("1 dead letters were older than 0.001 s")
 
@@ -181,7 +181,7 @@ def test_a_call_that_does_not_return_is_told_in_the_last_line_of_the_log(sinker:
 
 
 @pytest.fixture(params=["file", "redis"])
-def told(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[str, Any]]:
+def own_storage(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[str, Any]]:
     """Settings of a storage with small blocks, file or Redis."""
     if request.param == "file":
         yield storage_settings(place, block_messages=50)
@@ -193,16 +193,16 @@ def told(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[str, Any]
 
 
 def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_only_what_they_held(
-    told: dict[str, Any], sinker: Start, eventually: Eventually
+    own_storage: dict[str, Any], sinker: Start, eventually: Eventually
 ) -> None:
-    with closing(open_storage(told)) as storage:
+    with closing(open_storage(own_storage)) as storage:
         storage.prepare()
         for partition in range(4):
             fill(storage, 2500, partition)
         deaths = [0]
 
         def start(name: str) -> SinkerProcess:
-            return sinker("dies_now_and_then", name, batch_size=50, max_tries=5, storage=told)
+            return sinker("dies_now_and_then", name, batch_size=50, max_tries=5, storage=own_storage)
 
         running = {name: start(name) for name in ("sinker-0", "sinker-1")}
 
@@ -220,7 +220,9 @@ def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_
     times = Counter(ledger())
     assert set(times) == {(offset, partition) for partition in range(4) for offset in range(2500)}
     twice = sum(times.values()) - len(times)
-    print(f"\n{told['mode']}: {deaths[0]} kills, {len(times)} of 10000 messages handled, {twice} of them once more")
+    print(
+        f"\n{own_storage['mode']}: {deaths[0]} kills, {len(times)} of 10000 messages handled, {twice} of them once more"
+    )
     assert deaths[0] == DEATHS
     assert twice <= deaths[0] * 50
     assert dead_letters == []
@@ -239,9 +241,9 @@ def test_a_late_settle_after_a_lost_lease_changes_nothing_and_is_reported(
     slow.process.send_signal(signal.SIGCONT)
     (place / "gate").write_bytes(b"x")
 
-    figures = eventually(lambda: (told := slow.figures).get("lost") and told["events"] and told)
-    assert (figures["handled"], figures["lost"]) == (0, 10)
-    assert [event["kind"] for event in figures["events"]] == ["lease_lost"]
+    stats = eventually(lambda: (found := slow.stats).get("lost") and found["events"] and found)
+    assert (stats["handled"], stats["lost"]) == (0, 10)
+    assert [event["kind"] for event in stats["events"]] == ["lease_lost"]
     assert set(handled().values()) == {2}
     assert (slow.leave(), quick.leave()) == (0, 0)
     assert storage.stats().dead == 0
@@ -259,7 +261,7 @@ def test_the_lease_of_a_handler_that_takes_long_is_renewed(
     assert storage.claim("somebody else", 10, 30) == []
     (place / "gate").write_bytes(b"x")
 
-    eventually(lambda: one.figures.get("handled") == 10)
+    eventually(lambda: one.stats.get("handled") == 10)
     assert one.leave() == 0
 
 
@@ -321,14 +323,14 @@ def test_the_example_is_a_configuration_and_a_handler_that_run(
     sinker: Start, storage: FileStorage, eventually: Eventually
 ) -> None:
     config = load(EXAMPLES / "kctl.toml", {})
-    told = sinker_settings(config, "sinker-0")
+    settings = sinker_settings(config, "sinker-0")
     values = [b'{"amount": 12.5}', b"no order", b'{"amount": 1}']
     messages = [Message("orders", 0, offset, None, value, 0) for offset, value in enumerate(values)]
     storage.init_offsets([StoredOffset("orders", 0, None, 0)])
     put(storage, Chunk("orders", 0, None, 0, 3, 1, pack(messages)))
 
     names = ("handler", "import_dir", "batch_size", "batch_wait_seconds", "ordered")
-    one = sinker(**{name: told[name] for name in names}, max_tries=2)
+    one = sinker(**{name: settings[name] for name in names}, max_tries=2)
     eventually(lambda: is_empty(storage))
 
     assert one.leave() == 0

@@ -51,7 +51,7 @@ def test_sinkers_are_in_every_list_and_in_no_question_about_kafka(
     }
 
     def handled() -> int:
-        # A sinker answers before it has opened its storage, and tells its figures only then.
+        # A sinker answers before it has opened its storage, and publishes its stats only then.
         rows = one.ask("workers").result["rows"]
         return sum(row.get("sinker", {}).get("handled", 0) for row in rows if row["kind"] == "sinker")
 
@@ -59,7 +59,7 @@ def test_sinkers_are_in_every_list_and_in_no_question_about_kafka(
     for question in ("kafka_lag", "offset_checker", "member_leader", "metadata_brokers", "metadata_topics"):
         assert one.ask(question).asked == ("worker-0",)
     for question in ("ping", "describe", "workers", "block_size"):
-        reply = eventually(lambda question=question: (told := one.ask(question)).complete and told)
+        reply = eventually(lambda question=question: (reply := one.ask(question)).complete and reply)
         assert reply.asked == ("sinker-0", "sinker-1", "worker-0")
 
     def scraped() -> str:

@@ -81,12 +81,12 @@ def test_a_put_that_was_killed_is_there_whole_or_not_at_all(storage: Storage) ->
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     storage.close()
 
-    def work(told: int) -> None:
+    def work(acknowledged: int) -> None:
         start = storage.stored_offsets([("t", 0)])[("t", 0)].next
         while True:
             put(storage, chunk(start, start + 23))
             start += 23
-            os.write(told, b".")
+            os.write(acknowledged, b".")
 
     for _ in range(ROUNDS):
         killed_at_work(work, chance.randrange(1, 12))
@@ -106,20 +106,20 @@ def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: St
     storage.close()
     read, handled_by = os.pipe()  # 4 bytes for each message that a handler has seen
 
-    def work(told: int) -> None:
+    def work(acknowledged: int) -> None:
         while claims := storage.claim("sinker", 10, 600.0):
             for claim in claims:
                 for message in claim.messages:
                     os.write(handled_by, message.offset.to_bytes(4, "big"))
                 acks = [message.offset % 7 != 0 or message.tries > 0 for message in claim.messages]
                 storage.settle(claim, acks, max_tries=5, reason="seven")
-                os.write(told, b".")
+                os.write(acknowledged, b".")
 
     for _ in range(ROUNDS):
         killed_at_work(work, chance.randrange(1, 15))
-        held = storage.stats().processing
-        assert held <= 20
-        assert storage.release("sinker", count_try=True) == held
+        leased = storage.stats().processing
+        assert leased <= 20
+        assert storage.release("sinker", count_try=True) == leased
         storage.close()
     rest = everything(storage, "last")
     os.close(handled_by)
@@ -265,7 +265,7 @@ def test_what_the_disk_did_not_take_counts_for_nobody_until_all_was_written_anew
     columns = replace(chunk(0, 5_000).columns, values=values)
     chunks = [replace(chunk(0, 5_000), partition=number, columns=columns) for number in range(3)]
 
-    def told(of: FileStorage) -> int | None:
+    def committed(of: FileStorage) -> int | None:
         """The stored offsets together, which the workers would commit to Kafka."""
         try:
             return sum(stored.next for stored in of.stored_offsets([("t", number) for number in range(3)]).values())
@@ -287,15 +287,15 @@ def test_what_the_disk_did_not_take_counts_for_nobody_until_all_was_written_anew
             with pytest.raises(StorageUnusable, match="could not be synced"):
                 writer.close()
         with closing(FileStorage(path)) as later:
-            assert told(later) is None, "it was not there when the disk failed"
+            assert committed(later) is None, "it was not there when the disk failed"
         failing_disk.free()
 
         for each in chunks[1:]:
             eventually(lambda each=each: is_put(storage, each), what="it cannot be put again")
-        assert eventually(lambda: told(storage)) == 15_000
+        assert eventually(lambda: committed(storage)) == 15_000
         after = failing_disk.after_a_power_cut() / "s.sqlite"
         with closing(FileStorage(after)) as found:
-            assert told(found) == 15_000
+            assert committed(found) == 15_000
             assert stored(found) == [*range(5_000)] * 3
 
 

@@ -1,4 +1,4 @@
-"""SQLite's WAL-reset bug itself: a commit in the very moment between a checkpoint's look at the log and its copy.
+"""SQLite's WAL-reset bug itself: a commit in the very moment between a checkpoint's read of the log and its copy.
 
 That moment has one system call if the checkpointing connection maps the file: it unmaps it (`sqlite3WalCheckpoint` in
 wal.c). A library that is loaded before the others holds the checkpoint up there. Unprotected, the file is damaged by

@@ -59,7 +59,7 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     except BootstrapError as error:
         code, why = EX_CONFIG, f"cannot start: {error}"
         log_trace(error)
-    except Exception as error:  # the boundary of the process: its last line says why in one sentence
+    except Exception as error:  # the boundary of the process: its last line is the reason in one sentence
         code, why = 1, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
         log_trace(error)
     if why:

@@ -25,7 +25,7 @@ class SinkerSettings:
     run_dir: Path
     scratch_dir: Path
     import_dir: Path
-    """Where the handler's module is looked for first: the folder of kctl.toml."""
+    """Where the handler's module is searched first: the folder of kctl.toml."""
     log_level: str
     handler: str
     batch_size: int

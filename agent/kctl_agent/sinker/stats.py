@@ -100,7 +100,7 @@ class SinkerProcessStats(ProcessStats):
         self._counted_at = time.monotonic()
         try:
             self._stored = stored(self._storage)
-        except StorageError:  # whoever claims or settles tells it
+        except StorageError:  # whoever claims or settles reports it
             self._stored = StorageUsage(self._storage.identity)
 
 

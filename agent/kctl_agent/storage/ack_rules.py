@@ -50,7 +50,7 @@ def judge(claim: Claim, acks: Sequence[bool], reason: str, max_tries: int, codec
 def as_dead_letters(
     messages: Iterable[Message], topic_id: str | None, tries: int, error: str, codec: str, at: float
 ) -> Iterator[DeadLetter]:
-    """One for each message: they rest alone, so that each can be found, shown and put back."""
+    """One for each message: each is stored alone, so that each can be found, shown and put back."""
     kept = _kept(error)
     for message in messages:
         block = _block(message.topic, topic_id, message.partition, pack([message]), codec)

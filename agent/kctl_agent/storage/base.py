@@ -22,7 +22,7 @@ And to the sinkers that claim:
 - **At least once, and once as a rule.** A block belongs to one owner at a time. It comes again only when its lease ran
   out, its owner was released, or messages of it failed.
 - **The lease decides.** What holds no lease any more can settle nothing: `settle` changes everything or nothing, and
-  says which. A lease that ran out but was not given to anybody else since is still good.
+  returns which. A lease that ran out but was not given to anybody else since is still good.
 - **A message is never between two places.** One transaction takes it out of its block and puts it where it belongs:
   nowhere, into the smaller block of those that come again, or among the dead letters.
 - **Order.** Blocks of a partition are handed out in offset order as long as nothing failed; what comes again comes
@@ -116,7 +116,7 @@ class StoredOffset:
     that was recreated.
 
     `version` counts how often `init_offsets` wrote it; the storage gives it. `next` alone would not do for compare
-    and set: a stored offset that was set back and has come forward again looks as it did before.
+    and set: a stored offset that was set back and has come forward again is equal to what it was before.
     """
 
     topic: str
@@ -148,7 +148,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Whose messages a storage holds. `cluster_id` is None where the brokers do not tell one."""
+    """Whose messages a storage holds. `cluster_id` is None where the brokers report none."""
 
     group: str
     cluster_id: str | None

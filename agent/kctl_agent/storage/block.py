@@ -57,7 +57,7 @@ CHECKSUM = struct.Struct("!I")
 """Behind the header since version 2."""
 MAX_BLOCK_BYTES = 1 << 31
 BLOCK_BYTES = 1 << 20
-"""The most bytes of messages in a block, where nothing else is said."""
+"""The most bytes of messages in a block, where nothing else is set."""
 MAP_OF_5, PAIR, NIL, BIN_32 = b"\x85", b"\x92", b"\xc0", struct.Struct("!BI")
 """What there is of msgpack in a block (https://github.com/msgpack/msgpack/blob/master/spec.md), written here because
 its packer copies the bytes of the messages twice; it is read by msgpack's own."""

@@ -66,7 +66,7 @@ class DeadLetter:
     block: Block = field(repr=False)
     tries: int
     error: str
-    """Why, as its last handler or the reader of the block said."""
+    """Why: the error of its last handler, or of the reader of the block."""
     at: float
     """When it died, Unix seconds."""
     is_damaged: bool = False
@@ -138,8 +138,8 @@ class PartitionStats:
 class StorageStats:
     """Messages by state, their bytes as stored, and the limits.
 
-    `pending` may be claimed now; `processing` are leased; `delayed` wait for their next try; `dead` rest. A lease that
-    ran out and a delay that is over are counted as they were until somebody claims.
+    `pending` may be claimed now; `processing` are leased; `delayed` wait for their next try; `dead` are dead letters. A
+    lease that ran out and a delay that is over are counted as they were until somebody claims.
     """
 
     pending: int

@@ -1,11 +1,11 @@
 """Puts into a file storage, by the tasks of executors: a transaction per chunk, and it counts once all is synced.
 
-Several tasks write at once. SQLite lets one of them in and makes the others sleep, for up to 100 ms each time they
-look; so they wait for a lock of the kernel (on the folder), which wakes the next as soon as the last is done.
+Several tasks write at once. SQLite lets one of them in and makes the others sleep, for up to 100 ms between tries;
+so they wait for a lock of the kernel (on the folder), which wakes the next as soon as the last is done.
 
 What was written goes to the write-ahead log and from there into the file. A thread copies it after the task
 (`file_checkpoint`): within a commit, as SQLite does it by itself, the put would wait for it (benchmarks/README.md has
-the figures).
+the results).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kctl storage`: messages that wait, failed or died; look at them, put back, remove and export."""
+"""`kctl storage`: messages that wait, failed or died; list, put back, remove and export them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mode `directly`: a put is a call of the handler, and the stored offset tells how far it has come."""
+"""Mode `directly`: a put is a call of the handler, and the stored offset is how far it has come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler may be, what it may return, and what is said about it if it does not."""
+"""What a handler may be, what it may return, and what is reported of it if it does not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def called(returned: Any) -> list[bool]:
         (["x" * 1000] * 3, "…, not a bool"),
     ],
 )
-def test_an_answer_that_is_not_a_bool_for_each_message_is_an_error_that_says_what_was_returned(
+def test_an_answer_that_is_not_a_bool_for_each_message_is_an_error_that_names_what_was_returned(
     returned: Any, complaint: str
 ) -> None:
     with pytest.raises(HandlerError) as failure:

@@ -128,7 +128,7 @@ def test_a_journal_names_what_a_dead_sinker_had_handled_and_what_was_in_flight(
     assert Journal(tmp_path / "in-flight").left_behind() is None
 
 
-def test_a_journal_that_was_cut_off_or_is_of_another_release_tells_nothing(tmp_path: Path) -> None:
+def test_a_journal_that_was_cut_off_or_is_of_another_release_yields_nothing(tmp_path: Path) -> None:
     path = tmp_path / "in-flight"
     for content in (b"", b"\0" * 8, b"\0\0\0\0\0\0\0\x09garbage", b"\0" * 7 + b"\x03abc?"):
         path.write_bytes(content)
@@ -162,7 +162,7 @@ class _Planted:
         return os.mkdir, (str(self.trace),)
 
 
-def test_a_journal_of_an_older_release_tells_nothing_and_what_it_pickles_is_not_run(tmp_path: Path) -> None:
+def test_a_journal_of_an_older_release_yields_nothing_and_what_it_pickles_is_not_run(tmp_path: Path) -> None:
     body = pickle.dumps(_Planted(tmp_path / "trace"))
     (tmp_path / "in-flight").write_bytes(len(body).to_bytes(8, "big") + body + b"?")
 
@@ -195,7 +195,7 @@ def test_a_journal_that_is_a_pipe_or_a_folder_holds_nobody_up(tmp_path: Path) ->
     assert [Journal(tmp_path / name).left_behind() for name in ("pipe", "folder")] == [None, None]
 
 
-def test_a_journal_with_more_notes_than_messages_or_a_cut_block_tells_nothing(tmp_path: Path) -> None:
+def test_a_journal_with_more_notes_than_messages_or_a_cut_block_yields_nothing(tmp_path: Path) -> None:
     path = tmp_path / "in-flight"
     journal = Journal(path)
     (claim,) = claims(3)

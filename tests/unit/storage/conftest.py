@@ -26,7 +26,7 @@ KINDS = ("memory", "file", "redis")
 
 
 class Clock:
-    """Goes on when it is told to."""
+    """Goes on when a test advances it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -67,7 +67,7 @@ def memory_bench() -> Bench:
 
 
 class ScriptedMachine(MachineClock):
-    """A machine whose clocks stand still until they are told to go on; pickled, it is another one."""
+    """A machine whose clocks stand still until a test advances them; pickled, it is another one."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -97,7 +97,7 @@ def file_bench(path: Path) -> Bench:
 
 @pytest.fixture(scope="session", autouse=True)
 def redis_server() -> Iterator[RedisServer | None]:
-    """One for all tests of this folder, started before any of them looks for what it has left behind."""
+    """One for all tests of this folder, started before any of them checks what it has left behind."""
     if not is_installed():
         yield None
         return

@@ -22,7 +22,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @pytest.fixture(params=["memory", "file", "redis"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer | None) -> Iterator[Storage]:
-    """Made of settings, so that what they say reaches each kind."""
+    """Made of settings, so that they reach each kind."""
     settings: dict[str, Any] = {"mode": request.param, "path": str(tmp_path / "s"), "compression": "none"}
     if request.param == "redis":
         require_redis()

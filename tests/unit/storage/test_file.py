@@ -213,7 +213,7 @@ def test_what_could_not_be_synced_does_not_count_as_stored(
     with pytest.raises(StorageUnusable, match=r"could not be synced: .*Input/output error"), storage.writer() as writer:
         writer.put(chunk(0, 3))
     with pytest.raises(StorageUnusable, match="Input/output error"):
-        storage.stored_offsets([("t", 0)])  # a stored offset that may be taken back by a power cut is not told
+        storage.stored_offsets([("t", 0)])  # a stored offset that may be taken back by a power cut is not returned
 
 
 def test_a_put_and_a_stored_offset_are_synced_once(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def test_the_disk_begins_to_write_while_a_task_goes_on(storage: FileStorage, mon
 def test_what_the_disk_could_not_write_while_a_task_went_on_is_told_at_its_end(
     path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Linux tells it once: to the sync that came first."""
+    """Linux reports it once: to the sync that came first."""
     monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     really, errors = os.fdatasync, [OSError(errno.EIO, os.strerror(errno.EIO))]
@@ -267,7 +267,7 @@ def test_what_the_disk_could_not_write_while_a_task_went_on_is_told_at_its_end(
 
 
 def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux tells an error only to who had the log open when it came, unless nobody was told yet."""
+    """Linux reports an error only to who had the log open when it came, unless nobody got it yet."""
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     opened: list[str] = []
     really = os.open

@@ -1,4 +1,4 @@
-"""When workers take no new batch, and what they say then."""
+"""When workers take no new batch, and the reason they show then."""
 
 from __future__ import annotations
 

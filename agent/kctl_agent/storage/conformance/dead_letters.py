@@ -27,7 +27,7 @@ def dead_offsets(storage: Storage, selection: Selection = EVERYTHING) -> list[in
 
 
 class DeadLetters:
-    def test_what_was_tried_too_often_rests_as_a_dead_letter_with_the_last_error(self, storage: Storage) -> None:
+    def test_what_was_tried_too_often_becomes_a_dead_letter_with_the_last_error(self, storage: Storage) -> None:
         fill(storage, 3)
         (claim,) = storage.claim("a", 3, 60.0)
         storage.settle(claim, [True, False, False], reason="first", max_tries=2)
@@ -97,7 +97,7 @@ class DeadLetters:
         assert total(storage) == (3, 3, 0, 0)
         assert storage.settle(leased, [True] * 3) == Settled(gone=3)
 
-    def test_messages_that_never_were_in_the_storage_can_rest_there(self, storage: Storage) -> None:
+    def test_messages_that_never_were_in_the_storage_can_be_dead_letters(self, storage: Storage) -> None:
         message = Message("t", 3, 7, b"k", b"v", 5, (("h", None),), 4)
 
         storage.dead_letter([message], "handler said no")

@@ -73,7 +73,7 @@ class Times:
 
         assert [(m.offset, m.tries) for m in everything(storage)] == [(1, 1)]
 
-    def test_the_oldest_message_that_is_not_dead_tells_its_age(self, storage: Storage, pass_time: PassTime) -> None:
+    def test_the_oldest_message_that_is_not_dead_has_its_age(self, storage: Storage, pass_time: PassTime) -> None:
         assert storage.stats().oldest_seconds is None
         fill(storage, 3)
         pass_time(100.0)

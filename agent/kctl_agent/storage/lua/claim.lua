@@ -4,7 +4,7 @@
 local owner, token, limit, lease, ordered = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
 local room = tonumber(ARGV[6] or '') or math.huge
 local MOST_WOKEN = 1000 -- a script must be short: the next claim wakes the rest
-local LOOK_AHEAD = 16
+local READ_AHEAD = 16
 local leased = {}
 
 local function read(id)
@@ -61,7 +61,7 @@ if ordered then
   end
 else
   while limit > 0 do
-    local ids = redis.call('ZRANGE', P .. 'ready', 0, LOOK_AHEAD - 1)
+    local ids = redis.call('ZRANGE', P .. 'ready', 0, READ_AHEAD - 1)
     if #ids == 0 then break end
     for _, id in ipairs(ids) do
       if limit > 0 then take(id) end

@@ -1,5 +1,5 @@
--- ARGV: tp, id to go on after, blocks to look at, offset_from, offset_to ('': any), age in milliseconds.
--- Removes what waits in a partition. {messages removed, the last id looked at}; the id is '' at the end.
+-- ARGV: tp, id to go on after, blocks to read, offset_from, offset_to ('': any), age in milliseconds.
+-- Removes what waits in a partition. {messages removed, the last id read}; the id is '' at the end.
 local tp, after, most, offset_from, offset_to, age = unpack(ARGV)
 local ids = redis.call('ZRANGEBYSCORE', P .. 'line:' .. tp, '(' .. after, '+inf', 'LIMIT', 0, most)
 local machine, messages = machine_time(), 0

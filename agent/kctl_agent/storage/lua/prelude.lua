@@ -15,7 +15,7 @@
 --   counts       hash    "TP STATE" -> messages, "TP bytes" -> bytes: what `stats` reads
 --   claimed      hash    owner -> its last claim, and
 --   settled      hash    owner -> its last settle, so that one whose reply was lost can be repeated
---   clock        hash    machine: the server's TIME when it was last looked at; now: the storage's clock; milliseconds
+--   clock        hash    machine: the server's TIME when it was last read; now: the storage's clock; milliseconds
 --
 -- Numbers are compared as Lua's doubles, exact up to 2^53, and stored as the text they came in.
 local P = KEYS[1]
@@ -32,7 +32,7 @@ local function machine_time()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The storage's clock: it goes on by what the server's clock went on since somebody looked, by `most` at the most. So
+-- The storage's clock: it goes on by what the server's clock went on since it was last read, by `most` at the most. So
 -- a server clock that is set back stops it for a moment instead of an hour, and one that is set forward ends no lease
 -- that is renewed at a third of its length.
 local function clock(most)
