@@ -10,6 +10,8 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 PYTEST := $(BIN)/pytest -m "not long"
 # Most of a test is waiting. Two at once, each file in one process; ARGS="-n 0" for one after another.
 SIDE_BY_SIDE := -n 2 --dist loadfile
+# The last tests of a long tier do not wait for one another.
+SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-long bench bench-long lock lock-jars clean
@@ -42,7 +44,7 @@ test: setup check ## everything the project can prove about itself, the fast par
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit
 	$(PYTEST) $(ARGS) tests/project
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/integration
-	$(PYTEST) $(ARGS) tests/acceptance
+	$(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
 
 test-long: setup ## soak and fault runs
 	$(BIN)/pytest -m long $(ARGS) tests

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,11 +42,14 @@ def test_workers_recover_and_nothing_is_lost_or_stored_twice(
 
     own_broker.kill()
     eventually(lambda: is_aged(fleet, max(away_seconds, 3)), SETTLE_SECONDS, "answers have their age")
+    if away_seconds:
+        eventually(lambda: any(map(names_the_broker, fleet.workers().values())), SETTLE_SECONDS, "a worker reports why")
     own_broker.start()
 
     reached = load.total
     eventually(lambda: load.total > reached + 1000, SETTLE_SECONDS, "the producer goes on")
     eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both workers run again")
+    eventually(lambda: not any(row["last_error"] for row in fleet.workers().values()), SETTLE_SECONDS, "it is over")
     fleet.finish(load)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
     found = fleet.audit()
@@ -58,3 +62,8 @@ def is_aged(fleet: Fleet, seconds: float) -> bool:
     rows = fleet.offsets()
     assert all(row["kafka_max_offset"] != 0 for row in rows.values())
     return len(rows) == 4 and all((row["age_seconds"] or 0) > seconds for row in rows.values())
+
+
+def names_the_broker(row: dict[str, Any]) -> bool:
+    """Its last error is one sentence with the address at which nobody answers."""
+    return "the Kafka brokers at 127.0.0.1:" in (row["last_error"] or "") and "check that they run" in row["last_error"]
