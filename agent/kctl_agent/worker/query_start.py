@@ -16,6 +16,7 @@ from kctl_agent.worker.committer import topics_of
 from kctl_agent.worker.lifecycle_events import QueryStarted, StartFailed
 from kctl_agent.worker.membership import Membership
 from kctl_agent.worker.pipeline import Pipeline
+from kctl_agent.worker.positions import Moved
 from kctl_agent.worker.progress import Progress
 from kctl_agent.worker.start_offsets import Decided, StartOffsets
 from kctl_agent.worker.stats import WorkerStats
@@ -43,6 +44,8 @@ class QueryStart:
         self._progress = progress
         self._stats = stats
         self._describe = describe
+        self._reported: set[tuple[TopicPartition, Moved]] = set()
+        """By starts that failed since the last one that did not: the next try finds the same once more."""
 
     def start(self, wanted: frozenset[TopicPartition]) -> QueryStarted | StartFailed:
         """Begin to read these with a query of their own, or those of them that can be read. Raises Lost, Fenced,
@@ -68,12 +71,16 @@ class QueryStart:
             raise next(iter(refused.values()))(refusal(refused))
         sources = {tp: decided.source(tp) for tp in readable}
         self._pipeline.start(sources)
+        self._reported.clear()
         log.info("reads %s", {f"{tp.topic}-{tp.partition}": sources[tp].start for tp in sorted(readable)})
         return QueryStarted(readable, unanswered)
 
     def _report(self, decided: Decided) -> None:
-        """What has moved."""
+        """What has moved, once."""
         for tp, moved in decided.moves:
+            if (tp, moved) in self._reported:
+                continue
+            self._reported.add((tp, moved))
             text = moved.sentence(f"{tp.topic}-{tp.partition}")
             self._stats.happened(moved.kind, text, tp, (moved.from_offset, moved.to_offset))
 

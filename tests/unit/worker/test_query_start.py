@@ -16,6 +16,7 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.lifecycle_events import QueryStarted, StartFailed
 from kctl_agent.worker.membership import Lost
+from kctl_agent.worker.note import CommitNote, StorageId
 from kctl_agent.worker.pipeline import Source
 from kctl_agent.worker.progress import Progress
 from kctl_agent.worker.query_start import QueryStart
@@ -43,14 +44,15 @@ class Started:
 def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
     with ExitStack() as stack:
 
-        def made(answers: Answers | None = None, commits: Any = None) -> Started:
+        def made(answers: Answers | None = None, commits: Any = None, **settings: str) -> Started:
             storage = stack.enter_context(closing(FileStorage(tmp_path / "s.sqlite")))
             storage.prepare()
             broker, member = stack.enter_context(scripted_group({"OffsetCommit": commits or committed()}))
             progress = Progress()
             played = answers or Answers()
             played.partitions = tuple(sorted(EVERYTHING))
-            played.committed = dict.fromkeys(EVERYTHING, (40, None))  # by another client: it has to be committed anew
+            if not played.committed:  # by another client: it has to be committed anew
+                played.committed = dict.fromkeys(EVERYTHING, (40, None))
             begun: Started
 
             def start(sources: dict[Any, Source]) -> None:
@@ -60,7 +62,7 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
 
             pipeline: Any = SimpleNamespace(start=start)
             stats: Any = SimpleNamespace(happened=lambda kind, *_: begun.events.append(kind))
-            offsets = start_offsets(storage, played)
+            offsets = start_offsets(storage, played, **settings)
             query_start = QueryStart(pipeline, offsets, member, progress, stats, lambda error, what: f"{what}: {error}")
             begun = Started(query_start, progress, storage)
             return begun
@@ -143,3 +145,17 @@ def test_what_was_known_of_other_partitions_stays_known(starting: Callable[..., 
     begun.start.start(ORDERS)
 
     assert begun.progress.commits.known == dict.fromkeys(EVERYTHING, 40)
+
+
+def test_what_has_moved_is_reported_once_although_its_first_commit_is_refused(starting: Callable[..., Started]) -> None:
+    theirs = CommitNote(StorageId("other", "host:file:/other.sqlite"), "A")
+    codes = dict.fromkeys(("orders", "payments"), TopicAuthorizationFailedError.errno)
+    begun = starting(
+        Answers(committed=dict.fromkeys(EVERYTHING, (40, theirs))), committed(codes), on_other_storage="take_over"
+    )
+
+    assert isinstance(begun.start.start(ORDERS), StartFailed)
+    codes.clear()
+    assert isinstance(begun.start.start(ORDERS), QueryStarted)
+
+    assert begun.events == ["other_storage", "other_storage"], "one for each partition"
