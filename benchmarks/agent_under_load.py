@@ -8,7 +8,7 @@ until the reply is parsed. Broker, JVM, executors, master, worker and this proce
     python -m benchmarks.agent_under_load [--records 5000000]
 
 Prints JSON lines: `agent_under_load_p99` (at most 20 ms), `agent_under_load_p50` (1 ms), `agent_at_rest_p99` (1 ms);
-`ratio` is the figure against that. A fleet at rest takes about 10 % of two cores: `machine_busy_percent` far above that
+`ratio` is the number against that. A fleet at rest takes about 10 % of two cores: `machine_busy_percent` far above that
 means that something else ran.
 """
 
@@ -112,10 +112,10 @@ class Asker:
 
 def _report(name: str, seconds: list[float], share: float, target_ms: float, **more: int) -> None:
     taken = sorted(seconds)
-    figure = taken[min(int(len(taken) * share), len(taken) - 1)] * 1000
-    line = {"benchmark": name, "ms": round(figure, 3), "target_ms": target_ms, "largest_ms": round(taken[-1] * 1000, 2)}
-    line |= {"calls": len(taken), **more, "ratio": round(figure / target_ms, 2), "target": 1.0}
-    print(json.dumps(line | {"met": figure < target_ms}), flush=True)
+    value = taken[min(int(len(taken) * share), len(taken) - 1)] * 1000
+    line = {"benchmark": name, "ms": round(value, 3), "target_ms": target_ms, "largest_ms": round(taken[-1] * 1000, 2)}
+    line |= {"calls": len(taken), **more, "ratio": round(value / target_ms, 2), "target": 1.0}
+    print(json.dumps(line | {"met": value < target_ms}), flush=True)
 
 
 if __name__ == "__main__":

@@ -188,7 +188,7 @@ def until_empty(storage: Storage) -> None:
 
 
 def ours(storage: Storage) -> int:
-    """Messages that wait or are in hand, without those of the partition that is leased to others."""
+    """Messages that wait or are in flight, without those of the partition that is leased to others."""
     return sum(of.pending + of.processing for of in storage.stats().partitions if of.partition == 0)
 
 

@@ -59,9 +59,9 @@ def main() -> None:
             taken[name].append(_start(NO_ARCHIVE if name == "without" else ""))
             progress(f"{name}: {taken[name][-1]}")
     median = {
-        f"{figure}_{name}": round(statistics.median(each[figure] for each in starts), 2)
+        f"{quantity}_{name}": round(statistics.median(each[quantity] for each in starts), 2)
         for name, starts in taken.items()
-        for figure in ("cpu_seconds", "seconds")
+        for quantity in ("cpu_seconds", "seconds")
     }
     line = {
         "benchmark": "worker_start",

@@ -128,7 +128,7 @@ class IncompleteAnswer(KctlError):
 
 
 class ThresholdExceeded(KctlError):
-    """The figure is above `--fail-above`."""
+    """The value is above `--fail-above`."""
 
     code = "threshold_exceeded"
     exit_code = 4

@@ -33,7 +33,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(Metric):
-    """One figure of every partition: the labels are `PARTITION`, the values those of `snapshot.partitions`, in order;
+    """One value of every partition: the labels are `PARTITION`, the values those of `snapshot.partitions`, in order;
     None where it is not known. Partitions are what there may be a hundred thousand of, so these are rendered apart."""
 
     labels: tuple[str, ...] = PARTITION

@@ -14,9 +14,9 @@ _STATES = ("stable", "preparing_rebalance", "completing_rebalance", "assigning",
 """Those of classic groups and of KIP-848."""
 
 
-def _one(figure: Callable[[FleetSnapshot], float | None]) -> Callable[[FleetSnapshot], Iterator[Sample]]:
+def _one(value_of: Callable[[FleetSnapshot], float | None]) -> Callable[[FleetSnapshot], Iterator[Sample]]:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        value = figure(snapshot)
+        value = value_of(snapshot)
         if value is not None:
             yield (snapshot.cluster, snapshot.group), value
 

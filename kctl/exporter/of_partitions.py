@@ -13,15 +13,15 @@ from kctl.status import Assessment, Status
 __all__ = ["ALIAS", "METRICS"]
 
 
-def _of_row(figure: Callable[[PartitionRow], float | None]) -> Callable[[FleetSnapshot], Sequence[float | None]]:
-    return lambda snapshot: list(map(figure, snapshot.partitions))
+def _of_row(value_of: Callable[[PartitionRow], float | None]) -> Callable[[FleetSnapshot], Sequence[float | None]]:
+    return lambda snapshot: list(map(value_of, snapshot.partitions))
 
 
-def _assessed(figure: Callable[[Assessment], float | None]) -> Callable[[FleetSnapshot], Sequence[float | None]]:
+def _assessed(value_of: Callable[[Assessment], float | None]) -> Callable[[FleetSnapshot], Sequence[float | None]]:
     def values(snapshot: FleetSnapshot) -> Sequence[float | None]:
         if not snapshot.assessments:
             return [None] * len(snapshot.partitions)
-        return list(map(figure, snapshot.assessments))
+        return list(map(value_of, snapshot.assessments))
 
     return values
 

@@ -15,9 +15,9 @@ _INTRODUCTION = """\
 <!-- Written by `python -m kctl.exporter > docs/metrics.md` from kctl/exporter/metrics.py. Change it there. -->
 
 `/metrics` renders the master's last collection: a scrape asks neither brokers nor workers and costs them nothing.
-The same collection feeds `/api/v1/…` and the page at `/`, so the same question gives the same figure.
+The same collection feeds `/api/v1/…` and the page at `/`, so the same question gives the same value.
 
-- A figure that is not known has no sample; it is never 0. A series that is no longer true is gone with the next
+- A value that is not known has no sample; it is never 0. A series that is no longer true is gone with the next
   collection.
 - While brokers are away, their last offsets stay; `kctl_collect_last_success_timestamp_seconds` and
   `kctl_group_stats_age_seconds` show how old they are.

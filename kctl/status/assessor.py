@@ -79,9 +79,9 @@ class Assessor:
         )
 
 
-def _rounded(figure: float | None) -> float | None:
+def _rounded(value: float | None) -> float | None:
     """To thousandths: more digits would only be longer to write, to send and to store."""
-    return None if figure is None else round(figure, 3)
+    return None if value is None else round(value, 3)
 
 
 def _catchup(lag: int | None, growth: float | None) -> float | None:

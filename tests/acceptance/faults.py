@@ -137,7 +137,7 @@ class Faults:
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
         acknowledged, refused = counted(self.fleet.ledger)
         blamed = set(dead_letters) - set(refused)
-        """Messages that were alone in hand at one kill after another, as one that kills its process would be."""
+        """Messages that were alone in flight at one kill after another, as one that kills its process would be."""
         again = {place: times - 1 for place, times in acknowledged.items() if times > 1}
         print(
             f"produced {len(produced)}, acknowledged {len(acknowledged)}, dead {len(set(dead_letters))}, "

@@ -1,4 +1,4 @@
-"""The stored offset hides nothing: resets of the group, a topic made again, retention, and a gap."""
+"""The stored offset hides nothing: resets of the group, a recreated topic, retention, and a gap."""
 
 from __future__ import annotations
 

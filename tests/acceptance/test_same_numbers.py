@@ -52,7 +52,7 @@ def by_prometheus(fleet: Fleet) -> Offsets:
 
 
 def young_answer(fleet: Fleet, since: float) -> dict[int, dict[str, Any]] | None:
-    """Our rows when every figure in them was taken after `since`."""
+    """Our rows when every number in them was taken after `since`."""
     asked, rows = time.monotonic(), fleet.offsets()
     young = rows and all(row["age_seconds"] is not None and asked - row["age_seconds"] > since for row in rows.values())
     return rows if young else None
@@ -74,11 +74,11 @@ def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(
         ours = eventually(lambda since=read_at: young_answer(fleet, since), SETTLE_SECONDS)
         after = by_kafkas_tool(fleet)
         for partition, row in ours.items():
-            for i, figure in enumerate((row["current_offset"], row["kafka_max_offset"])):
+            for i, number in enumerate((row["current_offset"], row["kafka_max_offset"])):
                 low, high = before[partition][i], after[partition][i]
                 assert low is not None
                 assert high is not None
-                assert low <= figure <= high, f"partition {partition}: {low} <= {figure} <= {high}"
+                assert low <= number <= high, f"partition {partition}: {low} <= {number} <= {high}"
     fleet.finish(load)
 
     # Once it is quiet, every view has the same.

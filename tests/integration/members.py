@@ -47,7 +47,7 @@ class Member:
 
     @property
     def member_id(self) -> str:
-        return self.membership.figures.member_id or ""
+        return self.membership.info.member_id or ""
 
     def _revoked(self, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
         self.revocations += bool(partitions)
@@ -142,13 +142,13 @@ class ConsumerGroup:
 
 def is_shared(members: Sequence[Member], partitions: Iterable[TopicPartition]) -> bool:
     """Every partition has one reader, and all members name one of them as the leader of one generation."""
-    figures = [member.membership.figures for member in members]
+    infos = [member.membership.info for member in members]
     shares = [member.partitions for member in members]
-    leaders = {figure.leader for figure in figures}
+    leaders = {info.leader for info in infos}
     held: list[Any] = [tp for share in shares for tp in share]
     return (
         sorted(held) == sorted(partitions)
-        and len({figure.generation for figure in figures}) == 1
+        and len({info.generation for info in infos}) == 1
         and len(leaders) == 1
-        and leaders <= {figure.member_id for figure in figures} - {None}
+        and leaders <= {info.member_id for info in infos} - {None}
     )

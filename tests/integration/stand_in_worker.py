@@ -74,7 +74,7 @@ class StandIn:
 
     def snapshot(self) -> Snapshot:
         now = time.monotonic()
-        figures = PartitionStats(
+        stats = PartitionStats(
             topic=self.topic,
             partition=self.partition,
             start=0,
@@ -92,7 +92,7 @@ class StandIn:
             state_since=self.started_at,
             started_at=self.started_at,
             published_at=now,
-            partitions=(figures,),
+            partitions=(stats,),
             storage=StorageUsage(identity="file:/stand-in", pending=7, processing=0, dead=0, bytes=70),
             work=WorkStats(batches_total=self.batches),
             paused=self.inbox.paused,

@@ -119,13 +119,13 @@ def test_a_consumer_of_kafkas_own_shares_the_group_whichever_member_leads_it(
 
     later: list[Member] = []
     eventually(is_even, 60, f"the console consumer has its half of {group.partitions}")
-    eventually(lambda: first.membership.figures.leader == first.member_id, 60, "the first leads")
+    eventually(lambda: first.membership.info.leader == first.member_id, 60, "the first leads")
 
     first.close()
     eventually(lambda: sizes(group.shares()) == [len(group.partitions)], 60, "the console consumer has everything")
     later.append(group.join("later", assignor))
     eventually(lambda: is_even() and later[0].partitions, 60, "the newcomer has its half")
-    assert later[0].membership.figures.leader is None, "a leader of another client reports nothing of itself"
+    assert later[0].membership.info.leader is None, "a leader of another client reports nothing of itself"
 
 
 def test_a_coordinator_that_is_none_any_more_is_looked_for_anew(group: ConsumerGroup, eventually: Eventually) -> None:
@@ -173,13 +173,13 @@ def found(brokers: Brokers, group: ConsumerGroup) -> dict[TopicPartition, Found]
 def test_a_static_member_that_restarts_causes_no_rebalance(group: ConsumerGroup, eventually: Eventually) -> None:
     stays, restarts = group.join("a", instance="one"), group.join("b", instance="two")
     eventually(lambda: is_shared([stays, restarts], group.partitions), 60, "both have joined")
-    generation, revocations, share = stays.membership.figures.generation, stays.revocations, restarts.partitions
+    generation, revocations, share = stays.membership.info.generation, stays.revocations, restarts.partitions
 
     restarts.close()
     again = group.join("b", instance="two")
 
     eventually(lambda: again.partitions == share, 60, "it has its partitions again")
-    assert stays.membership.figures.generation == generation
+    assert stays.membership.info.generation == generation
     assert stays.revocations == revocations
 
 

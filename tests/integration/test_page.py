@@ -113,8 +113,8 @@ def text(driver: webdriver.Chrome, name: str) -> str:
     return shown(driver, f"#{name}")
 
 
-def figure(driver: webdriver.Chrome, table: str, name: str) -> str:
-    return shown(driver, f"#{table} dd[data-figure='{name}']")
+def number(driver: webdriver.Chrome, table: str, name: str) -> str:
+    return shown(driver, f"#{table} dd[data-number='{name}']")
 
 
 def attribute(driver: webdriver.Chrome, selector: str, name: str) -> str:
@@ -144,7 +144,7 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
         "stalled",
         "1 of 3 partitions stalled",
     )
-    assert [figure(page, "summary", name) for name in ("lag", "time lag", "members", "ready")] == [
+    assert [number(page, "summary", name) for name in ("lag", "time lag", "members", "ready")] == [
         "18",
         "2.5 s",
         "2",
@@ -157,7 +157,7 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
         ["orders", "3", "stalled", "-", "-"],
     ]
     assert [row[0] for row in rows(page, "workers")] == ["sinker-0", "worker-0"]
-    assert [figure(page, "storage", name) for name in ("pending", "dead", "size")] == ["7", "-", "512 B"]
+    assert [number(page, "storage", name) for name in ("pending", "dead", "size")] == ["7", "-", "512 B"]
     assert text(page, "missing") == "no answer from worker-1"
     line = "#partitions svg.line"
     assert attribute(page, line, "aria-label") == "lag of the last 15 minutes: from 1 to 6, at most 6"

@@ -136,7 +136,7 @@ def test_the_same_numbers_come_over_rpc_http_metrics_and_the_page(
 
         eventually(lambda: shown() == reported, what="the page's table")
         lag = str(next(iter(expected.values()))[5])
-        eventually(lambda: page.find_element("css selector", "dd[data-figure=lag]").text == lag, what="the page's lag")
+        eventually(lambda: page.find_element("css selector", "dd[data-number=lag]").text == lag, what="the page's lag")
 
     def is_one_status() -> bool:
         # Two collections, if another came between the two questions.

@@ -15,7 +15,7 @@ NOT_YET = "not shown yet"
 
 
 def promises() -> list[tuple[str, str, str]]:
-    """The rows of all tables: promise, what shows it, figure."""
+    """The rows of all tables: promise, what shows it, number."""
     rows = []
     for line in PAGE.splitlines():
         if line.startswith("| ") and not line.startswith("| promise "):
@@ -48,9 +48,9 @@ def test_every_promise_names_what_shows_it_or_that_nothing_does_yet() -> None:
 
 
 def test_a_figure_stands_only_beside_what_measures_it() -> None:
-    for promise, shown_by, figure in promises():
-        assert figure, promise
-        assert figure == "-" or REFERENCE.search(shown_by), promise
+    for promise, shown_by, number in promises():
+        assert number, promise
+        assert number == "-" or REFERENCE.search(shown_by), promise
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("tests/acceptance/test_*.py")), ids=lambda path: path.stem)

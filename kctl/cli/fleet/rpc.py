@@ -34,7 +34,7 @@ examples:
   kctl rpc workers --worker worker-0              one worker only
   kctl rpc workers -o wide                        every column, no error cut
 
-exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a worker did not answer or a figure is not known, 4 above --fail-above,
+exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a worker did not answer or a value is not known, 4 above --fail-above,
 5 no master to ask
 """
 
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     option("--watch", nargs="?", type=seconds, const=_WATCH_SECONDS, metavar="SECONDS", help="again every 2 seconds")
     option("--timeout", type=seconds, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="in all (default: 5)")
     option("--worker", metavar="NAME", help="ask only this one")
-    option("--fail-above", type=int, metavar="N", help=f"exit 4 if a figure is higher; for {', '.join(THRESHOLDS)}")
+    option("--fail-above", type=int, metavar="N", help=f"exit 4 if a value is higher; for {', '.join(THRESHOLDS)}")
     option("-c", "--config", type=Path, metavar="FILE", help="the fleet's kctl.toml; see `kctl --help`")
     option("-h", "--help", action="store_true", help="show this")
     return rpc
@@ -108,7 +108,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, KctlError | None]:
-    """The answer as text, and what is wrong with it. A figure that is too high outweighs a worker that is silent."""
+    """The answer as text, and what is wrong with it. A value that is too high outweighs a worker that is silent."""
     params = {} if options.worker is None else {"worker": options.worker}
     reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)
     problem: KctlError | None = incomplete(reply)

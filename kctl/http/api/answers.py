@@ -1,4 +1,4 @@
-"""From a snapshot of the fleet to the JSON of each answer; pure. A figure that is not known is null."""
+"""From a snapshot of the fleet to the JSON of each answer; pure. A value that is not known is null."""
 
 from __future__ import annotations
 

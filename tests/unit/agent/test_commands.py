@@ -1,4 +1,4 @@
-"""What each command answers from a snapshot: plain figures, ages from the time given, null for what is unknown."""
+"""What each command answers from a snapshot: plain numbers, ages from the time given, null for what is unknown."""
 
 from __future__ import annotations
 

@@ -95,9 +95,9 @@ def test_of_two_claims_on_one_partition_the_higher_generation_wins_even_with_old
 
 def test_of_two_claims_in_one_generation_the_newer_offsets_win() -> None:
     older = answer("worker-0", row(0, 10, 100, age_seconds=2.0))
-    younger = answer("worker-1", row(0, 30, 100, age_seconds=0.2))
+    newer = answer("worker-1", row(0, 30, 100, age_seconds=0.2))
 
-    assert offset_checker([older, younger], None)["rows"][0]["worker"] == "worker-1"
+    assert offset_checker([older, newer], None)["rows"][0]["worker"] == "worker-1"
 
 
 def test_committed_and_end_come_from_one_source_the_newer_one() -> None:
