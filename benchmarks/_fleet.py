@@ -16,9 +16,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet
-from kctl.demo.jvm import kafka_command
+from kctl.testing.jvm import kafka_command
+from kctl.testing.kafka_broker import KafkaBroker
 
 __all__ = ["GROUP", "TOPIC", "WORKER", "Fleet", "produce", "progress", "running_broker", "until", "write_config"]
 

@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from benchmarks._fleet import TOPIC, WORKER, Fleet, produce, progress, running_broker, until
-from kctl.demo.topics import create_topic
+from kctl.testing.topics import create_topic
 from kctl_agent.messages import Reply, Request, Role, wire_method
 from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, encode
 

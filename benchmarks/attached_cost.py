@@ -35,8 +35,8 @@ import psutil
 
 import kctl_agent
 from benchmarks._fleet import TOPIC, produce, progress, running_broker
-from kctl.demo import topics
 from kctl.jars import jar_paths
+from kctl.testing import topics
 
 WARM_UP = 5
 RECORD_BYTES = 200

@@ -30,7 +30,6 @@ from kafka.net.selector import NetworkSelector
 
 from benchmarks._collected import GROUP, TOPIC_NAMES, collector_over
 from benchmarks._fleet import progress
-from kctl.demo.cluster import KafkaCluster
 from kctl.kafka.access import of_fleet, plain
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.connection import Connection
@@ -38,6 +37,7 @@ from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
 from kctl.start.interpreter import tune_interpreter
+from kctl.testing.kafka_cluster import KafkaCluster
 
 PARTITIONS = 10_000
 PER_TOPIC = PARTITIONS // len(TOPIC_NAMES)

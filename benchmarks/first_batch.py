@@ -29,10 +29,10 @@ from pathlib import Path
 import psutil
 
 from benchmarks._fleet import START_SECONDS, progress, until
-from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet, lay_out
 from kctl.demo.producer import Producer
-from kctl.demo.topics import create_topic
+from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.topics import create_topic
 
 TOPIC, PARTITIONS, RATE = "demo", 8, 2000.0
 STEPS = {"session": "-> joining", "joined": "-> assigned", "query": "reads {"}

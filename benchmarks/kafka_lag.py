@@ -1,7 +1,7 @@
 """`kctl kafka lag` as a whole process, against Kafka's own ConsumerGroupCommand for the same group: 2,000 partitions.
 
-Both run in turns against one broker. Kafka's tool starts as `kctl.demo.jvm` starts it, tuned to be ready soon. PYTHON*
-variables are left out, as in `cli_start`, and so is what a run has to compile.
+Both run in turns against one broker. Kafka's tool starts as `kctl.testing.jvm` starts it, tuned to be ready soon.
+PYTHON* variables are left out, as in `cli_start`, and so is what a run has to compile.
 
     python -m benchmarks.kafka_lag [--runs 10]
 
@@ -21,12 +21,12 @@ from kafka import KafkaAdminClient
 
 from benchmarks._fleet import progress
 from benchmarks._turns import seconds_in_turns
-from kctl.demo.broker import KafkaBroker
-from kctl.demo.kafka_tools import consumer_group_command
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
+from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.kafka_tools import consumer_group_command
 
 PARTITIONS = 2000
 GROUP = "readers"

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from benchmarks._fleet import TOPIC, running_broker
 from benchmarks.master_at_rest import measured
-from kctl.demo import topics
 from kctl.rpc.client import call
+from kctl.testing import topics
 from kctl_agent.messages import Request, Role, reducer_method
 
 LOAD = 'KCTL_BENCHMARK_LOAD = "1"'

@@ -54,9 +54,9 @@ from benchmarks._drop import drop
 from benchmarks._fleet import TOPIC, WORKER, produce, progress, running_broker, write_config
 from benchmarks._storages import redis_server
 from kctl.config import load
-from kctl.demo.topics import create_topic
 from kctl.jars import jar_paths
 from kctl.master.launch import worker_settings
+from kctl.testing.topics import create_topic
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Advance, Storage, StoredOffset
 from kctl_agent.worker import pipeline as worker

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from kctl.demo.cluster import KafkaCluster
+from kctl.testing.kafka_cluster import KafkaCluster
 
 __all__ = ["running_cluster"]
 

@@ -1,6 +1,8 @@
 """One value of a setting: from TOML, or from the text of a variable or flag, to its Python type, checked.
 
-A value that is not allowed is a plain ValueError; `load.py` makes the sentence, with the words of `allowed`.
+A value that is not allowed is a plain ValueError; `load.py` makes the sentence, with the words of `allowed`. The type
+of a setting is read as its annotation stands in `sections.py`, one of the eight of `_KIND_WORDS`: to have it evaluated
+(`typing.get_type_hints`) takes 1 ms, more than to read the file.
 """
 
 from __future__ import annotations

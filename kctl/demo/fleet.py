@@ -14,10 +14,10 @@ from typing import Any
 from kctl.children import python_module, safe_environment
 from kctl.config import load
 from kctl.config.storage import storage_settings
-from kctl.demo.dies_with_parent import dies_with_parent
 from kctl.demo.ledger import FOLDER_VARIABLE, HANDLER
 from kctl.errors import KctlError, UsageError
 from kctl.rpc.client import call
+from kctl.testing.dies_with_parent import dies_with_parent
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import Request, Role, reducer_method
 from kctl_agent.storage import open_storage

@@ -8,13 +8,13 @@ import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet
-from kctl.demo.redis_server import RedisServer
 from kctl.errors import StartError
 from kctl.jars import fetch, java_command
 from kctl.jars.progress import shown_on
 from kctl.master.endings import cause
+from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.redis_server import RedisServer
 
 __all__ = ["PartEnded", "Parts", "bring_parts"]
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 
 from kctl.children import PRIVATE, python_module, safe_environment
-from kctl.demo.broker import KafkaBroker
-from kctl.demo.class_archive import archive_path, archives_dir, java_options
-from kctl.demo.dies_with_parent import dies_with_parent
 from kctl.errors import KctlError
+from kctl.testing.class_archive import archive_path, archives_dir, java_options
+from kctl.testing.dies_with_parent import dies_with_parent
+from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.archives import recording
 
 __all__ = ["Recorder", "record"]

@@ -20,17 +20,17 @@ from kafka.errors import KafkaError
 
 from kctl.children import PRIVATE
 from kctl.demo.audit import Audit, audit
-from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet, lay_out
 from kctl.demo.ledger import handled
 from kctl.demo.parts import PartEnded, Parts, bring_parts
 from kctl.demo.producer import Producer
 from kctl.demo.record_classes import Recorder
-from kctl.demo.redis_server import RedisServer
 from kctl.demo.screen import Screen
 from kctl.demo.summary import Progress, Wanted, has_passed, show, summary
-from kctl.demo.topics import create_topic
 from kctl.errors import KctlError
+from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.redis_server import RedisServer
+from kctl.testing.topics import create_topic
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import number_of
 

@@ -56,29 +56,26 @@ class Access(NamedTuple):
 
     def client_settings(self) -> dict[str, Any]:
         """What kafka-python's clients call these settings."""
-        settings: dict[str, Any] = {
-            "bootstrap_servers": list(self.servers),
-            "security_protocol": self.security_protocol,
-        }
-        if self.is_encrypted:
-            settings |= {
-                "ssl_check_hostname": self.check_hostname,
-                "ssl_cafile": _text(self.ca_file),
-                "ssl_certfile": _text(self.certificate_file),
-                "ssl_keyfile": _text(self.key_file),
-                "ssl_password": self.key_password,
-            }
-        if self.is_authenticated:
-            settings |= {
-                "sasl_mechanism": self.mechanism,
-                "sasl_plain_username": self.username,
-                "sasl_plain_password": self.password,
-            }
-            if self.mechanism == "OAUTHBEARER" and self.token_file is not None:
-                from kctl.kafka.token import FileToken
+        servers: dict[str, Any] = {"bootstrap_servers": list(self.servers)}
+        if self.security_protocol == "PLAINTEXT":
+            return servers | {"security_protocol": self.security_protocol}
+        from functools import partial
 
-                settings["sasl_oauth_token_provider"] = FileToken(self.token_file)
-        return settings
+        from kctl.kafka.token import read_token
+        from kctl_agent.kafka_security import client_settings
+
+        return servers | client_settings(
+            self.security_protocol,
+            ca_file=self.ca_file,
+            certificate_file=self.certificate_file,
+            key_file=self.key_file,
+            key_password=self.key_password,
+            check_hostname=self.check_hostname,
+            mechanism=self.mechanism,
+            username=self.username,
+            password=self.password,
+            read_token=None if self.token_file is None else partial(read_token, self.token_file),
+        )
 
 
 def plain(servers: str) -> Access:
@@ -158,7 +155,3 @@ def _sasl(security: Security, path: Callable[[str], Path | None], where: str, en
             f"variable {PASSWORD_VARIABLE}"
         )
     return {"mechanism": security.sasl_mechanism, "username": security.sasl_username, "password": password}
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)

@@ -3,8 +3,9 @@
 `import kafka` makes consumer, producer, admin client and a hundred message classes, whichever part is wanted. Here the
 packages stand unexecuted: their submodules can be imported one by one, and a module that asks for one of their names
 gets the whole package after all, as if it had been imported at once. So do modules of the standard library that are
-imported at the top of others and used in rare cases. With a kafka-python that is put together otherwise all is imported
-as ever: slower, not wrong.
+imported at the top of others and used in rare cases. One that is executed after all becomes a module like any other by
+its class, as `importlib.util.LazyLoader` does it: a module that holds it already pays no `__getattr__` any more. With a
+kafka-python that is put together otherwise all is imported as ever: slower, not wrong.
 """
 
 from __future__ import annotations

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
 from kctl.errors import ConfigError
 from kctl_agent.secrecy import read_private
 
-__all__ = ["FileToken"]
+__all__ = ["read_token"]
 
 
-class FileToken(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
+def read_token(path: Path) -> str:
     """Raises ConfigError when the file cannot be read or is empty."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-
-    def token(self) -> str:
-        try:
-            token = read_private(self._path).strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise ConfigError(f"oauth_token_file {self._path} cannot be read: {why}") from None
-        if not token:
-            raise ConfigError(f"oauth_token_file {self._path} is empty")
-        return token
+    try:
+        token = read_private(path).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"oauth_token_file {path} cannot be read: {why}") from None
+    if not token:
+        raise ConfigError(f"oauth_token_file {path} is empty")
+    return token

@@ -1,1 +1,5 @@
-"""What kctl's own tests are made with and users' tests may import: real sockets with a script behind them."""
+"""Brokers and servers for tests, users' tests too, and for the demo.
+
+Real ones as processes: `KafkaBroker`, `KafkaCluster`, `SecuredBroker`, `RedisServer`; and one that is scripted,
+`ScriptedBroker`, which does what no real one can be asked for. `kctl_agent.scripted` is the same for agents.
+"""

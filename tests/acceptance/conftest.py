@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from kctl.demo.broker import KafkaBroker
-from kctl.demo.cluster import KafkaCluster
+from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.kafka_cluster import KafkaCluster
+from kctl.testing.redis_server import RedisServer
 from tests.acceptance.fleets import Eventually, Fleet
-from tests.redis_server import RedisServer, require_redis
+from tests.redis_server import require_redis
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +33,7 @@ def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServe
     require_redis()
     directory = short_dir / "redis"
     directory.mkdir()
-    server = RedisServer(directory, eventually, "--auto-aof-rewrite-percentage", "0")
+    server = RedisServer(directory, "--auto-aof-rewrite-percentage", "0")
     server.start()
     yield server
     server.kill()

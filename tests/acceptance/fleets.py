@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 from kafka import KafkaProducer, TopicPartition
 
-from kctl.demo import topics
 from kctl.demo.audit import Audit, audit
-from kctl.demo.broker import KafkaBroker
-from kctl.demo.cluster import KafkaCluster
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
 from kctl.jars import jar_paths
+from kctl.testing import topics
+from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.kafka_cluster import KafkaCluster
 from kctl_agent.storage.file import FileStorage
 
 __all__ = ["SETTLE_SECONDS", "START_SECONDS", "Eventually", "Fleet"]

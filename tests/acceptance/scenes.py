@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 from kafka import KafkaAdminClient
 
-from kctl.demo import topics
-from kctl.demo.cluster import KafkaCluster
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.layout import PartitionLayout, quorum_leader, topics_of
+from kctl.testing import topics
+from kctl.testing.kafka_cluster import KafkaCluster
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 __all__ = ["Scene", "UncleanElection", "create", "layout"]

@@ -21,11 +21,11 @@ import psutil
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 
-from kctl.demo.broker import KafkaBroker, free_ports
+from kctl.testing.kafka_broker import KafkaBroker, free_ports
+from kctl.testing.redis_server import RedisServer
 from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import HANDLER, Place, counted, is_poison
-from tests.redis_server import RedisServer
 
 __all__ = ["OwnBroker", "Schedule"]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from kctl.testing.redis_server import RedisServer
 from tests.acceptance.fleets import Eventually, Fleet
 from tests.acceptance.schedule import OwnBroker, Schedule
-from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real]
 

@@ -20,9 +20,9 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl.demo import topics
-from kctl.demo.broker import KafkaBroker
 from kctl.master.process import session_members
+from kctl.testing import topics
+from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.acceptance.stranger import NOBODY, needs_root, run_as_nobody
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from kctl.demo import kafka_tools
-from kctl.demo.jvm import kafka_command
+from kctl.testing import kafka_tools
+from kctl.testing.jvm import kafka_command
+from kctl.testing.secured_broker import PASSWORD, SecuredBroker
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import KEEPER, kept
-from tests.integration.secured_broker import PASSWORD, SecuredBroker
 
 pytestmark = [
     pytest.mark.real,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kctl.demo.broker import KafkaBroker
+from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.redis_server import RedisServer
 from tests.acceptance.faults import Faults
 from tests.acceptance.fleets import Eventually, Fleet
-from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real]
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kctl.testing.redis_server import RedisServer
 from tests.acceptance.faults import ever_put, is_done
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import HANDLER, counted, is_poison
-from tests.redis_server import RedisServer, require_redis
+from tests.redis_server import require_redis
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
@@ -26,7 +27,7 @@ def small_redis(short_dir: Path, eventually: Eventually) -> RedisServer:
     directory = short_dir / "redis"
     directory.mkdir()
     options = "--maxmemory 16mb --maxmemory-policy noeviction --auto-aof-rewrite-percentage 0"
-    return RedisServer(directory, eventually, *options.split())
+    return RedisServer(directory, *options.split())
 
 
 def test_a_full_redis_drains_by_itself_and_the_workers_go_on(

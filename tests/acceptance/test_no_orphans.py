@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kctl.demo import kafka_tools
+from kctl.testing import kafka_tools
 from kctl_agent.worker.class_archive import archive_path
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 

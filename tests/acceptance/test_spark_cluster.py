@@ -11,10 +11,11 @@ from typing import Any
 import psutil
 import pytest
 
+from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.redis_client import script
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.spark_cluster import EXECUTORS, SparkCluster, running_cluster
-from tests.redis_server import RedisServer, require_redis
+from tests.redis_server import require_redis
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -24,7 +25,7 @@ def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServe
     require_redis()
     directory = short_dir / "redis"
     directory.mkdir()
-    server = RedisServer(directory, eventually, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000000")
+    server = RedisServer(directory, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000000")
     server.start()
     yield server
     server.kill()

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kctl.demo.broker import KafkaBroker
+from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet
 from tests.acceptance.stranger import NOBODY, needs_root, run_as_nobody
 from tests.conftest import eventually

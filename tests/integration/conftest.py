@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from kctl.demo import topics
-from kctl.demo.broker import KafkaBroker
 from kctl.rpc.client import call
+from kctl.testing import topics
+from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.messages import Reply, Request, Role, reducer_method, wire_method
 
 WORKER = Path(__file__).with_name("stand_in_worker.py")

@@ -20,8 +20,8 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from kctl.cli.entry import run
-from kctl.demo import topics
-from kctl.demo.broker import KafkaBroker
+from kctl.testing import topics
+from kctl.testing.kafka_broker import KafkaBroker
 from tests.consumers import until_assigned
 
 __all__ = ["PAGE", "blocks", "known_state", "normalised", "output_of"]

@@ -10,12 +10,12 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from kctl.demo import topics
-from kctl.demo.broker import KafkaBroker
-from kctl.demo.jvm import kafka_command
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.groups import Group, describe_groups
+from kctl.testing import topics
+from kctl.testing.jvm import kafka_command
+from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.worker.membership import Fenced, Membership
 from kctl_agent.worker.settings import KafkaSettings
 

@@ -15,9 +15,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetad
 from kafka.admin import OffsetSpec
 from kafka.errors import TopicAlreadyExistsError
 
-from kctl.demo import kafka_tools, topics
-from kctl.demo.broker import KafkaBroker, free_ports
 from kctl.errors import KctlError, StartError
+from kctl.testing import kafka_tools, topics
+from kctl.testing.kafka_broker import KafkaBroker, free_ports
 from tests.consumers import until_assigned
 
 pytestmark = pytest.mark.real
@@ -129,7 +129,7 @@ def test_a_start_that_fails_shows_the_end_of_the_log_and_leaves_no_process(
 
 def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path, eventually: Callable[..., object]) -> None:
     program = (
-        "import pathlib, sys; from kctl.demo.broker import KafkaBroker\n"
+        "import pathlib, sys; from kctl.testing.kafka_broker import KafkaBroker\n"
         "broker = KafkaBroker(pathlib.Path(sys.argv[1])); broker.start()\n"
         "print(broker.pid, flush=True); sys.stdin.read()"
     )

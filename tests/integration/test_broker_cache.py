@@ -14,12 +14,12 @@ import pytest
 from kafka import KafkaProducer
 
 from kctl.config import Kafka
-from kctl.demo import kafka_tools, topics
-from kctl.demo.broker import KafkaBroker
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.access import plain
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.reduce import GroupStats, PartitionRow
+from kctl.testing import kafka_tools, topics
+from kctl.testing.kafka_broker import KafkaBroker
 
 pytestmark = [
     pytest.mark.real,

@@ -9,10 +9,10 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl.demo.broker import KafkaBroker
-from kctl.demo.class_archive import archive_path, archives_dir, java_options
 from kctl.demo.record_classes import KEPT, Recorder, record
 from kctl.jars import jars_dir
+from kctl.testing.class_archive import archive_path, archives_dir, java_options
+from kctl.testing.kafka_broker import KafkaBroker
 
 Eventually = Callable[..., Any]
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 from kafka import KafkaProducer
 
-from kctl.demo.broker import KafkaBroker
+from kctl.testing.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from kctl.demo import topics
-from kctl.demo.broker import KafkaBroker
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.offsets import commit
+from kctl.testing import topics
+from kctl.testing.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 

@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 import pytest
 
 from kctl.demo import run as demo
-from kctl.demo.broker import KafkaBroker
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.parts import PartEnded, Parts
 from kctl.demo.producer import Producer
-from kctl.demo.redis_server import RedisServer
-from kctl.demo.topics import create_topic
+from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.redis_server import RedisServer
+from kctl.testing.topics import create_topic
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

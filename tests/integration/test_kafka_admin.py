@@ -16,13 +16,13 @@ import pytest
 from kafka import KafkaConsumer
 
 from kctl.cli.entry import run
-from kctl.demo import kafka_tools, topics
-from kctl.demo.broker import KafkaBroker
-from kctl.demo.jvm import kafka_command
 from kctl.errors import KctlError
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.offsets import commit
+from kctl.testing import kafka_tools, topics
+from kctl.testing.jvm import kafka_command
+from kctl.testing.kafka_broker import KafkaBroker
 from tests.consumers import until_assigned
 
 pytestmark = [

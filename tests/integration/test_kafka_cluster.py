@@ -18,7 +18,6 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
-from kctl.demo.cluster import KafkaCluster
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.group_reader import GroupReader, Reading
@@ -26,6 +25,7 @@ from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import Topic, topics_of
 from kctl.kafka.offsets import commit, log_offsets
 from kctl.reduce import GroupStats
+from kctl.testing.kafka_cluster import KafkaCluster
 from kctl_agent.attached.shadow import ShadowGroup
 from tests.conftest import eventually
 

@@ -22,16 +22,16 @@ import pytest
 
 from kctl.cli.entry import run
 from kctl.config import load
-from kctl.demo import topics
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.access import of_context, of_fleet
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.group_reader import GroupReader
 from kctl.master.launch import worker_settings
+from kctl.testing import topics
+from kctl.testing.secured_broker import PASSWORD, SecuredBroker
 from kctl_agent.worker.brokers import Brokers
 from kctl_agent.worker.membership import Membership
 from kctl_agent.worker.settings import parse
-from tests.integration.secured_broker import PASSWORD, SecuredBroker
 
 pytestmark = [
     pytest.mark.real,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli.kafka.options import COMMANDS
-from kctl.demo.broker import KafkaBroker
+from kctl.testing.kafka_broker import KafkaBroker
 from tests.integration.kafka_page import PAGE, blocks, known_state, normalised, output_of
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
-from kctl.demo.broker import KafkaBroker
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
+from kctl.testing.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 PARTITIONS = 3000

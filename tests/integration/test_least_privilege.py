@@ -20,14 +20,14 @@ from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
 from kctl.config import load
-from kctl.demo import topics
 from kctl.kafka.access import of_fleet
 from kctl.kafka.group_reader import GroupReader
 from kctl.master.launch import worker_settings
+from kctl.testing import topics
+from kctl.testing.secured_broker import PASSWORD, Right, SecuredBroker
 from kctl_agent.worker.brokers import Brokers
 from kctl_agent.worker.membership import Membership
 from kctl_agent.worker.settings import parse
-from tests.integration.secured_broker import PASSWORD, Right, SecuredBroker
 
 pytestmark = [
     pytest.mark.real,

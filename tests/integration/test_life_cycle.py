@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl.demo.broker import KafkaBroker
 from kctl.master.process import session_members
+from kctl.testing.kafka_broker import KafkaBroker
 from tests.integration.conftest import Master
 
 pytestmark = pytest.mark.real

@@ -11,7 +11,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-from kctl.demo.broker import KafkaBroker
+from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.worker.brokers import Brokers
 from kctl_agent.worker.epochs import LogSeen
 from kctl_agent.worker.membership import Fenced, Membership

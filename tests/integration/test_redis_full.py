@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Chunk, Settled, StorageUnusable, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns
@@ -18,7 +19,7 @@ from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.room import why_full
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
-from tests.redis_server import RedisServer, require_redis
+from tests.redis_server import require_redis
 
 __all__ = ["place", "sinker"]
 
@@ -31,7 +32,7 @@ def server(short_dir: Any, eventually: Callable[..., Any]) -> Iterator[RedisServ
     require_redis()
     directory = short_dir / "redis"
     directory.mkdir()
-    server = RedisServer(directory, eventually, "--maxmemory", "6mb", "--maxmemory-policy", "noeviction")
+    server = RedisServer(directory, "--maxmemory", "6mb", "--maxmemory-policy", "noeviction")
     server.start()
     yield server
     server.kill()

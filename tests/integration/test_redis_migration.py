@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import redis
 
+from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Binding, Claim, OtherGroup, Settled, StorageUnusable, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, everything, put, total
 from kctl_agent.storage.redis import RedisStorage
 from tests.integration.test_storage_redis import client_of, opened, server, start
-from tests.redis_server import RedisServer
 
 __all__ = ["server", "start"]
 

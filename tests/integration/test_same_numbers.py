@@ -18,11 +18,11 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from kctl.demo import topics
-from kctl.demo.broker import KafkaBroker
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.offsets import commit
+from kctl.testing import topics
+from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.scripted import Answers, ScriptedAgent
 from tests.browser import browser, require_browser
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.conformance.given import fill
@@ -21,7 +22,7 @@ from kctl_agent.storage.redis import RedisStorage
 from tests.integration.conftest import Master
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
-from tests.redis_server import RedisServer, require_redis
+from tests.redis_server import require_redis
 
 __all__ = ["place", "sinker"]
 
@@ -110,7 +111,7 @@ def test_clocks_that_are_set_back_by_an_hour_leave_nothing_stuck_and_nothing_twi
     settings = storage_settings(place, block_messages=20)
     if kind == "redis":
         require_redis()
-        server = RedisServer(place, eventually)
+        server = RedisServer(place)
         server.start()
         settings |= {"mode": "redis", "url": server.url, "namespace": "g"}
     try:

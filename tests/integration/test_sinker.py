@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from kctl.config import load
-from kctl.demo.redis_server import RedisServer
 from kctl.master.launch import sinker_settings
+from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.process.stats import stored
 from kctl_agent.sinker.settings import parse

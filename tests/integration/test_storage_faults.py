@@ -20,12 +20,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.base import Chunk, Storage, StorageUnusable, StoredOffset
 from kctl_agent.storage.block import BinaryColumn
 from kctl_agent.storage.conformance.given import chunk, everything, put, stored, total
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
-from tests.redis_server import RedisServer, is_installed, require_redis
+from tests.redis_server import is_installed, require_redis
 
 ROUNDS = 20
 FORK = multiprocessing.get_context("fork")
@@ -34,12 +35,11 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system:
 
 @pytest.fixture(scope="module", autouse=True)
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer | None]:
-    from tests.conftest import eventually
 
     if not is_installed():
         yield None
         return
-    server = RedisServer(tmp_path_factory.mktemp("r"), eventually)
+    server = RedisServer(tmp_path_factory.mktemp("r"))
     try:
         server.start()
         yield server

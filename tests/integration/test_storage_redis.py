@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import redis
 
+from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage import redis_client
 from kctl_agent.storage.base import (
     Advance,
@@ -34,7 +35,7 @@ from kctl_agent.storage.conformance.given import chunk, everything, fill, offset
 from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.room import Limits
 from tests.cutting_proxy import CuttingProxy
-from tests.redis_server import RedisServer, require_redis
+from tests.redis_server import require_redis
 
 DOCS = Path(__file__).parents[2] / "docs" / "storage.md"
 Eventually = Callable[..., Any]
@@ -48,7 +49,7 @@ def start(short_dir: Path, eventually: Eventually) -> Iterator[Callable[..., Red
     def started(*options: str) -> RedisServer:
         directory = short_dir / str(len(servers))
         directory.mkdir()
-        servers.append(RedisServer(directory, eventually, *options))
+        servers.append(RedisServer(directory, *options))
         servers[-1].start()
         return servers[-1]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.kafka_security import client_settings, is_authenticated, is_encrypted
 from kctl_agent.secrecy import read_private
 
 __all__ = ["Security"]
@@ -34,29 +35,23 @@ class Security:
 
     def client_settings(self) -> dict[str, Any]:
         """For kafka-python's consumer and admin client."""
-        settings: dict[str, Any] = {"security_protocol": self.protocol}
-        if self._is_encrypted:
-            settings |= {
-                "ssl_check_hostname": self.check_hostname,
-                "ssl_cafile": self.ca_file,
-                "ssl_certfile": self.certificate_file,
-                "ssl_keyfile": self.key_file,
-                "ssl_password": self.key_password,
-            }
-        if self._is_authenticated:
-            settings |= {
-                "sasl_mechanism": self.mechanism,
-                "sasl_plain_username": self.username,
-                "sasl_plain_password": self.password,
-            }
-            if self.mechanism == "OAUTHBEARER":
-                settings["sasl_oauth_token_provider"] = _file_token(Path(self.token_file or ""))
-        return settings
+        return client_settings(
+            self.protocol,
+            ca_file=self.ca_file,
+            certificate_file=self.certificate_file,
+            key_file=self.key_file,
+            key_password=self.key_password,
+            check_hostname=self.check_hostname,
+            mechanism=self.mechanism,
+            username=self.username,
+            password=self.password,
+            read_token=lambda: read_private(Path(self.token_file or "")).strip(),
+        )
 
     def spark_options(self) -> dict[str, str]:
         """For Spark's source `kafka`. Raises OSError when certificate or key cannot be read."""
         options: dict[str, str | None] = {"security.protocol": self.protocol}
-        if self._is_encrypted:
+        if is_encrypted(self.protocol):
             options |= {
                 "ssl.endpoint.identification.algorithm": "https" if self.check_hostname else "",
                 "ssl.truststore.type": "PEM" if self.ca_file else None,
@@ -71,7 +66,7 @@ class Security:
                     "ssl.keystore.certificate.chain": certificate,
                     "ssl.keystore.key": key,
                 }
-        if self._is_authenticated:
+        if is_authenticated(self.protocol):
             options |= {"sasl.mechanism": self.mechanism, "sasl.jaas.config": self._jaas()}
             if self.mechanism == "OAUTHBEARER":
                 options |= {
@@ -79,14 +74,6 @@ class Security:
                     "sasl.oauthbearer.token.endpoint.url": Path(self.token_file or "").as_uri(),
                 }
         return {f"kafka.{name}": value for name, value in options.items() if value is not None}
-
-    @property
-    def _is_encrypted(self) -> bool:
-        return self.protocol in ("SSL", "SASL_SSL")
-
-    @property
-    def _is_authenticated(self) -> bool:
-        return self.protocol.startswith("SASL_")
 
     def _jaas(self) -> str:
         if self.mechanism == "OAUTHBEARER":
@@ -98,14 +85,3 @@ class Security:
 def _quoted(text: str | None) -> str:
     """As JAAS reads it: StreamTokenizer's rules, where a backslash escapes."""
     return '"' + (text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _file_token(path: Path) -> Any:
-    """Reads the token anew at each authentication."""
-    from kafka.net.sasl.oauth import AbstractTokenProvider
-
-    class FileToken(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-        def token(self) -> str:
-            return read_private(path).strip()
-
-    return FileToken()

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
-from tests.conftest import eventually
-from tests.redis_server import RedisServer, is_installed, require_redis
+from tests.redis_server import is_installed, require_redis
 
 BLOCK_MESSAGES = 3
 KINDS = ("memory", "file", "redis")
@@ -102,7 +102,7 @@ def redis_server() -> Iterator[RedisServer | None]:
         yield None
         return
     directory = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
-    server = RedisServer(directory, eventually)
+    server = RedisServer(directory)
     try:
         server.start()
         yield server

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.storage import file_dead_letters, open_storage, redis
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns, pack
 from kctl_agent.storage.conformance.given import everything, put, stored
-from tests.redis_server import RedisServer, require_redis
+from tests.redis_server import require_redis
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -1,7 +1,7 @@
 """A real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for demo and tests.
 
 Not for production: by itself one replica of everything, no security, and it dies with the thread that started it.
-`kctl.demo.cluster` makes a cluster of several.
+`kctl.testing.kafka_cluster` makes a cluster of several.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from types import TracebackType
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from kctl.demo import class_archive
-from kctl.demo.dies_with_parent import dies_with_parent
-from kctl.demo.jvm import kafka_command
 from kctl.errors import StartError
+from kctl.testing import class_archive
+from kctl.testing.dies_with_parent import dies_with_parent
+from kctl.testing.jvm import kafka_command
 
 __all__ = ["KafkaBroker", "free_ports", "new_cluster_id"]
 

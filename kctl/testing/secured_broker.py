@@ -21,8 +21,8 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from kctl.demo.broker import KafkaBroker, free_ports
 from kctl.jars.java import java_command
+from kctl.testing.kafka_broker import KafkaBroker, free_ports
 
 __all__ = ["PASSWORD", "Right", "SecuredBroker"]
 

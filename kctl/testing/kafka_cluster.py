@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from kctl.demo.broker import KafkaBroker, free_ports, new_cluster_id
+from kctl.testing.kafka_broker import KafkaBroker, free_ports, new_cluster_id
 
 __all__ = ["KafkaCluster"]
 

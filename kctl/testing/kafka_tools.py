@@ -9,8 +9,8 @@ import re
 import subprocess
 from dataclasses import dataclass
 
-from kctl.demo.jvm import kafka_command
 from kctl.errors import KctlError
+from kctl.testing.jvm import kafka_command
 
 __all__ = [
     "GroupMember",
