@@ -22,9 +22,9 @@ from kafka import KafkaProducer, TopicPartition
 
 from benchmarks._fleet import WORKER, progress, running_broker, write_config
 from kctl.config import load
-from kctl.demo.topics import create_topic
 from kctl.jars import jar_paths
 from kctl.master.launch import worker_settings
+from kctl.testing.topics import create_topic
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage, StoredOffset
 from kctl_agent.worker import pipeline as worker
