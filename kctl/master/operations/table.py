@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -29,120 +30,146 @@ _SHORT_SECONDS = 30.0
 _LONG_SECONDS = 600.0
 
 
-def operation_types(context: Context) -> dict[str, OperationType]:
-    """Every order by its name, to be carried out with `context`."""
+_Touches: TypeAlias = Callable[[Context, JsonObject], frozenset[str]]
 
-    def kind(
-        name: str,
-        work: _Work,
-        summary: str,
-        params: tuple[Param, ...],
-        touches: Callable[[JsonObject], frozenset[str]],
-        *,
-        deadline_seconds: float = _SHORT_SECONDS,
-        is_long: bool = False,
-        changes: bool = True,
-    ) -> OperationType:
-        deadline = deadline_seconds
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An operation, apart from the fleet that it is carried out on."""
+
+    name: str
+    work: _Work
+    summary: str
+    params: tuple[Param, ...]
+    touches: _Touches
+    deadline_seconds: float | Callable[[Context], float] = _SHORT_SECONDS
+    is_long: bool = False
+    changes: bool = True
+
+    def on(self, context: Context) -> OperationType:
+        deadline = self.deadline_seconds
+        seconds = deadline if isinstance(deadline, int | float) else deadline(context)
         return OperationType(
-            name, summary, params, touches, partial(work, context), lambda _: deadline, is_long, changes
+            self.name,
+            self.summary,
+            self.params,
+            partial(self.touches, context),
+            partial(self.work, context),
+            lambda _: seconds,
+            self.is_long,
+            self.changes,
         )
 
-    # An unknown name is refused here, before there is an order.
-    def the_named(params: JsonObject) -> frozenset[str]:
-        return frozenset({context.supervisor.process(params["name"]).name})
 
-    def chosen(params: JsonObject) -> frozenset[str]:
-        return frozenset(process.name for process in context.chosen(params)) | {"scale"}
+def operation_types(context: Context) -> dict[str, OperationType]:
+    """Every operation by its name, to be carried out with `context`."""
+    return {each.name: each.on(context) for each in _TABLE}
 
-    def everybody(_params: JsonObject) -> frozenset[str]:
-        return frozenset({*context.supervisor.names, "scale"})
 
-    def reading(params: JsonObject) -> frozenset[str]:
-        scope(context, params)
-        return frozenset({"reading"})
+# An unknown name is refused by these, before there is an operation.
+def _the_named(context: Context, params: JsonObject) -> frozenset[str]:
+    return frozenset({context.supervisor.process(params["name"]).name})
 
-    def sought(params: JsonObject) -> frozenset[str]:
-        check_read(context, params["topic"], params.get("partition"))
-        return frozenset({"reading"})
 
-    def logging(params: JsonObject) -> frozenset[str]:
-        if params["name"] != "master":
-            context.supervisor.process(params["name"])
-        return frozenset()
+def _chosen(context: Context, params: JsonObject) -> frozenset[str]:
+    return frozenset(process.name for process in context.chosen(params)) | {"scale"}
 
-    def any_agent(params: JsonObject) -> frozenset[str]:
-        context.members.check_known(params["name"])
-        return frozenset()
 
-    stop_seconds = context.config.workers.stop_timeout_seconds + _SHORT_SECONDS
-    table = (
-        kind("pause", pause, "read nothing of it until it is resumed; partitions stay where they are", _SCOPE, reading),
-        kind("resume", resume, "read again what was paused", _SCOPE, reading),
-        kind(
-            "seek",
-            seek,
-            "go on reading a topic elsewhere: the group's offset and the stored offset move together",
-            (
-                Param("topic", "string", "its topic", required=True),
-                Param("partition", "integer", "this partition only"),
-                Param("to", "string", "earliest, latest, an offset, or a time such as 2026-11-21T10:00", required=True),
-                Param("dry_run", "boolean", "only show what would be skipped or handled again"),
-            ),
-            sought,
-            deadline_seconds=120.0,
+def _everybody(context: Context, _params: JsonObject) -> frozenset[str]:
+    return frozenset({*context.supervisor.names, "scale"})
+
+
+def _reading(context: Context, params: JsonObject) -> frozenset[str]:
+    scope(context, params)
+    return frozenset({"reading"})
+
+
+def _sought(context: Context, params: JsonObject) -> frozenset[str]:
+    check_read(context, params["topic"], params.get("partition"))
+    return frozenset({"reading"})
+
+
+def _logging(context: Context, params: JsonObject) -> frozenset[str]:
+    if params["name"] != "master":
+        context.supervisor.process(params["name"])
+    return frozenset()
+
+
+def _any_agent(context: Context, params: JsonObject) -> frozenset[str]:
+    context.members.check_known(params["name"])
+    return frozenset()
+
+
+def _stop_seconds(context: Context) -> float:
+    return context.config.workers.stop_timeout_seconds + _SHORT_SECONDS
+
+
+_TABLE = (
+    _Entry("pause", pause, "read nothing of it until it is resumed; partitions stay where they are", _SCOPE, _reading),
+    _Entry("resume", resume, "read again what was paused", _SCOPE, _reading),
+    _Entry(
+        "seek",
+        seek,
+        "go on reading a topic elsewhere: the group's offset and the stored offset move together",
+        (
+            Param("topic", "string", "its topic", required=True),
+            Param("partition", "integer", "this partition only"),
+            Param("to", "string", "earliest, latest, an offset, or a time such as 2026-11-21T10:00", required=True),
+            Param("dry_run", "boolean", "only show what would be skipped or handled again"),
         ),
-        kind("start", start, "start one that was stopped or given up", (_NAME,), the_named, deadline_seconds=180.0),
-        kind("stop", stop, "stop one; it stays stopped", (_NAME,), the_named, deadline_seconds=stop_seconds),
-        kind(
-            "restart",
-            restart,
-            "start one anew, several, or all, at once or one after another",
-            (
-                Param("name", "string", "a worker or sinker; several with commas between them"),
-                Param("all", "boolean", "all of them"),
-                Param("rolling", "boolean", "one after another, each when the one before has come up"),
-            ),
-            chosen,
-            deadline_seconds=_LONG_SECONDS,
-            is_long=True,
+        _sought,
+        deadline_seconds=120.0,
+    ),
+    _Entry("start", start, "start one that was stopped or given up", (_NAME,), _the_named, deadline_seconds=180.0),
+    _Entry("stop", stop, "stop one; it stays stopped", (_NAME,), _the_named, deadline_seconds=_stop_seconds),
+    _Entry(
+        "restart",
+        restart,
+        "start one anew, several, or all, at once or one after another",
+        (
+            Param("name", "string", "a worker or sinker; several with commas between them"),
+            Param("all", "boolean", "all of them"),
+            Param("rolling", "boolean", "one after another, each when the one before has come up"),
         ),
-        kind(
-            "drain",
-            drain,
-            "let one finish what it has begun, commit and leave; nothing is killed",
-            (_NAME,),
-            the_named,
-            deadline_seconds=_LONG_SECONDS,
-            is_long=True,
+        _chosen,
+        deadline_seconds=_LONG_SECONDS,
+        is_long=True,
+    ),
+    _Entry(
+        "drain",
+        drain,
+        "let one finish what it has begun, commit and leave; nothing is killed",
+        (_NAME,),
+        _the_named,
+        deadline_seconds=_LONG_SECONDS,
+        is_long=True,
+    ),
+    _Entry(
+        "scale",
+        scale,
+        "run so many workers or sinkers",
+        (Param("workers", "integer", "how many"), Param("sinkers", "integer", "how many")),
+        _everybody,
+        deadline_seconds=_LONG_SECONDS,
+        is_long=True,
+    ),
+    _Entry(
+        "reload",
+        reload,
+        "read the configuration again, apply what can be applied, name what cannot",
+        (),
+        _everybody,
+        deadline_seconds=_LONG_SECONDS,
+    ),
+    _Entry(
+        "log_level",
+        log_level,
+        "write so much into the log, until the process ends",
+        (
+            Param("name", "string", "a worker, a sinker, or master", required=True),
+            Param("level", "string", "DEBUG, INFO, WARNING or ERROR", required=True),
         ),
-        kind(
-            "scale",
-            scale,
-            "run so many workers or sinkers",
-            (Param("workers", "integer", "how many"), Param("sinkers", "integer", "how many")),
-            everybody,
-            deadline_seconds=_LONG_SECONDS,
-            is_long=True,
-        ),
-        kind(
-            "reload",
-            reload,
-            "read the configuration again, apply what can be applied, name what cannot",
-            (),
-            everybody,
-            deadline_seconds=_LONG_SECONDS,
-        ),
-        kind(
-            "log_level",
-            log_level,
-            "write so much into the log, until the process ends",
-            (
-                Param("name", "string", "a worker, a sinker, or master", required=True),
-                Param("level", "string", "DEBUG, INFO, WARNING or ERROR", required=True),
-            ),
-            logging,
-        ),
-        kind("stack", stack, "where all threads stand, the JVM's too", (_NAME,), any_agent, changes=False),
-    )
-    return {each.name: each for each in table}
+        _logging,
+    ),
+    _Entry("stack", stack, "where all threads stand, the JVM's too", (_NAME,), _any_agent, changes=False),
+)
