@@ -435,3 +435,47 @@ async def test_with_a_certificate_https_is_served(settings: Settings, certificat
     async with serving(source_of(snapshot()), access) as server, httpx.AsyncClient(verify=trusted) as client:
         assert server.url.startswith("https://")
         assert (await client.get(f"{server.url}/healthz")).status_code == 200
+
+
+async def test_a_defect_is_answered_with_500_and_logged_without_what_came_in(caplog: pytest.LogCaptureFixture) -> None:
+    written = "by a stranger"
+
+    async def broken(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise RuntimeError(written)
+
+    guarded = Guard(broken, Access())
+    transport = httpx.ASGITransport(guarded, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        response = await client.get("/api/v1/lag")
+
+    assert (response.status_code, response.headers["connection"]) == (500, "close")
+    assert written not in response.text
+    [record] = [each for each in caplog.records if each.name == "kctl.http.guard"]
+    assert "error=RuntimeError" in record.getMessage()
+    assert written not in record.getMessage()
+
+
+async def test_a_defect_behind_the_begin_of_an_answer_sends_no_second_one() -> None:
+    sent: list[str] = []
+
+    async def broken(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RuntimeError
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "method": "GET", "query_string": b"", "headers": [(b"host", b"localhost")]}
+    await Guard(broken, Access())(scope, receive, send)
+
+    assert sent == ["http.response.start"]
+
+
+async def test_what_is_no_http_is_not_served() -> None:
+    async def never(*_: Any) -> Any:
+        raise AssertionError
+
+    await Guard(never, Access())({"type": "websocket"}, never, never)

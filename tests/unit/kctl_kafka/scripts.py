@@ -13,6 +13,7 @@ from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
 
 LOADING = 14
 NOT_COORDINATOR = 16
+NOT_AUTHORISED = 30
 SOON = 2.0
 """Seconds that a connection has in tests of what goes on until the deadline."""
 LONG = 120.0
@@ -93,6 +94,19 @@ def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, i
             for each in topic["partitions"]:
                 each["error_code"] = (codes or {}).get((topic["name"], each["partition_index"]), 0)
         return {"topics": topics}
+
+    return Answers(fields)
+
+
+def refused_coordinator(name: str) -> Answers:
+    """The coordinator of every group is broker 1, but that of `name` is not to be known."""
+
+    def fields(request: Any) -> dict[str, Any]:
+        found = {"node_id": 1, "error_code": 0}
+        refused = {"node_id": -1, "error_code": NOT_AUTHORISED}
+        return {
+            "coordinators": [{"key": key, **(refused if key == name else found)} for key in request.coordinator_keys]
+        }
 
     return Answers(fields)
 

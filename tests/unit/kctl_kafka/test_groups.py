@@ -7,9 +7,22 @@ from uuid import UUID
 import pytest
 
 from kctl.errors import BrokerUnreachable, GroupMissing, NotAuthorised
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
 from kctl.kafka.groups import describe_groups, list_groups
-from kctl.testing.scripted_broker import Answers, BreaksFrame, HangsUp, Script, Stalls, Step
-from tests.unit.kctl_kafka.scripts import LOADING, LONG, NOT_COORDINATOR, SOON, connection_to, described, group, member
+from kctl.testing.broker_frames import metadata_fields
+from kctl.testing.scripted_broker import Answers, BreaksFrame, HangsUp, Script, ScriptedBroker, Stalls, Step
+from tests.unit.kctl_kafka.scripts import (
+    LOADING,
+    LONG,
+    NOT_COORDINATOR,
+    SOON,
+    connection_to,
+    described,
+    group,
+    member,
+    refused_coordinator,
+)
 
 BILLING = group("billing", members=[member("b", orders=[1, 0])])
 NO_GROUPS = Answers({"groups": []})
@@ -134,3 +147,43 @@ def test_a_group_is_not_missing_when_the_list_of_groups_could_not_be_had() -> No
 
     assert "COORDINATOR_LOAD_IN_PROGRESS" in str(found.error)
     assert not isinstance(found.error, GroupMissing)
+
+
+def test_a_list_of_groups_has_the_groups_of_the_brokers_that_answer_and_names_the_one_that_does_not() -> None:
+    brokers: dict[int, str] = {}
+    listed = Answers({"groups": [{"group_id": "billing", "group_state": "Stable", "group_type": "Classic"}]})
+    metadata = Answers(lambda _: metadata_fields(brokers, {}))
+    with ScriptedBroker(node_id=2) as dead, ScriptedBroker({"ListGroups": listed, "Metadata": metadata}) as broker:
+        brokers |= {1: broker.address, 2: dead.address}
+        dead.vanish()
+        with Connection(plain(broker.address), SOON) as connection:
+            connection.open()
+            groups, problems = list_groups(connection)
+
+    assert [(each.group, each.type, each.coordinator) for each in groups] == [("billing", "classic", 1)]
+    assert [dead.address in str(each) for each in problems] == [True]
+
+
+def test_a_group_whose_coordinator_is_refused_has_that_error_and_no_coordinator() -> None:
+    brokers: dict[int, str] = {}
+    script: Script = {
+        "DescribeGroups": described(BILLING),
+        "FindCoordinator": refused_coordinator("secret"),
+        "Metadata": Answers(lambda _: metadata_fields(brokers, {})),
+    }
+    with ScriptedBroker(script) as broker, Connection(plain(broker.address), SOON) as connection:
+        brokers |= {1: broker.address, 2: "127.0.0.1:1"}  # of a cluster with one broker nobody asks for it
+        connection.open()
+        secret, billing = describe_groups(connection, ["secret", "billing"])
+
+    assert (type(secret.error), secret.coordinator) == (NotAuthorised, None)
+    assert (billing.state, billing.coordinator) == ("Stable", 1)
+
+
+def test_what_others_than_consumers_share_out_is_not_read_and_a_member_may_have_nothing() -> None:
+    idle = member("b") | {"member_assignment": b""}
+    connect = {**group("connect", members=[member("c", orders=[0])]), "protocol_type": "connect"}
+    with connection_to({"DescribeGroups": described(group("billing", members=[idle]), connect)}) as (_, connection):
+        groups = describe_groups(connection, ["billing", "connect"])
+
+    assert [[each.assigned for each in found.members or ()] for found in groups] == [[{}], [None]]

@@ -10,7 +10,7 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import EARLIEST, MAX_TIMESTAMP, commit, committed, log_offsets
 from kctl.testing.broker_frames import metadata_fields
-from kctl.testing.scripted_broker import Answers, HangsUp, ScriptedBroker, Step
+from kctl.testing.scripted_broker import Answers, HangsUp, Script, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
     LONG,
@@ -20,6 +20,7 @@ from tests.unit.kctl_kafka.scripts import (
     connection_to,
     fetched,
     listed_offsets,
+    refused_coordinator,
 )
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)
@@ -160,3 +161,29 @@ def test_a_commit_whose_answer_is_lost_is_an_error() -> None:
         pytest.raises(BrokerUnreachable),
     ):
         commit(connection, "billing", {FIRST: 5})
+
+
+def test_a_coordinator_that_is_refused_is_an_error_of_its_group_and_of_a_commit() -> None:
+    brokers: dict[int, str] = {}
+    script: Script = {
+        "OffsetFetch": fetched({"audit": {FIRST: 1}}),
+        "FindCoordinator": refused_coordinator("secret"),
+        "Metadata": Answers(lambda _: metadata_fields(brokers, {})),
+    }
+    with ScriptedBroker(script) as broker, Connection(plain(broker.address), SOON) as connection:
+        brokers |= {1: broker.address, 2: "127.0.0.1:1"}
+        connection.open()
+        found = committed(connection, {"secret": [FIRST], "audit": [FIRST]})
+        with pytest.raises(NotAuthorised):
+            commit(connection, "secret", {FIRST: 5})
+
+    assert isinstance(found["secret"], NotAuthorised)
+    assert not isinstance(found["audit"], KctlError)
+
+
+def test_without_retries_a_coordinator_that_hangs_up_is_an_error_of_its_groups() -> None:
+    with connection_to({"OffsetFetch": HangsUp()}, has_retries=False) as (broker, connection):
+        found = committed(connection, {"billing": None})
+
+    assert isinstance(found["billing"], BrokerUnreachable)
+    assert broker.asked.count("OffsetFetch") == 1
