@@ -32,7 +32,7 @@ from time import monotonic, perf_counter_ns
 from timeit import Timer
 
 from kctl_agent.commands.base import Command
-from kctl_agent.dispatch import Dispatcher, Tally
+from kctl_agent.dispatch import Dispatcher, FaultCounters
 from kctl_agent.messages import Reply, Request, Role
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Snapshot
@@ -222,7 +222,7 @@ def _parts(rest_us: float) -> dict[str, float]:
     """Microseconds of each step that the echo does not have; measured alone, with everything in the caches."""
     command, snapshot, now = COMMANDS["block_size"], _snapshot(), monotonic()
     frame, question = encode(QUESTION.to_json()), QUESTION.to_json()
-    dispatcher = Dispatcher("worker-0", COMMANDS, Tally(logging.getLogger("bench"), "worker-0"))
+    dispatcher = Dispatcher("worker-0", COMMANDS, FaultCounters(logging.getLogger("bench"), "worker-0"))
     dispatcher.snapshot = snapshot
     decoder = Decoder(MAX_REQUEST_BYTES)
     result: JsonObject = command.answer(snapshot, {}, now)

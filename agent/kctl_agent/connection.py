@@ -1,8 +1,8 @@
 """One peer of the agent: bytes in, replies out in the order of the requests, and how it ends.
 
-Non-blocking and without a thread: the server's loop calls `on_event` when epoll says so, and drops the connection when
-that says False or when `deadline` has passed. What is held for a peer is bounded: one receive, one batch of replies and
-the reply that overfilled it; while a reply does not leave, nothing more is read.
+Non-blocking and without a thread: the server's loop calls `on_event` when epoll reports it, and drops the connection
+when that returns False or when `deadline` has passed. What is held for a peer is bounded: one receive, one batch of
+replies and the reply that overfilled it; while a reply does not leave, nothing more is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kctl_agent.dispatch import Tally
+from kctl_agent.dispatch import FaultCounters
 from kctl_agent.errors import AgentError, WireError
 from kctl_agent.messages import reply_error
 from kctl_agent.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
@@ -35,7 +35,7 @@ class Service:
     """What all connections of one agent share."""
 
     reply_to: Callable[[JsonObject, float], bytes]
-    tally: Tally
+    faults: FaultCounters
     epoll: select.epoll
     frame_timeout_seconds: float
     idle_timeout_seconds: float
@@ -69,7 +69,7 @@ class Connection:
         self._peer_is_done = False
 
     def on_event(self, mask: int, now: float) -> bool:
-        """Do what epoll says is possible; False when this connection is over.
+        """Do what epoll reports as possible; False when this connection is over.
 
         Raises:
             OSError: the peer is gone, which is its right.
@@ -92,7 +92,7 @@ class Connection:
         else:
             self._waiting.extend(frames)
             if decoder.error is not None:
-                service.tally.note(f"a malformed frame ({decoder.error.code})")
+                service.faults.note(f"a malformed frame ({decoder.error.code})")
                 return self.refuse(decoder.error, now)
             self._advance(now)
         if not self._out and (frames or not had_half):
@@ -111,16 +111,16 @@ class Connection:
     def note_deadline(self) -> None:
         """Count why the deadline has passed, where that is worth a line."""
         if self._out:
-            self._service.tally.note("a peer did not read its reply")
+            self._service.faults.note("a peer did not read its reply")
         elif not self._is_ending and not self._decoder.at_boundary:
-            self._service.tally.note("half a frame and silence")
+            self._service.faults.note("half a frame and silence")
 
     def _read_end(self, data: bytes, now: float) -> bool:
         if data or self._is_ending:
             return bool(data)
         self._peer_is_done = True
         if not self._decoder.at_boundary:
-            self._service.tally.note("a peer closed inside a frame")
+            self._service.faults.note("a peer closed inside a frame")
         return self._advance(now)
 
     def _wait_for_more(self, now: float) -> None:

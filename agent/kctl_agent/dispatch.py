@@ -28,13 +28,13 @@ from kctl_agent.messages import check_request, printable_name, readable_id, repl
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject, encode, frame_of, json_text, quote
 
-__all__ = ["Dispatcher", "Tally", "place_of"]
+__all__ = ["Dispatcher", "FaultCounters", "place_of"]
 
 _PUBLIC: Final = (BadParams, BadRequest, Busy, CommandFailed, FrameTooLarge, NotPermitted, NotReady, UnknownMethod)
 """Errors whose sentences are meant for a caller. Others, such as PathError, may hold a path and stay here."""
 
 
-class Tally:
+class FaultCounters:
     """Counts what went wrong and logs the 1st, 2nd, 4th, 8th time: a flood of bad frames is no flood of lines."""
 
     def __init__(self, log: logging.Logger, name: str) -> None:
@@ -53,12 +53,12 @@ class Tally:
 class Dispatcher:
     """Answers frames from the last snapshot. `snapshot` is set by any thread, `reply_to` is called by one."""
 
-    def __init__(self, name: str, commands: Mapping[str, Command], tally: Tally) -> None:
+    def __init__(self, name: str, commands: Mapping[str, Command], faults: FaultCounters) -> None:
         self.snapshot: Snapshot | None = None
         self._name = name
         self._quoted = json_text(name)
         self._commands = {command.method: command for command in commands.values()}
-        self._tally = tally
+        self._faults = faults
         self._blank = Snapshot(name, kind="", state="starting", state_since=0.0, started_at=0.0, published_at=0.0)
 
     def reply_to(self, frame: JsonObject, now: float) -> bytes:
@@ -74,8 +74,8 @@ class Dispatcher:
             return encode(reply_error(readable_id(frame), error))
         except Exception as error:
             name = command.name if command else "the request"
-            self._tally.note(f"{name} failed: {type(error).__name__} at {place_of(error)}")
-            failed = CommandFailed(f"{name} failed inside the agent of {self._name}: its log says more")
+            self._faults.note(f"{name} failed: {type(error).__name__} at {place_of(error)}")
+            failed = CommandFailed(f"{name} failed inside the agent of {self._name}: its log has the cause")
             return encode(reply_error(readable_id(frame), failed))
 
     def _answer(self, command: Command, frame: JsonObject, now: float) -> bytes:

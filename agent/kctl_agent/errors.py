@@ -1,4 +1,4 @@
-"""What can go wrong at an agent's socket, as one tree: each class has its wire `code` and says if a retry makes sense.
+"""What can go wrong at an agent's socket, as one tree: each class has its wire `code` and whether a retry makes sense.
 
 A message is one sentence: what happened, to what, what to do. It may travel in a reply, so it holds no traceback, no
 path (except `PathError`, which never leaves the process) and nothing a peer has sent beyond a bounded, sanitised
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class AgentError(Exception):
-    """The root. `code` is for programs; `retriable` says that the same request may succeed a little later."""
+    """The root. `code` is for programs; `retriable`: the same request may succeed a little later."""
 
     code: ClassVar[str] = "internal"
     retriable: ClassVar[bool] = False
@@ -99,7 +99,7 @@ class NotReady(AgentError):
 
 
 class PathError(AgentError):
-    """A run_dir or socket path that cannot or must not be used; the sentence says which, why and what to do."""
+    """A run_dir or socket path that cannot or must not be used; the sentence names which, why and what to do."""
 
     code = "bad_path"
 

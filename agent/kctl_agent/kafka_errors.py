@@ -1,7 +1,7 @@
 """What an exception of kafka-python means to an operator, in plain words; for workers, attached ones and `kctl`.
 
 kafka-python's texts hold class names, some twice, and raw `errno`s. An error that a broker answered keeps the broker's
-own name of it, as `NOT_COORDINATOR`: that is what its log and Kafka's documentation say. kafka-python itself is not
+own name of it, as `NOT_COORDINATOR`: its log and Kafka's documentation use it. kafka-python itself is not
 imported: its classes are known by their names.
 """
 

@@ -1,6 +1,6 @@
 """`ScriptedAgent`: an agent that follows a test's script, well or badly, over a real socket and the real wire.
 
-For tests of whatever talks to agents, users' own included. A script says for each command what happens when asked:
+For tests of whatever talks to agents, users' own included. A script holds for each command what happens when asked:
 
     with ScriptedAgent(run_dir, "worker-0", {"kafka_lag": [Answers({"rows": []}), BreaksFrame()]}) as agent:
         ...                       # the first call is answered, every later one gets half a frame and an end
@@ -52,7 +52,7 @@ class Answers:
 class Refuses:
     """An error reply."""
 
-    error: AgentError = field(default_factory=lambda: CommandFailed("the script says so"))
+    error: AgentError = field(default_factory=lambda: CommandFailed("as scripted"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class SendsBytes:
 
 @dataclass(frozen=True, slots=True)
 class Vanishes:
-    """Every connection and the listener end at once, the socket file stays: what a SIGKILL looks like. See `vanish`."""
+    """Every connection and the listener end at once, the socket file stays: as after a SIGKILL. See `vanish`."""
 
 
 @dataclass(frozen=True, slots=True)

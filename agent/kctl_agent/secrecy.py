@@ -21,7 +21,7 @@ def read_private(path: Path) -> str:
     """The text of such a file. A group may have it: container platforms hand secrets out like that.
 
     Raises:
-        OSError: it cannot be read, or it is open to all; `strerror` says which.
+        OSError: it cannot be read, or it is open to all; `strerror` has which.
         UnicodeDecodeError: it is no text.
     """
     with path.open(encoding="utf-8") as file:

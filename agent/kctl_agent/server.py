@@ -22,7 +22,7 @@ from typing import Final, Self
 
 from kctl_agent.commands import COMMANDS, Command
 from kctl_agent.connection import IN, Connection, Service
-from kctl_agent.dispatch import Dispatcher, Tally, place_of
+from kctl_agent.dispatch import Dispatcher, FaultCounters, place_of
 from kctl_agent.errors import Busy, NotPermitted
 from kctl_agent.paths import BoundSocket, bind_socket, is_permitted, peer_credentials, prepare_run_dir
 from kctl_agent.snapshot import Snapshot
@@ -62,8 +62,8 @@ class AgentServer:
         self._max_connections = max_connections
         self._timeouts = (frame_timeout_seconds, idle_timeout_seconds)
         self._backlog = backlog
-        self._tally = Tally(_LOG, name)
-        self._dispatcher = Dispatcher(name, commands, self._tally)
+        self._faults = FaultCounters(_LOG, name)
+        self._dispatcher = Dispatcher(name, commands, self._faults)
         self._connections: dict[int, Connection] = {}
         self._sweep_at = inf  # never later than the earliest deadline; may be earlier
         self._is_accepting = True
@@ -77,7 +77,7 @@ class AgentServer:
     @property
     def counts(self) -> Mapping[str, int]:
         """What went wrong so far, by kind."""
-        return self._tally.counts
+        return self._faults.counts
 
     def publish(self, snapshot: Snapshot) -> None:
         """Answer from this snapshot from now on. Any thread; a swap of one reference."""
@@ -98,7 +98,7 @@ class AgentServer:
             self._epoll = select.epoll()
             self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             _SERVERS.add(self)
-        self._service = Service(self._dispatcher.reply_to, self._tally, self._epoll, *self._timeouts)
+        self._service = Service(self._dispatcher.reply_to, self._faults, self._epoll, *self._timeouts)
         self._epoll.register(self._bound.socket.fileno(), IN)
         self._epoll.register(self._wake_fd, IN)
         self._thread = threading.Thread(target=self._run, name=f"kctl-agent {self.name}", daemon=True)
@@ -155,7 +155,7 @@ class AgentServer:
         except OSError:
             is_there = False
         except Exception as error:  # a bug of ours costs this connection, not the others
-            self._tally.note(f"a connection failed: {type(error).__name__} at {place_of(error)}")
+            self._faults.note(f"a connection failed: {type(error).__name__} at {place_of(error)}")
             is_there = False
         if not is_there:
             self._drop(connection)
@@ -185,10 +185,10 @@ class AgentServer:
     def _admit(self, connection: Connection, now: float) -> bool:
         _, uid, gid = peer_credentials(connection.socket)
         if not is_permitted(uid, gid, self._allowed_gid):
-            self._tally.note("a peer of another user was refused")
+            self._faults.note("a peer of another user was refused")
             is_there = connection.refuse(NotPermitted("only the user of this agent and root may ask it"), now)
         elif len(self._connections) > self._max_connections:
-            self._tally.note("a connection above the bound was refused")
+            self._faults.note("a connection above the bound was refused")
             text = f"{self._max_connections} connections are open, the bound of this agent: try again"
             is_there = connection.refuse(Busy(text), now)
         else:
@@ -197,7 +197,7 @@ class AgentServer:
 
     def _pause_accepting(self, now: float) -> None:
         """The listener stays readable when no descriptor is left for a peer: without a pause the loop would spin."""
-        self._tally.note("no descriptor or memory for another connection")
+        self._faults.note("no descriptor or memory for another connection")
         self._epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False
         self._sweep_at = min(self._sweep_at, now + _PAUSE_SECONDS)

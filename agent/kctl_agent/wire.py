@@ -1,7 +1,7 @@
 """Bytes in, JSON objects out, and back: no socket, no clock, no meaning.
 
 A frame is 4 bytes unsigned big-endian length, then that many bytes of UTF-8 JSON, one object (docs/protocol.md). A
-read can end in three ways, and they are told apart: with a frame, cleanly between two frames (`Decoder.at_boundary`),
+read can end in three ways, which differ: with a frame, cleanly between two frames (`Decoder.at_boundary`),
 or broken inside one (`Decoder.end` raises `BrokenFrame`). What the objects mean is for `kctl_agent.messages`.
 """
 
@@ -123,7 +123,7 @@ class Decoder:
                 body = start + HEADER_BYTES
                 length = _LENGTH(buffer, start)[0]
                 if length > self._limit_bytes:
-                    raise FrameTooLarge(f"the frame says {length} bytes, the limit is {self._limit_bytes}")
+                    raise FrameTooLarge(f"the frame has {length} bytes, the limit is {self._limit_bytes}")
                 if size - body < length:
                     break
                 frames.append(_from_json(buffer[body : body + length]))
@@ -151,7 +151,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _finite(text: str) -> float:
     number = float(text)
-    if number - number != 0.0:  # 1e999 is an Infinity that does not say so
+    if number - number != 0.0:  # 1e999 is an Infinity in disguise
         raise ValueError("a number beyond the range of a double")
     return number
 

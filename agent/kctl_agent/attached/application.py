@@ -128,7 +128,8 @@ class Attached:
                 _LOG.warning("kctl: %s", text)
 
     def _poll(self) -> None:
-        """What Spark says besides events: which queries run (their listeners may have been dropped), and the ends."""
+        """What Spark answers besides events: which queries run (their listeners may have been dropped), and the
+        ends."""
         active = {str(query.id): query for query in self._spark.streams.active}
         if self._queries.is_deaf(active):
             with contextlib.suppress(Exception):

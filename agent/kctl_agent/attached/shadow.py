@@ -1,4 +1,4 @@
-"""A shadow group: a consumer group without members whose committed offsets say how far an application has read.
+"""A shadow group: a consumer group without members whose committed offsets show how far an application has read.
 
 Spark commits nothing and is nobody's member, so Burrow, kminion and `kafka-consumer-groups` are blind to it; with this
 they see its lag.

@@ -1,4 +1,4 @@
-"""The operations that an agent takes. Each is accepted at once; `operation` says what became of it."""
+"""The operations that an agent takes. Each is accepted at once; `operation` shows its outcome."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
                     Param("topic", "string", "its topic", required=True),
                     Param("partition", "integer", "its number", required=True),
                     Param("to", "string", "earliest, latest, an offset, or @milliseconds since 1970", required=True),
-                    Param("dry_run", "boolean", "only say what it would do"),
+                    Param("dry_run", "boolean", "only report what it would do"),
                 ),
                 changes=True,
                 needs_snapshot=False,

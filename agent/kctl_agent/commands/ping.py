@@ -15,7 +15,7 @@ __all__ = ["PING", "answer", "ping_of"]
 
 
 _OLD_SECONDS = 15.0
-"""Ends of the log older than this say nothing about the lag of now."""
+"""Ends of the log older than this are too old for the lag of now."""
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
@@ -55,7 +55,7 @@ PING = Command(
 
 
 def ping_of(inbox: Inbox) -> Command:
-    """A ping that also says how long ago the thread which owns the work took its operations. Not from the snapshot,
+    """A ping that also reports how long ago the thread which owns the work took its operations. Not from the snapshot,
     which another thread publishes: that one may wait for a storage while the main thread does its turns."""
 
     def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:

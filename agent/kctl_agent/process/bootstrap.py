@@ -112,7 +112,7 @@ def search_first(folder: Path) -> None:
 
 @contextmanager
 def fitting(kind: str) -> Iterator[None]:
-    """What goes wrong while settings are taken apart, as a BootstrapError that says what is missing or unknown."""
+    """What goes wrong while settings are taken apart, as a BootstrapError that names what is missing or unknown."""
     try:
         yield
     except json.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""What a worker or sinker has so that it does not outlive its master, and so that it can be looked into when it hangs.
+"""What a worker or sinker has so that it does not outlive its master, and so that it can be inspected when it hangs.
 
 For processes of our own only: unlike the rest of the socket half this changes the process it is called in.
 """

@@ -13,7 +13,7 @@ import traceback
 __all__ = ["MAX_CHARACTERS", "indented", "plain", "stack_of", "traceback_of"]
 
 MAX_CHARACTERS = 6000
-"""Of one traceback. What is too long loses its middle: the beginning says where from, the end what."""
+"""Of one traceback. What is too long loses its middle: the beginning shows where from, the end what."""
 _MAX_LINE_CHARACTERS = 400
 _MAX_FRAMES = 30
 """Of each exception in a chain, the innermost ones."""

@@ -52,7 +52,7 @@ class Topics:
     errors: dict[str, type[KafkaError]]
 
     def ids_since(self, before: Mapping[str, str]) -> dict[str, str]:
-        """The ids, and for a topic that cannot be described for the moment the one from before: an error says nothing
+        """The ids, and for a topic that cannot be described for the moment the one from before: an error means nothing
         about a topic but that it is unknown."""
         kept = {
             t: i
@@ -217,7 +217,7 @@ class Brokers:
             try:
                 diverged |= self.divergences({tp: before.get(tp)}, {tp: now[tp]})
             except KafkaError as error:
-                unknown[tp] = f"its leader does not say which log it has ({reason(error)})"
+                unknown[tp] = f"its leader does not answer which log it has ({reason(error)})"
         if len(unknown) == len(now):
             raise first
         return diverged, unknown

@@ -43,7 +43,7 @@ def java_option(given: str) -> str:
         return ""
     try:
         path = archive_path()
-    except OSError:  # without a Java, which Spark itself will say
+    except OSError:  # without a Java, which Spark itself will report
         return ""
     return f'"{_OPTION}={path}"' if is_private(path) else ""
 

@@ -29,7 +29,7 @@ PARTITION_ERRORS: dict[int, type[KafkaError]] = {
         UnknownTopicOrPartitionError,
     )
 }
-"""Those that say nothing about the other partitions; all others are about the member, the group or its coordinator."""
+"""Those that concern no other partition; all others are about the member, the group or its coordinator."""
 
 
 class Commit(dict[TopicPartition, OffsetAndMetadata]):

@@ -33,7 +33,7 @@ class Commits:
         """For one thread."""
 
     def found(self, offsets: Offsets) -> None:
-        """What the broker says at an assignment; what was known before is void."""
+        """What the broker answers at an assignment; what was known before is void."""
         self.known = dict(offsets)
 
     def due(self, positions: Offsets) -> dict[TopicPartition, int]:

@@ -17,5 +17,5 @@ import kctl_agent.worker.put  # noqa: F401
 
 if __name__ == "__main__":
     gc.collect()
-    gc.freeze()  # or each fork would copy what it looks through for garbage
+    gc.freeze()  # or each fork would copy what its garbage collector walks through
     manager()

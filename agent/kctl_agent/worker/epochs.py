@@ -1,6 +1,6 @@
 """Whether a log that another broker leads now still is the one that was read (KIP-320, as Kafka's own consumer asks).
 
-A log that was truncated by an unclean election and has grown past the position again looks like any other by its end.
+A log that was truncated by an unclean election and has grown past the position again has an end like any other.
 But each leader has an epoch, and the new one knows how far its log goes that was written up to an older one: if that
 is less than the older leader itself once reported, what lay between is not in the log any more.
 

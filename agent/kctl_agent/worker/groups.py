@@ -40,7 +40,7 @@ class _State:
 
 
 class Groups:
-    """`plan` says which queries there should be; `failed` and `stored` what became of them."""
+    """`plan` returns which queries there should be; `failed` and `stored` what became of them."""
 
     def __init__(self) -> None:
         self._apart: dict[Group, _State] = {}

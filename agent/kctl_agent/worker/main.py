@@ -77,7 +77,7 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
         stats.enter("failed")
         stats.failed(str(error))
         code, why = EX_CONFIG, f"fenced: {error}"
-    except Exception as error:  # the boundary of the process: its last line says why in one sentence
+    except Exception as error:  # the boundary of the process: its last line is why, in one sentence
         text = lost_jvm(error) or _text(error, settings.kafka.bootstrap_servers)
         stats.enter("failed")
         stats.failed(text[:500])

@@ -1,6 +1,6 @@
 """The main thread's turns: what happens becomes an event of the `lifecycle`, and the actions that follow are done.
 
-A turn polls the group, carries out operations, looks at the queries, the storage and the logs, and never waits long. A
+A turn polls the group, carries out operations, checks the queries, the storage and the logs, and never waits long. A
 revocation runs in a thread of its own while the main thread waits for it inside `poll` (see `membership`).
 """
 
@@ -101,7 +101,7 @@ class MainLoop:
             self._poll()
             self._requests.carry_out()
             if not self._lifecycle.is_seeking:
-                self._look_after_queries()
+                self._check_queries()
         except Fenced as error:
             self._handle(events.Fenced(str(error)))
             raise
@@ -136,7 +136,7 @@ class MainLoop:
         paused = frozenset(tp for tp in assigned if is_paused(scopes, tp.topic, tp.partition))
         self._handle(events.Polled(assigned, paused, self._membership.is_rebalancing))
 
-    def _look_after_queries(self) -> None:
+    def _check_queries(self) -> None:
         """Make them read what is assigned, as long as the storage has room."""
         view = self._watcher.view
         self._observe(view)

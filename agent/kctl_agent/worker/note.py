@@ -57,7 +57,7 @@ class CommitNote:
 
 
 def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> LogSeen | None:
-    """The log as it was seen when an offset was committed; of another client's offset, what its leader epoch says."""
+    """The log as it was seen when an offset was committed; of another client's offset, by its leader epoch."""
     if note is not None:
         return note.seen
     return LogSeen(leader_epoch, offset) if leader_epoch is not None and leader_epoch >= 0 else None

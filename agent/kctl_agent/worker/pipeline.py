@@ -1,11 +1,11 @@
 """The streaming query: from assigned partitions and their start offsets to batches that are stored.
 
 One query for each set of partitions, as a rule one for all, with a scratch checkpoint of its own that nobody needs
-afterwards: where to go on is told by the stored offset and the group. Spark asks for a batch on a Py4J callback thread
+afterwards: where to go on is known by the stored offset and the group. Spark asks for a batch on a Py4J callback thread
 (`_Run.put_batch`); the main thread starts and stops queries.
 
 The end offsets of a batch are read from the checkpoint's offset log, which Spark writes before it runs the batch. That
-gives them before the progress event does, and tells the put which range each partition must cover.
+gives them before the progress event does, and gives the put the range each partition must cover.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 10_000
 """Java's AdminClient, which Spark asks for the ends, waits all of its minute for a leader that was killed and is gone
-from the metadata; after its time-out Spark asks anew, and is told of the next leader."""
+from the metadata; after its time-out Spark asks anew, and learns of the next leader."""
 
 POLL_RECORDS = 2000
 """What Spark takes from Kafka's consumer at a time. For each time it asks for positions and counts anew: with the
@@ -126,7 +126,7 @@ class _Run:
         self._pipeline.on_batch(batch)
 
     def failure_of(self, error: BaseException) -> Failure:
-        """What an error of this query says."""
+        """What an error of this query means."""
         return failure(error, self._token)
 
     def _put(self, frame: DataFrame, ends: Mapping[TopicPartition, int]) -> list[Any]:

@@ -1,5 +1,5 @@
-"""Where a worker begins to read a partition: committed offset and its note, stored offset, log and reset policy weighed
-against each other.
+"""Where a worker begins to read a partition: committed offset and its note, stored offset, log and reset policy
+compared against each other.
 
 Pure: no broker, no storage, no clock. The cases are those in which a stored offset that is trusted blindly loses
 messages (docs/architecture.md, "What the stored offset may not hide").
@@ -18,7 +18,7 @@ __all__ = ["Found", "Moved", "Start", "decide"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the broker says of one partition. `committed` is None when the group has no offset for it, `note` when it
+    """What the broker answers of one partition. `committed` is None when the group has no offset for it, `note` when it
     was committed by another client than a worker."""
 
     topic: str
@@ -29,7 +29,7 @@ class Found:
     log_end: int
     note: CommitNote | None = None
     seen: LogSeen | None = None
-    """Which leader has reported the end; None when the brokers are too old to say."""
+    """Which leader has reported the end; None when the brokers are too old to report it."""
     diverged: int | None = None
     """From here on the log is another one than was read; None: it is the same, or it is not known."""
 
@@ -82,10 +82,10 @@ class Moved:
 @dataclass(frozen=True, slots=True)
 class Start:
     """The first offset to read, the stored offset to set (None: it stays as it is) and what has to be
-    told.
+    reported.
 
     With `must_commit` this offset has to be committed, with a note, before anything is read from it: else what is put
-    next would make the committed offset look like a reset, or once more like a storage that has gone back.
+    next would make the committed offset pass for a reset, or once more like a storage that has gone back.
     """
 
     offset: int
@@ -95,14 +95,14 @@ class Start:
 
 
 def decide(found: Found, stored: StoredOffset | None, first: int, storage: StorageId) -> Start:
-    """Weigh one partition. `first` is where to begin when nobody has read it yet.
+    """Decide for one partition. `first` is where to begin when nobody has read it yet.
 
     - Another topic id voids the stored offset, and an offset that was committed with it. An id that is not known voids
       nothing.
     - A committed offset without a note is somebody else's, and honoured: a reset if there is a stored offset, else a
       group that another client has left.
-    - One that was noted with this storage only says how far the storage once was: reading goes on from the stored
-      offset. Above the stored offset it says that the storage has gone back in time; without a stored offset, that it
+    - One that was noted with this storage only shows how far the storage once was: reading goes on from the stored
+      offset. Above the stored offset it shows that the storage has gone back in time; without a stored offset, that it
       was emptied.
     - One that was noted with another storage counts instead of the stored offset.
 

@@ -1,7 +1,7 @@
 """The part of the worker that runs in an executor: Arrow batches of one Kafka partition into the storage.
 
 One task per Kafka partition, records in offset order (Spark's Kafka source makes its tasks so). Memory is bounded by
-two Arrow batches, one in hand and one that is being read, never by the Spark batch.
+two Arrow batches, one being stored and one being read, never by the Spark batch.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ __all__ = ["Requests"]
 log = logging.getLogger("kctl_agent.worker")
 
 _WAITS = Outcome("running", "the running batch is finished first")
+_MOST_NAMES = 10
+"""Of partitions in a sentence."""
 
 
 class Requests:
@@ -58,7 +60,7 @@ class Requests:
             if self._lifecycle.is_seeking:
                 self._handle(SeekEnded())
             self._inbox.report(operation.id, outcome)
-            log.info("operation %s, %s: %s", operation.id, outcome.state, outcome.text)
+            log.info("%s %s: %s; operation %s", operation.rpc, outcome.state, outcome.text, operation.id)
             del self._waiting[0]
 
     def _outcome(self, operation: Operation) -> Outcome:
@@ -71,9 +73,13 @@ class Requests:
 
     def _pause(self) -> Outcome:
         """The inbox knows the scopes already; what they cover is read no more as soon as its query has drained."""
-        paused = self._inbox.paused
-        is_read = any(is_paused(paused, tp.topic, tp.partition) for tp in self._lifecycle.reading)
-        return _WAITS if is_read else Outcome("done", "so it is")
+        scopes = self._inbox.paused
+        if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
+            return _WAITS
+        paused = [tp for tp in sorted(self._membership.partitions) if is_paused(scopes, tp.topic, tp.partition)]
+        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in paused[:_MOST_NAMES])
+        more = f" and {len(paused) - _MOST_NAMES} more" if len(paused) > _MOST_NAMES else ""
+        return Outcome("done", f"paused {names}{more}" if paused else "nothing is paused")
 
     def _seek(self, operation: Operation) -> Outcome:
         """Called in every turn until it is no longer `running`."""

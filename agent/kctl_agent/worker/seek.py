@@ -1,6 +1,6 @@
 """Where a partition goes on after a seek, and what that skips or reads again: a pure calculation.
 
-`worker` stops the query, commits and sets the stored offset; here is only what it will do, which a dry run tells as
+`worker` stops the query, commits and sets the stored offset; here is only what it will do, which a dry run reports as
 well.
 """
 

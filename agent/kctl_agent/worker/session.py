@@ -1,4 +1,4 @@
-"""The Spark session of a worker: one JVM that listens on loopback only, says little, and is bounded in memory."""
+"""The Spark session of a worker: one JVM that listens on loopback only, logs little, and is bounded in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["LOG_OPTION", "java_options", "lost_jvm", "session"]
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-"""The Java option that says what a JVM of ours logs, and where to."""
+"""The Java option that sets what a JVM of ours logs, and where to."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -67,7 +67,7 @@ def _submitting(properties: Path) -> Iterator[None]:
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """How the JVM has ended, where that is why `error` came: what Py4J says of it is a refused connection. None: it has
+    """How the JVM has ended, where that is why `error` came: what Py4J reports is a refused connection. None: it has
     not."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext

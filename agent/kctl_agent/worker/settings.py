@@ -43,7 +43,7 @@ class PipelineSettings:
     conf: dict[str, str] = field(repr=False)
     transform: str
     import_dir: Path
-    """Where the transform's module is looked for first: the folder of kctl.toml."""
+    """Where the transform's module is searched first: the folder of kctl.toml."""
     max_records_per_batch: int
     trigger_seconds: float
     on_data_loss: str

@@ -27,7 +27,7 @@ MALLOC_CONF = {
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
 """A task's Python keeps the memory of one Arrow batch for the next instead of giving it back to the kernel each time: a
-batch takes 3 % less (`man 3 mallopt`, benchmarks/README.md). Other C libraries than glibc do not look at it."""
+batch takes 3 % less (`man 3 mallopt`, benchmarks/README.md). Other C libraries than glibc ignore it."""
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
@@ -51,7 +51,7 @@ def configuration(settings: WorkerSettings) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         "spark.python.daemon.module": "kctl_agent.worker.daemon",
-        # `python -m` would else be looked for in the executor's working directory first.
+        # `python -m` would else be searched in the executor's working directory first.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **MALLOC_CONF,
         **_authentication(pipeline),

@@ -27,8 +27,8 @@ __all__ = ["Decided", "StartOffsets"]
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The stored offsets as they were read, before anything else was; what the brokers say, and what follows from both.
-    With a topic that is new to the group more partitions than were asked for."""
+    """The stored offsets as they were read, before anything else was; what the brokers answered, and what follows from
+    both. With a topic that is new to the group more partitions than were asked for."""
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
@@ -69,7 +69,7 @@ class StartOffsets:
         owner does meanwhile shows in the stored offsets, and is nothing that happened to the storage or the group.
 
         Raises:
-            BootstrapError: the storage belongs to another group, or a setting says to stop.
+            BootstrapError: the storage belongs to another group, or a setting is `stop`.
             KafkaError, StorageError: it may work later.
         """
         self._bind()
@@ -128,7 +128,7 @@ class StartOffsets:
         self.identity = StorageId(id_, _name(self._storage))
 
     def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
-        """Raises BootstrapError where a setting says to stop."""
+        """Raises BootstrapError where a setting is `stop`."""
         storage = self._settings.storage
         for setting, kind, choice in (
             ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),

@@ -1,4 +1,4 @@
-"""What queries tell, in every shape that Spark's versions tell it, and the snapshot that follows."""
+"""What queries report, in every shape that Spark's versions report it, and the snapshot that follows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def progress(batch_id: int, ends: object, query: str = "q1", **more: Any) -> str
 
 
 @pytest.mark.parametrize(
-    ("told", "offsets"),
+    ("reported", "offsets"),
     [
         ({"orders": {"0": 17, "1": 4}}, {("orders", 0): 17, ("orders", 1): 4}),
         ('{"orders": {"0": 17}}', {("orders", 0): 17}),
@@ -38,11 +38,13 @@ def progress(batch_id: int, ends: object, query: str = "q1", **more: Any) -> str
         ([], {}),
     ],
 )
-def test_end_offsets_are_read_as_an_object_and_as_its_text(told: object, offsets: dict[tuple[str, int], int]) -> None:
-    assert offsets_of(told) == offsets
+def test_end_offsets_are_read_as_an_object_and_as_its_text(
+    reported: object, offsets: dict[tuple[str, int], int]
+) -> None:
+    assert offsets_of(reported) == offsets
 
 
-def test_a_progress_makes_positions_and_figures_and_the_same_one_twice_counts_once() -> None:
+def test_a_progress_makes_positions_and_stats_and_the_same_one_twice_counts_once() -> None:
     queries = Queries("report")
     queries.progressed(progress(0, {"orders": {"0": 10}}))
     queries.progressed(progress(0, {"orders": {"0": 10}}), is_from_listener=False)

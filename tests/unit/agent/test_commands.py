@@ -208,9 +208,9 @@ def test_between_two_batches_none_is_running(snapshot: Snapshot) -> None:
 
 
 def test_ping_names_the_process_and_what_a_supervisor_judges_it_by(snapshot: Snapshot) -> None:
-    told = answer("ping", snapshot)
+    answered = answer("ping", snapshot)
 
-    assert {key: told[key] for key in ("name", "pid", "version", "state", "batches_total")} == {
+    assert {key: answered[key] for key in ("name", "pid", "version", "state", "batches_total")} == {
         "name": "worker-0",
         "pid": os.getpid(),
         "version": __version__,

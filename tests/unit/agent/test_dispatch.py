@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl_agent.commands import COMMANDS, Command
-from kctl_agent.dispatch import Dispatcher, Tally
+from kctl_agent.dispatch import Dispatcher, FaultCounters
 from kctl_agent.errors import NotReady, PathError, StorageError
 from kctl_agent.messages import Reply, reply_ok
 from kctl_agent.snapshot import Snapshot
@@ -26,7 +26,7 @@ Ask = Callable[..., Reply]
 
 def dispatcher_with(snapshot: Snapshot | None, *commands: Command) -> Dispatcher:
     table = COMMANDS | {command.name: command for command in commands}
-    dispatcher = Dispatcher("worker-0", table, Tally(LOG, "worker-0"))
+    dispatcher = Dispatcher("worker-0", table, FaultCounters(LOG, "worker-0"))
     dispatcher.snapshot = snapshot
     return dispatcher
 
@@ -62,7 +62,7 @@ def test_the_reply_that_is_put_together_as_text_is_the_one_that_messages_describ
     id_: str | None, result: JsonObject, name: str
 ) -> None:
     dispatcher = Dispatcher(
-        name, {"say": Command("say", lambda *_: result, "", needs_snapshot=False)}, Tally(LOG, name)
+        name, {"say": Command("say", lambda *_: result, "", needs_snapshot=False)}, FaultCounters(LOG, name)
     )
     frame: JsonObject = {"role": 1, "rpc": "say", "method": "getSay", "id": id_}
 
@@ -135,7 +135,7 @@ def test_a_command_that_fails_answers_with_a_neutral_sentence_and_is_logged_with
 
     assert reply.error is not None
     assert reply.error.code == "command_failed"
-    assert reply.error.message == "fail failed inside the agent of worker-0: its log says more"
+    assert reply.error.message == "fail failed inside the agent of worker-0: its log has the cause"
     (record,) = caplog.records
     assert f"fail failed: {type(error).__name__} at test_dispatch.py:" in record.getMessage()
     assert SECRET not in caplog.text
@@ -170,10 +170,10 @@ def test_an_answer_above_the_limit_is_refused_with_the_number(snapshot: Snapshot
 
 
 def test_a_flood_of_one_failure_is_counted_and_not_a_flood_of_lines(caplog: pytest.LogCaptureFixture) -> None:
-    tally = Tally(LOG, "worker-0")
+    faults = FaultCounters(LOG, "worker-0")
 
     for _ in range(1000):
-        tally.note("a malformed frame")
+        faults.note("a malformed frame")
 
-    assert tally.counts["a malformed frame"] == 1000
+    assert faults.counts["a malformed frame"] == 1000
     assert len(caplog.records) == 10

@@ -19,13 +19,13 @@ ALL = [
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("args", [(), ("KafkaTimeoutError: late",), ("unable to connect: [Errno 111] ECONNREFUSED",)])
 def test_no_sentence_holds_a_class_name_or_an_errno(kind: type[errors.KafkaError], args: tuple[str, ...]) -> None:
-    told = describe(kind(*args), "cannot begin to read orders", "b:9092")
+    text = describe(kind(*args), "cannot begin to read orders", "b:9092")
 
-    assert told.startswith("cannot begin to read orders: ")
-    assert kind.__name__ not in told
-    assert "Errno" not in told
-    assert "ECONN" not in told
-    assert "TimeoutError" not in told
+    assert text.startswith("cannot begin to read orders: ")
+    assert kind.__name__ not in text
+    assert "Errno" not in text
+    assert "ECONN" not in text
+    assert "TimeoutError" not in text
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_a_reason_is_in_plain_words_or_the_brokers_own(error: Exception, text: s
 
 
 def test_what_a_broker_refuses_keeps_its_name_and_names_the_missing_right() -> None:
-    told = describe(errors.GroupAuthorizationFailedError(), "offsets are not committed", "b:9092")
+    text = describe(errors.GroupAuthorizationFailedError(), "offsets are not committed", "b:9092")
 
-    assert told == (
+    assert text == (
         "offsets are not committed: the Kafka brokers at b:9092 answered GROUP_AUTHORIZATION_FAILED; grant this right "
         "to its user, see SECURITY.md"
     )

@@ -411,14 +411,14 @@ def test_a_connection_whose_file_is_held_open_elsewhere_is_no_longer_watched(
     caller = connect(socket_file)
     assert caller.ask("ping").ok
     (fd,) = server._connections
-    held = os.dup(fd)  # as a child does that was forked by C code
+    duplicate = os.dup(fd)  # as a child does that was forked by C code
     watched = Path(f"/proc/self/fdinfo/{server._epoll.fileno()}")
     count = watched.read_text().count("tfd:")
 
     caller.socket.close()
 
     eventually(lambda: watched.read_text().count("tfd:") == count - 1, what="the loop spins on a connection it forgot")
-    os.close(held)
+    os.close(duplicate)
 
 
 def test_callers_that_come_and_go_leave_no_connection_behind(

@@ -1,4 +1,4 @@
-"""What the brokers say of topics."""
+"""What the brokers report of topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the log that another broker leads now is the one that was read, from what leaders tell (KIP-320)."""
+"""Whether the log that another broker leads now is the one that was read, from what leaders report (KIP-320)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kctl_agent.worker.positions import Found, decide
 TP = TopicPartition("orders", 0)
 
 ENDS = [
-    # why, seen before, what the new leader tells of that epoch -> from where the log differs
+    # why, seen before, what the new leader answers for that epoch -> from where the log differs
     ("the new leader had everything", LogSeen(4, 100), 100, None),
     ("the old leader went on after it was last seen", LogSeen(4, 100), 130, None),
     ("what the old leader had alone is gone", LogSeen(4, 100), 60, 60),
@@ -24,11 +24,11 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("why", "before", "told", "offset"), ENDS, ids=[case[0] for case in ENDS])
-def test_a_log_differs_from_where_its_new_leader_has_less_than_the_old_one_told(
-    why: str, before: LogSeen, told: int | None, offset: int | None
+@pytest.mark.parametrize(("why", "before", "reported", "offset"), ENDS, ids=[case[0] for case in ENDS])
+def test_a_log_differs_from_where_its_new_leader_has_less_than_the_old_one_reported(
+    why: str, before: LogSeen, reported: int | None, offset: int | None
 ) -> None:
-    assert divergence(before, told) == offset
+    assert divergence(before, reported) == offset
 
 
 Log = list[int]
@@ -58,12 +58,12 @@ def test_nothing_of_the_new_log_is_missed_and_no_clean_election_is_taken_for_a_t
     assert [moved.kind for moved in start.moved] == (["truncated"] if position > shared else [])
 
 
-def test_what_an_older_leader_tells_late_counts_for_nothing() -> None:
+def test_what_an_older_leader_reports_late_counts_for_nothing() -> None:
     epochs = Epochs()
     epochs.began({TP: LogSeen(4, 100)})
 
-    for told in (LogSeen(3, 500), LogSeen(4, 90)):
-        epochs.observe({TP: told})
+    for reported in (LogSeen(3, 500), LogSeen(4, 90)):
+        epochs.observe({TP: reported})
     assert epochs.known == {TP: LogSeen(4, 100)}
 
     epochs.observe({TP: LogSeen(5, 80)})
@@ -82,7 +82,7 @@ def test_what_was_known_of_a_partition_that_was_given_up_counts_no_more_until_it
     assert epochs.known == {TP: LogSeen(6, 50)}
 
 
-def test_of_brokers_that_tell_no_epoch_nothing_is_known_or_noted() -> None:
+def test_of_brokers_that_report_no_epoch_nothing_is_known_or_noted() -> None:
     epochs = Epochs()
     epochs.began({TP: LogSeen(4, 100)})
 
@@ -97,7 +97,7 @@ def test_the_last_offset_of_a_flow_is_noted_once_more_when_the_log_was_seen_to_g
     assert epochs.uncommitted({TP: 100}) == {}, "nothing was committed here"
 
     epochs.committed([TP])
-    assert epochs.uncommitted({TP: 120}) == {}, "nobody has told yet that the log goes so far"
+    assert epochs.uncommitted({TP: 120}) == {}, "nobody has reported yet that the log goes so far"
 
     epochs.observe({TP: LogSeen(4, 120)})
     assert epochs.uncommitted({TP: 120}) == {TP: 120}

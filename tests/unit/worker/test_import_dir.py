@@ -27,9 +27,9 @@ topics = ["t"]
 def settings(folder: Path, **pipeline: Any) -> WorkerSettings:
     path = folder / "kctl.toml"
     path.write_text(TOML)
-    told = worker_settings(load(path, {}), "worker-0", [])
-    told["pipeline"] |= pipeline
-    return parse(json.dumps(told))
+    given = worker_settings(load(path, {}), "worker-0", [])
+    given["pipeline"] |= pipeline
+    return parse(json.dumps(given))
 
 
 def test_a_transform_is_found_beside_the_configuration_whatever_the_working_directory_is(

@@ -80,13 +80,13 @@ def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_
     }
     with scripted_group(script, on_revoked=on_revoked) as (broker, member):
         eventually(lambda: broker.asked.count("Heartbeat") > 3)
-        held = member.partitions
+        assigned = member.partitions
         assert revoked_in_poll == []
 
         is_in_poll = True
         while not revoked_in_poll:
             member.poll(0.05)
-        while member.partitions != held:
+        while member.partitions != assigned:
             member.poll(0.05)
 
     assert set(revoked_in_poll) == {True}

@@ -32,7 +32,7 @@ class Frame:
         return self
 
     def mapInArrow(self, task: Callable[[Iterator[Any]], Iterator[Any]], _schema: str) -> Any:  # noqa: N802
-        rows = [SimpleNamespace(**row) for told in task(iter(self._batches)) for row in told.to_pylist()]
+        rows = [SimpleNamespace(**row) for result in task(iter(self._batches)) for row in result.to_pylist()]
         return SimpleNamespace(collect=lambda: rows)
 
 
@@ -154,7 +154,7 @@ def test_a_query_that_is_stopped_gives_back_what_is_stored_and_its_checkpoint_is
     assert (pipeline.sources, pipeline.groups, pipeline.positions) == (None, frozenset(), {})
 
 
-def test_only_an_idle_query_can_be_held_at_once(run: _Run, pipeline: Pipeline) -> None:
+def test_only_an_idle_query_is_drained_at_once(run: _Run, pipeline: Pipeline) -> None:
     with run.busy:
         assert not pipeline.drain()
         assert pipeline.draining == {frozenset({TP})}, "no further batch begins all the same"

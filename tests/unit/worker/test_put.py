@@ -1,4 +1,4 @@
-"""What a task does with its Arrow batches: judged, handed on in portions, told in one row."""
+"""What a task does with its Arrow batches: checked, stored in portions, summed up in one row."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def put(storage: Storage, *batches: pa.RecordBatch) -> list[dict[str, object]]:
 
 def put_all(storage: Storage, batches: Iterator[pa.RecordBatch]) -> list[dict[str, object]]:
     job = PutJob(storage, {("t", partition): PartitionPlan(0, 1, None) for partition in (0, 1)})
-    return [row for told in put_partition(job, batches) for row in told.to_pylist()]
+    return [row for result in put_partition(job, batches) for row in result.to_pylist()]
 
 
 def in_portions(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, size: int) -> None:

@@ -32,7 +32,7 @@ def test_a_deleted_topic_is_void_and_not_recreated() -> None:
     assert not reading().is_recreated([FIRST], view(None))
 
 
-def test_what_the_brokers_reported_before_reading_began_says_nothing_of_it() -> None:
+def test_what_the_brokers_reported_before_reading_began_means_nothing() -> None:
     late = Unanswered("no leader", since=10.0)
     before = BrokerView(taken_at=99.0, topic_ids={"orders": "B"}, unanswered={FIRST: late})
 

@@ -161,7 +161,14 @@ def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> 
         worker.handle(event)
     worker.turn()
 
-    assert worker.outcome()[0] == "done"
+    assert worker.outcome() == ("done", "paused t-1")
+
+
+def test_a_pause_of_nothing_is_a_resume(worker: Worker) -> None:
+    worker.inbox.accept(Operation("1", "pause", {}))
+    worker.turn()
+
+    assert worker.outcome() == ("done", "nothing is paused")
 
 
 def test_operations_are_carried_out_one_after_another(worker: Worker) -> None:

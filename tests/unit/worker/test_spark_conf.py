@@ -1,4 +1,4 @@
-"""What Spark is told, and the file by which its JVM learns it."""
+"""How Spark is configured, and the file by which its JVM learns it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.unit.worker.test_import_dir import settings
 
 
 def of(folder: Path, **pipeline: Any) -> dict[str, str]:
-    told: WorkerSettings = settings(folder, **pipeline)
-    return configuration(told)
+    given: WorkerSettings = settings(folder, **pipeline)
+    return configuration(given)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_properties_are_in_a_file_for_this_user_alone_and_only_until_they_are_re
 
 
 def test_secrets_are_in_no_text_of_the_settings(tmp_path: Path) -> None:
-    told = settings(tmp_path, auth_secret="hunter2", conf={"spark.authenticate.secret": "hunter3"})
+    given = settings(tmp_path, auth_secret="hunter2", conf={"spark.authenticate.secret": "hunter3"})
 
-    assert "hunter" not in repr(told)
+    assert "hunter" not in repr(given)
 
 
 def test_the_daemon_of_spark_s_pythons_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack() -> None:

@@ -257,7 +257,7 @@ def test_a_partition_that_no_leader_answers_for_is_left_out_and_the_others_are_r
     assert decided.starts.keys() == {T0}
 
 
-def test_lost_records_stop_the_worker_before_a_stored_offset_is_placed_where_a_setting_says_so(
+def test_lost_records_stop_the_worker_before_a_stored_offset_is_placed_where_a_setting_is_stop(
     storage: FileStorage,
 ) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 10), StoredOffset("t", 1, "A", 20)])

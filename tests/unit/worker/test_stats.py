@@ -1,4 +1,4 @@
-"""What a worker says of a batch that runs for long."""
+"""What a worker publishes of a batch that runs for long."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
     assert progress() == first + 1
     runs = False
     storage.advance_offsets([Advance("t", 0, 1, 9, 12)])
-    assert progress() == first + 1, "what no batch stores is not looked at"
+    assert progress() == first + 1, "what no batch stores is not counted"
 
 
 def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
