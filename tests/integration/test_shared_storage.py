@@ -124,7 +124,7 @@ def test_clocks_that_are_set_back_by_an_hour_leave_nothing_stuck_and_nothing_twi
             ]
             if isinstance(storage, RedisStorage):
                 eventually(lambda: len(ledger()) > 100)
-                storage._client().hincrby(storage.prefix + "clock", "machine", 3_600_000)
+                storage._session.client.hincrby(storage._session.prefix + "clock", "machine", 3_600_000)
             eventually(lambda: is_empty(storage), what="everything is handled")
             assert [one.leave() for one in sinkers] == [0, 0]
             assert list(storage.dead()) == []

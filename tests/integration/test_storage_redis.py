@@ -132,7 +132,7 @@ def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_trie
                 storage.stored_offsets([("t", 0)])
             assert time.monotonic() - began < 5, "one time-out of a second, not seven"
         assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3
-        assert pickle.loads(pickle.dumps(storage)).reply_seconds == redis_client.REPLY_SECONDS, "an executor's"
+        assert pickle.loads(pickle.dumps(storage))._session.reply_seconds == redis_client.REPLY_SECONDS, "an executor's"
 
 
 def test_a_redis_that_stays_away_is_unusable_and_then_used_again(
@@ -209,8 +209,8 @@ def test_a_settle_whose_reply_was_lost_can_be_repeated_and_does_nothing_more(sto
 def test_a_claim_whose_reply_was_lost_is_repeated_without_leasing_more(storage: RedisStorage) -> None:
     fill(storage, 9)
 
-    first, again = (storage._run("claim", "a", "token", 6, 60_000, 0) for _ in range(2))
-    other = storage._run("claim", "a", "another token", 6, 60_000, 0)
+    first, again = (storage._session.run("claim", "a", "token", 6, 60_000, 0) for _ in range(2))
+    other = storage._session.run("claim", "a", "another token", 6, 60_000, 0)
 
     assert again == first
     assert [int(row[4]) for row in first] == [0, 3]
@@ -226,7 +226,7 @@ def test_a_clock_that_is_set_by_an_hour_leaves_nothing_stuck_and_nothing_twice(
     (delayed,) = storage.claim("a", 3, 60.0)
     storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=60.0)
     (leased,) = storage.claim("alive", 3, 60.0)
-    clock = storage.prefix + "clock"
+    clock = storage._session.prefix + "clock"
     with client_of(server) as client:
         # that the server's clock was set back is, for the storage, that it saw a later time before
         client.hincrby(clock, "machine", -hours * 3_600_000)
@@ -301,7 +301,7 @@ def test_portions_are_measured_as_they_were_sent_last(storage: RedisStorage) -> 
 def test_blocks_of_the_layout_before_are_handed_out(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 9)
     with client_of(server) as client:
-        client.set(storage.prefix + "layout", "1")
+        client.set(storage._session.prefix + "layout", "1")
         for key in list(client.scan_iter("*body:*")):
             client.hset(key.replace(b"body:", b"block:"), "body", client.getdel(key))
     storage.prepare()
@@ -489,7 +489,7 @@ def test_a_replica_is_refused(start: Callable[..., RedisServer]) -> None:
 
 def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -> None:
     with client_of(server) as client:
-        client.set(storage.prefix + "layout", "9")
+        client.set(storage._session.prefix + "layout", "9")
 
     with pytest.raises(StorageUnusable, match="layout 9; this release reads 1 to 4"):
         storage.prepare()

@@ -113,15 +113,15 @@ def redis_server() -> Iterator[RedisServer | None]:
 
 def redis_bench(url: str) -> Bench:
     storage = RedisStorage(url, uuid.uuid4().hex, block_messages=BLOCK_MESSAGES)
-    client = storage._client()
+    client = storage._session.client
 
     def pass_time(seconds: float) -> None:
-        client.hincrby(storage.prefix + "clock", "now", int(seconds * 1000))
-        for key in client.scan_iter(storage.prefix + "block:*"):
+        client.hincrby(storage._session.prefix + "clock", "now", int(seconds * 1000))
+        for key in client.scan_iter(storage._session.prefix + "block:*"):
             client.hincrby(key, "since", -int(seconds * 1000))
 
     def damage(first: int) -> bytes:
-        for key in client.scan_iter(storage.prefix + "block:*"):
+        for key in client.scan_iter(storage._session.prefix + "block:*"):
             if client.hget(key, "first") == str(first).encode():
                 place = key.replace(b"block:", b"body:")
                 body = flipped(client.get(place))
