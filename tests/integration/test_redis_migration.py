@@ -132,6 +132,15 @@ def test_a_full_redis_is_migrated_too(start: Callable[..., RedisServer]) -> None
             assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 15
 
 
+def test_a_storage_without_a_layout_that_an_earlier_commit_went_on_with_is_migrated_too(server: RedisServer) -> None:
+    with client_of(server) as client:
+        write(client, "3")
+        client.delete(PREFIX + "layout")
+
+        with closing(opened(server.url)) as storage:
+            assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 15
+
+
 def test_a_later_layout_is_refused_and_left_alone(server: RedisServer) -> None:
     with client_of(server) as client:
         write(client, "5")

@@ -59,7 +59,7 @@ STEPS = {2: VERSION_2, 3: VERSION_3, 4: VERSION_4}
 def create(db: sqlite3.Connection, path: Path, clock: MachineClock) -> None:
     """Make the tables, or bring a file of an older version up to this one, or do nothing.
 
-    Processes of an older release that have the file open get errors afterwards, and write nothing.
+    Processes of an older release that have the file open get errors afterwards, and put and claim nothing.
 
     Raises:
         StorageUnusable: a file of another version, or a SQLite that is too old.

@@ -27,6 +27,7 @@ from kctl_agent.worker.lifecycle_events import (
     Fenced,
     LogsObserved,
     Lost,
+    Paused,
     Phase,
     Polled,
     QueryFailed,
@@ -62,6 +63,7 @@ class Lifecycle:
         """Replaced, never changed in place."""
         self.is_seeking = False
         self._polled = Polled(NONE)
+        self._paused = NONE
         self._logs = LogsObserved()
         self._storage = StorageCounted()
         self._failed: dict[Group, QueryFailed] = {}
@@ -74,6 +76,7 @@ class Lifecycle:
         self._backoff = StartBackoff()
         self._rules: dict[type[Event], Callable[..., list[Action]]] = {
             Polled: self._on_polled,
+            Paused: self._on_paused,
             Revoked: self._on_revoked,
             Lost: self._on_lost,
             Fenced: self._on_fenced,
@@ -127,6 +130,10 @@ class Lifecycle:
         self._polled = event
         return [self._commit()]
 
+    def _on_paused(self, event: Paused, _now: float) -> list[Action]:
+        self._paused = event.partitions
+        return []
+
     def _on_revoked(self, event: Revoked, _now: float) -> list[Action]:
         if not event.partitions:
             return []
@@ -178,7 +185,7 @@ class Lifecycle:
         if self.is_seeking:
             self._set_phase({event.group}, Phase.DRAINED)
             return []
-        return self._stop_one(event.group)
+        return [self._commit(), *self._stop_one(event.group)]  # its last batch may have ended since the last commit
 
     def _on_seek_requested(self, _event: SeekRequested, _now: float) -> list[Action]:
         self.is_seeking = True
@@ -257,7 +264,7 @@ class Lifecycle:
 
     @property
     def _wanted(self) -> Group:
-        return self._polled.assigned - self._polled.paused
+        return self._polled.assigned - self._paused
 
     def _is_due(self, group: Group, now: float) -> bool:
         return self._backoff.is_due(now) and self._groups.is_due(group, now)

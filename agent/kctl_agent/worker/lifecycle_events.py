@@ -27,6 +27,7 @@ __all__ = [
     "Fenced",
     "LogsObserved",
     "Lost",
+    "Paused",
     "Phase",
     "Polled",
     "QueryFailed",
@@ -80,11 +81,17 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The group was polled: this member may read `assigned` now, and of that `paused` is not wanted by the operator."""
+    """The group was polled: this member may read `assigned` now."""
 
     assigned: Group
-    paused: Group = NONE
     is_rebalancing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """What is assigned and not to be read, by the operator's word as of now."""
+
+    partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +214,7 @@ class StopRequested:
 
 Event: TypeAlias = (
     Polled
+    | Paused
     | Revoked
     | Lost
     | Fenced

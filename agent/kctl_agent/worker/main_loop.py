@@ -91,7 +91,9 @@ class MainLoop:
         self._query_start = QueryStart(pipeline, start_offsets, member, progress, stats, self._describe)
         self._checks = LogChecks(pipeline, brokers, storage, progress, stats)
         seeking = Seeking(pipeline, brokers, storage, member, progress, stats)
-        self._requests = Requests(settings.name, inbox, member, self._lifecycle, seeking, self._handle, self._describe)
+        self._requests = Requests(
+            settings.name, inbox, member, self._lifecycle, seeking, self._handle, self._on_lost, self._describe
+        )
         stats.draw_from(self._sources())
         self._watcher.start()
 
@@ -132,9 +134,7 @@ class MainLoop:
             self._error.tolerate("poll", text, time.monotonic())
         else:
             self._error.resolve("poll")
-        assigned, scopes = self._membership.partitions, self._inbox.paused
-        paused = frozenset(tp for tp in assigned if is_paused(scopes, tp.topic, tp.partition))
-        self._handle(events.Polled(assigned, paused, self._membership.is_rebalancing))
+        self._handle(events.Polled(self._membership.partitions, self._membership.is_rebalancing))
 
     def _check_queries(self) -> None:
         """Make them read what is assigned, as long as the storage has room."""
@@ -152,6 +152,8 @@ class MainLoop:
         self._handle(events.StartDue())
 
     def _observe(self, view: BrokerView) -> None:
+        assigned, scopes = self._membership.partitions, self._inbox.paused
+        self._handle(events.Paused(frozenset(tp for tp in assigned if is_paused(scopes, tp.topic, tp.partition))))
         while self._stored:
             self._handle(events.BatchStored(self._stored.popleft()))
         self._handle(events.Draining(self._pipeline.draining))

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kafka import TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, LeaderNotAvailableError
 
 from kctl_agent.storage.base import StorageError
 from kctl_agent.worker.commit_errors import refusal
@@ -68,7 +68,7 @@ class QueryStart:
         readable = readable.difference(refused)
         unanswered |= {tp: refusal({tp: error}) for tp, error in refused.items()}
         if not readable:
-            raise next(iter(refused.values()))(refusal(refused))
+            raise next(iter(refused.values()))(refusal(refused)) if refused else _unanswered(unanswered)
         sources = {tp: decided.source(tp) for tp in readable}
         self._pipeline.start(sources)
         self._reported.clear()
@@ -94,3 +94,7 @@ class QueryStart:
         refused = self._membership.commit(first)
         self._progress.commits.done({tp: at for tp, at in first.items() if tp not in refused})
         return refused
+
+
+def _unanswered(reasons: Mapping[TopicPartition, str]) -> KafkaError:
+    return LeaderNotAvailableError(reasons[min(reasons)] if reasons else "no partition answers")

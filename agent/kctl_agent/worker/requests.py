@@ -26,7 +26,8 @@ _MOST_NAMES = 10
 
 
 class Requests:
-    """For the main thread. `handle` gives the lifecycle an event and carries out what follows; `describe(error, what)`
+    """For the main thread. `handle` gives the lifecycle an event and carries out what follows; `on_lost` does what
+    follows when the group goes on without this member; `describe(error, what)`
     is an error of Kafka's in one sentence."""
 
     def __init__(
@@ -37,6 +38,7 @@ class Requests:
         lifecycle: Lifecycle,
         seeking: Seeking,
         handle: Callable[[Event], None],
+        on_lost: Callable[[], None],
         describe: Callable[[KafkaError, str], str],
     ) -> None:
         self._name = name
@@ -45,6 +47,7 @@ class Requests:
         self._lifecycle = lifecycle
         self._seeking = seeking
         self._handle = handle
+        self._on_lost = on_lost
         self._describe = describe
         self._waiting: list[Operation] = []
         """The oldest first."""
@@ -68,7 +71,10 @@ class Requests:
             return self._pause() if operation.rpc == "pause" else self._seek(operation)
         except KafkaError as error:
             return Outcome("failed", self._describe(error, f"{operation.rpc} failed"))
-        except (AgentError, Lost) as error:
+        except Lost as error:
+            self._on_lost()
+            return Outcome("failed", str(error))
+        except AgentError as error:
             return Outcome("failed", str(error))
 
     def _pause(self) -> Outcome:

@@ -56,7 +56,8 @@ class WorkerStats(ProcessStats):
     def why_full(self, share: float) -> str | None:
         """Why the storage, as last counted, has no room for another batch (`storage.room`); None if it has, and before
         the first count."""
-        return None if self._storage_stats is None else why_full(self._storage_stats, share)
+        counted = self._storage_stats  # the publishing thread sets it
+        return None if counted is None else why_full(counted, share)
 
     def is_throttled_by(self, why: str | None) -> None:
         """Why no new batch is taken; None: it is. Reported as the last error as long as there is no other."""

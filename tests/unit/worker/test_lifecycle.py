@@ -25,6 +25,7 @@ from kctl_agent.worker.lifecycle_events import (
     Fenced,
     LogsObserved,
     Lost,
+    Paused,
     Phase,
     Polled,
     QueryFailed,
@@ -94,15 +95,15 @@ def run(
         ([*READS, Fenced("by worker-1")], State.RUNNING, [ReportEvent("fenced", "by worker-1"), StopQuery()]),
         # other partitions than before
         ([*READS, Polled(frozenset({A})), Tick()], State.RUNNING, [Drain(AB)]),
-        ([*READS, Polled(frozenset({A})), Tick(), Drained(AB)], State.RUNNING, [StopQuery(AB)]),
+        ([*READS, Polled(frozenset({A})), Tick(), Drained(AB)], State.RUNNING, [Commit(frozenset({A})), StopQuery(AB)]),
         ([*READS, Polled(frozenset({A})), Tick(), Tick()], State.RUNNING, [Drain(AB)]),
         ([*READS, Drained(frozenset({C}))], State.RUNNING, []),
         # paused
-        ([Polled(AB, paused=AB), Tick(), StartDue()], State.PAUSED, [Enter(State.PAUSED)]),
-        ([Polled(AB, frozenset({A})), Tick(), StartDue()], State.ASSIGNED,
+        ([Polled(AB), Paused(AB), Tick(), StartDue()], State.PAUSED, [Enter(State.PAUSED)]),
+        ([Polled(AB), Paused(frozenset({A})), Tick(), StartDue()], State.ASSIGNED,
          [Enter(State.ASSIGNED), StartQuery(frozenset({B}))]),
-        ([*READS, Polled(AB, paused=AB), Tick()], State.RUNNING, [Drain(AB)]),
-        ([*READS, Polled(AB, paused=AB), Tick(), Drained(AB), StartDue()], State.PAUSED, [Enter(State.PAUSED)]),
+        ([*READS, Polled(AB), Paused(AB), Tick()], State.RUNNING, [Drain(AB)]),
+        ([*READS, Polled(AB), Paused(AB), Tick(), Drained(AB), StartDue()], State.PAUSED, [Enter(State.PAUSED)]),
         # throttled
         ([Polled(AB), FULL, Tick(), StartDue()], State.THROTTLED,
          [Enter(State.THROTTLED), ReportEvent("throttled", "takes no new batch: 800 of 800 messages"),
@@ -291,7 +292,8 @@ class World(RuleBasedStateMachine):
     @rule(paused=partitions)
     def the_group_is_polled(self, paused: frozenset[TopicPartition]) -> None:
         self.paused = paused & self.assigned
-        self.handle(Polled(self.assigned, self.paused))
+        self.handle(Polled(self.assigned))
+        self.handle(Paused(self.paused))
 
     @precondition(lambda self: self.starting is None and not self.is_stopping)
     @rule(revoked=partitions)

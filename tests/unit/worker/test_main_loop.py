@@ -261,3 +261,60 @@ def test_a_worker_that_is_fenced_stops_its_query_at_once(turning: Callable[..., 
         worker.until(lambda: False)
 
     assert (run.query.stops, worker.events(), worker.pipeline.groups) == (1, ["fenced"], frozenset())
+
+
+def test_a_worker_that_is_lost_while_it_seeks_begins_no_query_over_what_is_not_its_own(
+    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: dict[str, int] = {}
+    worker = turning(OffsetCommit=committed(codes))
+    worker.until_it_reads()
+    worker.until(lambda: worker.loop._progress.commits.is_quiet)  # so that nothing is committed before the seek's own
+    codes |= dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER)
+    worker.inbox.accept(Operation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
+    begun: list[Group] = []
+    monkeypatch.setattr(worker.loop._query_start, "start", begun.append)
+
+    worker.loop.turn()
+
+    outcome = worker.inbox.outcome("7")
+    assert outcome is not None
+    assert outcome.state == "failed"
+    assert (begun, worker.events()) == ([], ["lost"])
+
+
+def test_a_pause_that_is_done_is_not_undone_in_the_same_turn(
+    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = turning()
+    poll = worker.loop._poll
+
+    def pause_after_the_poll() -> None:
+        poll()
+        if worker.loop._membership.partitions and worker.inbox.outcome("1") is None:
+            worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
+            worker.inbox.accept(Operation("1", "pause", {}))
+
+    monkeypatch.setattr(worker.loop, "_poll", pause_after_the_poll)
+    worker.until(lambda: (outcome := worker.inbox.outcome("1")) is not None and outcome.state == "done")
+
+    assert worker.pipeline.groups == frozenset()
+
+
+def test_the_last_batch_of_a_query_that_drains_is_committed(
+    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = turning()
+    worker.until_it_reads()
+    drain = worker.pipeline.drain
+
+    def drain_behind_a_batch(group: Group | None = None) -> bool:
+        worker.reaches({ORDERS_0: 10})
+        monkeypatch.undo()
+        return drain(group)
+
+    monkeypatch.setattr(worker.pipeline, "drain", drain_behind_a_batch)
+    worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
+    worker.until(lambda: worker.stats.state == "paused")
+
+    assert worker.loop._progress.commits.known[ORDERS_0] == 10

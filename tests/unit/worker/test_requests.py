@@ -18,6 +18,8 @@ from kctl_agent.worker.lifecycle_events import (
     Drain,
     Drained,
     Event,
+    Lost,
+    Paused,
     Polled,
     QueryStarted,
     StartDue,
@@ -51,6 +53,7 @@ class Worker:
             self.lifecycle,
             seeking,
             self.handle,
+            lambda: self.handle(Lost()),
             lambda error, what: f"{what}: {type(error).__name__}",
         )
         for event in (Polled(AB), Tick(), StartDue(), QueryStarted(AB, {})):
@@ -157,7 +160,7 @@ def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> 
     assert worker.outcome()[0] == "running"
     assert not worker.lifecycle.is_seeking, "queries are started and stopped meanwhile"
 
-    for event in (Polled(AB, frozenset({B})), Tick(), Drained(AB)):
+    for event in (Polled(AB), Paused(frozenset({B})), Tick(), Drained(AB)):
         worker.handle(event)
     worker.turn()
 

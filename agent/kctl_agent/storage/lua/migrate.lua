@@ -3,7 +3,7 @@
 local function is_older(layout) return layout == '1' or layout == '2' or layout == '3' end
 
 local layout = redis.call('GET', P .. 'layout')
-if is_older(layout) then
+if not layout or is_older(layout) then -- without one: emptied under processes of an earlier commit, which went on
   for _, tp in ipairs(redis.call('SMEMBERS', P .. 'partitions')) do
     local older = P .. 'mark:' .. tp -- the key of a stored offset before layout 4
     if redis.call('EXISTS', older) == 1 then redis.call('RENAME', older, P .. 'offset:' .. tp) end
