@@ -133,6 +133,12 @@ def _anchored(value: Any, folder: Path) -> Any:
 
 def check_together(config: Config) -> None:
     """The rules that join two settings. Raises ConfigError."""
+    _check_times(config)
+    _check_memory(config)
+    _check_storage(config)
+
+
+def _check_times(config: Config) -> None:
     kafka, workers = config.kafka, config.workers
     if kafka.heartbeat_interval_seconds >= kafka.session_timeout_seconds:
         raise ConfigError(
@@ -150,12 +156,19 @@ def check_together(config: Config) -> None:
             f"{config.path}: workers.backoff_min_seconds ({workers.backoff_min_seconds:g}) must not be more than "
             f"workers.backoff_max_seconds ({workers.backoff_max_seconds:g})"
         )
+
+
+def _check_memory(config: Config) -> None:
+    workers = config.workers
     soft, hard = size_bytes(workers.memory_soft), size_bytes(workers.memory_hard)
     if soft is not None and hard is not None and soft > hard:
         raise ConfigError(
             f"{config.path}: workers.memory_soft ({workers.memory_soft}) must not be more than workers.memory_hard "
             f"({workers.memory_hard})"
         )
+
+
+def _check_storage(config: Config) -> None:
     is_direct = config.storage.mode == "directly"
     if (config.sinkers.count > 0 or is_direct) and not config.sinkers.handler:
         why = 'storage.mode is "directly"' if is_direct else f"sinkers.count is {config.sinkers.count}"

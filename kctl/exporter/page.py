@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
@@ -24,8 +23,7 @@ Page: TypeAlias = tuple[bytes, str, bool]
 """Body, content type, whether the body is gzipped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     is_openmetrics: bool
     is_gzipped: bool
 

@@ -47,8 +47,24 @@ def records(
     """
     milliseconds = int(timeout_seconds * 1000)
     assigned = {number: TopicPartition(topic, number) for number in begin}
+    consumer = _consumer(access, is_read_committed, milliseconds)
     try:
-        consumer = KafkaConsumer(
+        consumer.assign(list(assigned.values()))
+        for number, offset in begin.items():
+            consumer.seek(assigned[number], offset)
+        yield from _polled(consumer, assigned, end, milliseconds)
+    except KctlError:
+        raise
+    except Exception as error:  # as above
+        raise failure(error, f"topic {topic}") from error
+    finally:
+        consumer.close(autocommit=False)
+
+
+def _consumer(access: Access, is_read_committed: bool, milliseconds: int) -> Any:
+    """Raises KctlError: the brokers cannot be reached."""
+    try:
+        return KafkaConsumer(
             **access.client_settings(),
             client_id="kctl",
             group_id=None,
@@ -62,17 +78,6 @@ def records(
         )
     except Exception as error:  # of any of the client's parts
         raise failure(error, f"the brokers at {access.named}") from error
-    try:
-        consumer.assign(list(assigned.values()))
-        for number, offset in begin.items():
-            consumer.seek(assigned[number], offset)
-        yield from _polled(consumer, assigned, end, milliseconds)
-    except KctlError:
-        raise
-    except Exception as error:  # as above
-        raise failure(error, f"topic {topic}") from error
-    finally:
-        consumer.close(autocommit=False)
 
 
 def _polled(

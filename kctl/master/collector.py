@@ -164,11 +164,25 @@ class Collector:
         taken_at, taken_at_unix, statuses = time.monotonic(), time.time(), self._supervisor.status()
         digested = await self._aside(self._digest, replies, of_brokers, freshness, statuses, taken_at, taken_at_unix)
         self._sequence += 1
+        took = asyncio.get_running_loop().time() - started
+        snapshot = self._snapshot(digested, of_brokers, freshness, statuses, taken_at, taken_at_unix)
+        return replace(snapshot, collect_seconds=took, resident_bytes=await self._supervisor.resident_bytes())
+
+    def _snapshot(
+        self,
+        digested: _Digested,
+        of_brokers: BrokerSnapshot,
+        freshness: Freshness,
+        statuses: tuple[WorkerStatus, ...],
+        taken_at: float,
+        taken_at_unix: float,
+    ) -> FleetSnapshot:
+        """Apart from what is known only when all of it is done."""
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
             group=self._config.kafka.group,
             taken_at=taken_at,
-            collect_seconds=asyncio.get_running_loop().time() - started,
+            collect_seconds=0.0,
             offset_checker=digested.offset_checker,
             kafka_lag=digested.kafka_lag,
             block_size=digested.block_size,
@@ -178,7 +192,7 @@ class Collector:
             ping=digested.ping,
             workers=digested.workers,
             supervised=statuses,
-            resident_bytes=await self._supervisor.resident_bytes(),
+            resident_bytes={},
             last_success={
                 **({} if self._agents_success is None else {"agents": self._agents_success}),
                 **self._broker_cache.last_success,

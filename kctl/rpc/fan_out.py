@@ -100,16 +100,8 @@ async def fan_out(
     """
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()
-    request = Request(
-        id=pool.next_id(),
-        role=Role.MASTER,
-        rpc=rpc,
-        method=wire_method(rpc),
-        params=params or {},
-        deadline_ms=max(int(remaining * 1000), 1),
-    )
-    frame = encode(request.to_json(), MAX_REQUEST_BYTES)  # once for all: the id need only be unique on each connection
-    request_id = request.id or ""
+    request_id = pool.next_id()  # one for all: it need only be unique on each connection
+    frame = _encoded(request_id, rpc, params or {}, remaining)
     waiting: dict[asyncio.Future[Reply], str] = {}
     kept: dict[str, Connection] = {}
     for name, path in targets.items():
@@ -137,10 +129,23 @@ async def fan_out(
     finally:
         for reply in waiting:
             reply.cancel()
+    in_order = [outcome for _, outcome in sorted(outcomes.items())]
     return FanOut(
-        answers=[outcome for _, outcome in sorted(outcomes.items()) if isinstance(outcome, Answer)],
-        failed=[outcome for _, outcome in sorted(outcomes.items()) if isinstance(outcome, Failed)],
+        answers=[outcome for outcome in in_order if isinstance(outcome, Answer)],
+        failed=[outcome for outcome in in_order if isinstance(outcome, Failed)],
     )
+
+
+def _encoded(request_id: str, rpc: str, params: JsonObject, seconds: float) -> bytes:
+    request = Request(
+        id=request_id,
+        role=Role.MASTER,
+        rpc=rpc,
+        method=wire_method(rpc),
+        params=params,
+        deadline_ms=max(int(seconds * 1000), 1),
+    )
+    return encode(request.to_json(), MAX_REQUEST_BYTES)
 
 
 def _sorted_out(name: str, reply: asyncio.Future[Reply]) -> Answer[JsonObject] | Failed:
