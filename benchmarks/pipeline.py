@@ -6,7 +6,7 @@ the machine does falls on each:
 
 - `drop`: a `mapInArrow` that drops what it gets, the source's own columns: the limit of any sink in Python;
 - `drop_selected`: the same with the columns that a put takes: a put takes longer by no more than the storing;
-- `file`, `redis`: what a worker does with a batch; Redis is set as docs/storage.md says;
+- `file`, `redis`: what a worker does with a batch; Redis is set as in docs/storage.md;
 - `redis_everysec`: the same with `appendfsync everysec`, to which Redis itself is set where nothing is set;
 - `noop`, after each of these: Spark's own sink that drops rows inside the JVM. What a put leaves to be done, such as
   the file storage's copy of its write-ahead log, falls on the `noop` behind it and on no other sink; `left_seconds` is

@@ -35,15 +35,15 @@ def _escaped(text: str, kept: str) -> str:
     return "".join(each if _is_harmless(each) or each in kept else _escape(each) for each in text)
 
 
-def _is_harmless(letter: str) -> bool:
+def _is_harmless(character: str) -> bool:
     """Printable, or one of the wide spaces, which Python does not call printable."""
-    return letter.isprintable() or (letter >= "\xa0" and letter.isspace() and letter not in "\u2028\u2029")
+    return character.isprintable() or (character >= "\xa0" and character.isspace() and character not in "\u2028\u2029")
 
 
-def _escape(letter: str) -> str:
-    if letter in _SHORT:
-        return _SHORT[letter]
-    units = letter.encode("utf-16-be", "surrogatepass")
+def _escape(character: str) -> str:
+    if character in _SHORT:
+        return _SHORT[character]
+    units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 

@@ -66,7 +66,7 @@ def width(text: str) -> int:
     """How many columns of a terminal the text takes: East Asian wide letters two, combining marks none."""
     if text.isascii():
         return len(text)
-    return sum(_letter_width(letter) for letter in text)
+    return sum(_character_width(character) for character in text)
 
 
 def clip(text: str, columns: int) -> str:
@@ -74,11 +74,11 @@ def clip(text: str, columns: int) -> str:
     if width(text) <= columns:
         return text
     kept, used = [], 1
-    for letter in text:
-        used += _letter_width(letter)
+    for character in text:
+        used += _character_width(character)
         if used > columns:
             break
-        kept.append(letter)
+        kept.append(character)
     return "".join(kept) + "…"
 
 
@@ -93,12 +93,12 @@ def ranges(numbers: Iterable[int], shortest: int = 3) -> str:
     return ",".join(f"{r[0]}-{r[-1]}" if len(r) >= shortest else ",".join(map(str, r)) for r in runs)
 
 
-def _letter_width(letter: str) -> int:
+def _character_width(character: str) -> int:
     import unicodedata  # a megabyte of tables that plain ASCII never needs
 
-    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _set(texts: list[str], column: Column) -> list[str]:

@@ -84,7 +84,7 @@ class TextRenderer:
         raise TypeError(metric)
 
     def _columns(self, name: str, labels: Sequence[str], after: str, endings: Sequence[object]) -> list[str]:
-        """The lines of one metric, from what ends the line of each partition; None: it has no line. Those that seldom
+        """The lines of one metric, from what ends the line of each partition; None: it has no line. Those that rarely
         change, such as log starts, are joined once."""
         kept = self._kept.get(name)
         if kept is None or kept.endings != endings:

@@ -92,8 +92,8 @@ def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def _fingerprint(*paths: Path | None) -> str:
-    held = b"".join(path.read_bytes() for path in paths if path is not None)
-    return hashlib.sha256(held).hexdigest() if held else ""
+    content = b"".join(path.read_bytes() for path in paths if path is not None)
+    return hashlib.sha256(content).hexdigest() if content else ""
 
 
 def tls_context(certificate: Path, key: Path | None) -> ssl.SSLContext:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kctl.reduce import PartitionRow
-from kctl.status.hysteresis import Held, settle
+from kctl.status.hysteresis import Reported, settle
 from kctl.status.rules import Owner, Rules, growth_per_second, judge
 from kctl.status.sparkline import Sparkline
 from kctl.status.time_lag import Processed, lag_seconds, remembered
@@ -23,7 +23,7 @@ _NAMED = 3
 class _Partition:
     window: Window = field(default_factory=Window)
     sparkline: Sparkline = field(default_factory=Sparkline)
-    held: Held | None = None
+    reported: Reported | None = None
     processed: Processed | None = None
     is_committed: bool = False
     """Whether the window holds committed offsets, or what lag is counted from for want of any."""
@@ -68,11 +68,11 @@ class Assessor:
         if read is not None and row.end is not None:
             window.add(Observation(now - row.age_seconds, read, row.end), span)
         judged = judge(window, owner, self._rules, now)
-        partition.held = settle(partition.held, judged, now, self._rules.hold_seconds)
+        partition.reported = settle(partition.reported, judged, now, self._rules.hold_seconds)
         growth = None if lag is None or judged[0] is Status.UNKNOWN else _rounded(growth_per_second(window, span))
         caught_up_ago = None if window.anchor is None else now - window.anchor
         return Assessment(
-            *partition.held.reported,
+            *partition.reported.judgement,
             lag_seconds=_rounded(lag_seconds(lag, partition.processed, caught_up_ago, now_unix)),
             growth_per_second=growth,
             catchup_seconds=_rounded(_catchup(lag, growth)),

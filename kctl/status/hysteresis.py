@@ -7,27 +7,31 @@ from dataclasses import dataclass
 from kctl.status.rules import Judgement
 from kctl.status.words import Status
 
-__all__ = ["Held", "settle"]
+__all__ = ["Reported", "settle"]
 
 _TROUBLE = Status.WARN.severity
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Reported:
     """The status that is reported, and since when the rules have seen a better one."""
 
-    reported: Judgement
+    judgement: Judgement
     better_since: float | None = None
 
 
-def settle(held: Held | None, judged: Judgement, now: float, hold_seconds: float) -> Held:
+def settle(reported: Reported | None, judged: Judgement, now: float, hold_seconds: float) -> Reported:
     """What is reported from now on. From trouble (`warn` and worse) to anything better it takes `hold_seconds`; the
     reason is then "not yet over". Rules that no longer know (`unknown`) are believed at once."""
-    if held is None or judged[0].severity >= held.reported[0].severity or held.reported[0].severity < _TROUBLE:
-        return Held(judged)
+    if (
+        reported is None
+        or judged[0].severity >= reported.judgement[0].severity
+        or reported.judgement[0].severity < _TROUBLE
+    ):
+        return Reported(judged)
     if judged[0] is Status.UNKNOWN:
-        return Held(judged)
-    since = now if held.better_since is None else held.better_since
+        return Reported(judged)
+    since = now if reported.better_since is None else reported.better_since
     if now - since >= hold_seconds:
-        return Held(judged)
-    return Held((held.reported[0], f"not yet over: {judged[1]}"), since)
+        return Reported(judged)
+    return Reported((reported.judgement[0], f"not yet over: {judged[1]}"), since)

@@ -32,7 +32,7 @@ class Gone:
 
 
 def gone(contributing: str) -> list[Gone]:
-    table = contributing.split("| gone | say | from |")[1].split("\n\n")[0]
+    table = contributing.split("| gone | use | from |")[1].split("\n\n")[0]
     rows = [row.split("|") for row in table.splitlines()[2:]]
     return [
         Gone(word, tuple(re.findall(r"`([^`]+)`", row[3]))) for row in rows for word in re.findall(r"`([^`]+)`", row[1])
@@ -59,7 +59,7 @@ def test_the_table_has_words() -> None:
 
 
 def test_a_row_names_words_wildcards_and_folders() -> None:
-    table = "| gone | say | from |\n|---|---|---|\n| `gatekeeper*` | `x` | `kctl/` |\n| `a.b`, `c` | - | |\n\nEnd"
+    table = "| gone | use | from |\n|---|---|---|\n| `gatekeeper*` | `x` | `kctl/` |\n| `a.b`, `c` | - | |\n\nEnd"
 
     assert gone(table) == [Gone("gatekeeper*", ("kctl/",)), Gone("a.b"), Gone("c")]
     assert Gone("gatekeeper*").pattern.search(b"no gatekeepers_ here")

@@ -133,7 +133,7 @@ def test_the_leader_is_shown_with_the_members_own_partitions(snapshot: Snapshot)
 @pytest.mark.parametrize(
     ("member_id", "leader", "is_leader"), [("a", "a", True), ("a", "b", False), ("a", None, None), (None, None, None)]
 )
-def test_who_does_not_know_the_leader_does_not_say_that_it_is_none(
+def test_a_member_that_does_not_know_the_leader_does_not_report_that_it_is_none(
     snapshot: Snapshot, member_id: str | None, leader: str | None, is_leader: bool | None
 ) -> None:
     member = MemberInfo("g", "range", member_id=member_id, leader=leader)

@@ -1,4 +1,4 @@
-"""The scripted agent does what its script says, so that what is tested with it is the other side."""
+"""The scripted agent follows its script, so that what is tested with it is the other side."""
 
 from __future__ import annotations
 

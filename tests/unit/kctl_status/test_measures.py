@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kctl.reduce import PartitionRow
 from kctl.status import Assessor, Owner, Rules, of_group
-from kctl.status.hysteresis import Held, settle
+from kctl.status.hysteresis import Reported, settle
 from kctl.status.rules import Judgement, growth_per_second, judge
 from kctl.status.sparkline import STEP_SECONDS, STEPS, Sparkline
 from kctl.status.time_lag import Processed, lag_seconds, remembered
@@ -30,29 +30,29 @@ def row(
     return PartitionRow("orders", partition, 0, committed, committed, end, timestamp, worker, 1, age)
 
 
-def held_after(*judgements: tuple[float, Judgement]) -> Held:
-    held = None
+def reported_after(*judgements: tuple[float, Judgement]) -> Reported:
+    reported = None
     for at, judgement in judgements:
-        held = settle(held, judgement, at, 10.0)
-    assert held is not None
-    return held
+        reported = settle(reported, judgement, at, 10.0)
+    assert reported is not None
+    return reported
 
 
 def test_trouble_is_reported_at_once_and_its_end_after_it_has_lasted() -> None:
-    assert held_after((0, OK), (1, STALLED)).reported == STALLED
-    assert held_after((0, STALLED), (1, OK), (10, OK)).reported == (Status.STALLED, "not yet over: commits come")
-    assert held_after((0, STALLED), (1, OK), (11, OK)).reported == OK
+    assert reported_after((0, OK), (1, STALLED)).judgement == STALLED
+    assert reported_after((0, STALLED), (1, OK), (10, OK)).judgement == (Status.STALLED, "not yet over: commits come")
+    assert reported_after((0, STALLED), (1, OK), (11, OK)).judgement == OK
 
 
 def test_what_flaps_stays_in_trouble() -> None:
     flapping = [(float(second), STALLED if second % 3 == 0 else OK) for second in range(100)]
 
-    assert {held_after(*flapping[: n + 1]).reported[0] for n in range(100)} == {Status.STALLED}
+    assert {reported_after(*flapping[: n + 1]).judgement[0] for n in range(100)} == {Status.STALLED}
 
 
 @pytest.mark.parametrize("status", [Status.IDLE, Status.STARTING, Status.REBALANCING, Status.PAUSED])
 def test_what_is_no_trouble_changes_at_once(status: Status) -> None:
-    assert held_after((0, (status, "")), (1, OK)).reported == OK
+    assert reported_after((0, (status, "")), (1, OK)).judgement == OK
 
 
 def test_time_lag_is_the_smaller_of_what_timestamp_and_log_allow() -> None:
