@@ -247,7 +247,7 @@ class Lifecycle:
             return self._enter(State.PAUSED)
         due = [group for group in self._plan if group.isdisjoint(self.reading) and self._is_due(group, now)]
         if not due:
-            return []
+            return self._enter(State.RUNNING) if self.state is State.REBALANCING and self.is_complete else []
         actions = self._throttle()
         if self._throttled_by is not None:
             return actions

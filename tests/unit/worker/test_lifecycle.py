@@ -89,6 +89,8 @@ def run(
         ([Polled(NONE, is_rebalancing=True)], State.REBALANCING, [Enter(State.REBALANCING)]),
         ([*READS, Revoked(AB)], State.REBALANCING, [Enter(State.REBALANCING), StopQuery(is_waited_for=True)]),
         ([*READS, Revoked(NONE)], State.RUNNING, []),
+        ([*READS, Polled(NONE, is_rebalancing=True), Polled(AB), Tick(), StartDue()], State.RUNNING,
+         [Enter(State.RUNNING)]),
         ([*READS, Revoked(AB), Polled(AB)], State.REBALANCING, [Commit(NONE)]),
         ([*READS, Lost()], State.RUNNING, [LOST, StopQuery()]),
         ([*READS, Lost(), Tick(), StartDue()], State.RUNNING, []),
@@ -310,6 +312,7 @@ class World(RuleBasedStateMachine):
         self.assigned |= more
         self.paused = NONE
         self.handle(Polled(self.assigned))
+        self.handle(Paused(NONE))
 
     @rule()
     def the_session_expires(self) -> None:
@@ -401,6 +404,7 @@ class World(RuleBasedStateMachine):
         self.handle(SeekEnded())
         self.handle(ROOM)
         self.handle(LogsObserved(frozenset(PARTITIONS)))
+        self.handle(Paused(NONE))
         for _ in range(40):
             self.now += 31.0
             self.handle(Polled(self.assigned))
