@@ -78,7 +78,7 @@ def main() -> None:
         topics.create_topic(broker.bootstrap_servers, TOPIC, 1)
         produce(broker, options.records, RECORD_BYTES)
         without, with_ = _measured(folder, broker.bootstrap_servers, options.runs)
-    print(json.dumps(_figures(without, with_)))
+    print(json.dumps(_stats(without, with_)))
 
 
 def _measured(folder: Path, servers: str, runs: int) -> tuple[list[Run], list[Run]]:
@@ -152,7 +152,7 @@ def _asked(path: Path) -> Iterator[None]:
             master.kill()
 
 
-def _figures(without: list[Run], with_: list[Run]) -> dict[str, object]:
+def _stats(without: list[Run], with_: list[Run]) -> dict[str, object]:
     wall, wall_with = (statistics.median(run.wall for run in runs) for runs in (without, with_))
     driver, driver_with = (statistics.median(run.driver for run in runs) for runs in (without, with_))
     jvm, jvm_with = (statistics.median(run.jvm for run in runs) for runs in (without, with_))

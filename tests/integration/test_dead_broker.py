@@ -92,7 +92,7 @@ def test_offsets_of_a_dead_broker_have_their_age_in_every_view_with_exit_code_3(
         assert fetched(fleet, "status")["brokers"]["age_seconds"] > 2
         eventually(lambda: fetched(fleet, "status")["brokers"]["error"], what="why")
         with urllib.request.urlopen(f"{fleet.about['http_url']}/metrics", timeout=60) as page:
-            [age] = [line for line in page.read().decode().splitlines() if line.startswith("kctl_group_figures_age_")]
+            [age] = [line for line in page.read().decode().splitlines() if line.startswith("kctl_group_stats_age_")]
         assert float(age.split()[-1]) > 2
     finally:
         os.kill(own_broker.pid, signal.SIGCONT if number == signal.SIGSTOP else 0)
