@@ -53,6 +53,10 @@ class ProcessStats(ABC):
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
         self._last = Snapshot(name, "", self._state, self._state_since, self._started_at, self._started_at)
         """What was published last."""
+        self._expire_at = time.monotonic()
+        self._not_expired: str | None = None
+        """The error for which dead letters were not expired, the last error as long as there is no other; both are the
+        stats thread's."""
 
     @property
     def state(self) -> str:
@@ -104,7 +108,9 @@ class ProcessStats(ABC):
             started_at=self._started_at,
             published_at=now,
             storage=storage,
-            work=replace(self._work, rows_per_second=rows_per_second),
+            work=replace(
+                self._work, rows_per_second=rows_per_second, last_error=self._work.last_error or self._not_expired
+            ),
             rss_bytes=_resident_bytes(),
             events=tuple(self._events),
             paused=self._inbox.paused,
@@ -118,30 +124,49 @@ class ProcessStats(ABC):
         self._wake.set()
 
     def _run(self) -> None:
-        expire_at = time.monotonic()
+        """A bug, of ours or of a storage, must not end the thread: what was published last would pass for now."""
+        was_well = True
         while not self._closed:
-            if time.monotonic() >= expire_at:
-                expire_at = time.monotonic() + _EXPIRE_SECONDS
-                self._expire_dead()
-            self._wake.wait(_PUBLISH_SECONDS)
-            self._wake.clear()
-            self._publish()
+            try:
+                self._turn()
+                was_well = True
+            except Exception:  # beyond what is reported as the last error; logged once, or it would flood the log
+                if was_well:
+                    self._log.exception("the stats could not be published; trying on")
+                was_well = False
+
+    def _turn(self) -> None:
+        self._wake.wait(_PUBLISH_SECONDS)
+        self._wake.clear()
+        if time.monotonic() >= self._expire_at:
+            self._expire_at = time.monotonic() + _EXPIRE_SECONDS
+            self._expire_dead()
+        self._publish()
 
     def _expire_dead(self) -> None:
         try:
             count = self._storage.expire_dead()
-        except StorageError as error:
+        except StorageError as error:  # reported where the storage is counted
             self._log.debug("dead letters were not expired: %s", error)
             return
+        except Exception as error:
+            self._report_not_expired(f"dead letters were not expired: {type(error).__name__}: {error}", error)
+            return
+        self._not_expired = None
         if count:
             age = self._storage.limits.dead_seconds
             text = f"{count} dead letters were older than {age:g} s (storage.dead_expire_seconds) and were removed"
             self._record(Event(time.time(), "dead_letters_expired", text))
 
+    def _report_not_expired(self, text: str, error: Exception) -> None:
+        if self._not_expired != text:
+            self._log.error("%s", text, exc_info=error)
+        self._not_expired = text
+
     def _publish(self) -> None:
         try:
             self._last = self._snapshot()
-        except Exception as error:  # a bug of ours must not end the thread: what was published last would pass for now
+        except Exception as error:
             self._report_broken(error)
         self._server.publish(self._last)
 

@@ -10,6 +10,7 @@ import pytest
 from kafka import TopicPartition
 
 from kctl_agent.operations import Inbox
+from kctl_agent.process import stats as process_stats
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.storage.base import Advance, StoredOffset
@@ -19,6 +20,26 @@ from kctl_agent.worker.brokers import BrokerView
 from kctl_agent.worker.stats import Sources, WorkerStats
 
 TP = TopicPartition("t", 0)
+
+
+class ForgetfulStorage(MemoryStorage):
+    """Its dead letters cannot be expired while `error` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error: Exception | None = None
+
+    def expire_dead(self) -> int:
+        if self.error is not None:
+            raise self.error
+        return super().expire_dead()
+
+
+class UnprintableError(Exception):
+    """Not even its text can be had."""
+
+    def __str__(self) -> str:
+        raise AttributeError("no such text")
 
 
 @pytest.fixture
@@ -77,5 +98,52 @@ def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
         assert published[-1].published_at == age_at, "it does not pass for a new one"
         is_broken = False
         eventually(lambda: published[-1].work.last_error is None)
+    finally:
+        stats.close()
+
+
+def test_dead_letters_that_a_bug_keeps_are_the_last_error_and_the_stats_go_on(
+    server: AgentServer, eventually: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_stats, "_EXPIRE_SECONDS", 0.0)
+    published: list[Snapshot] = []
+    monkeypatch.setattr(server, "publish", published.append)
+    storage = ForgetfulStorage()
+    storage.error = AttributeError("no such field")
+    stats = WorkerStats("worker-0", server, storage, Inbox())
+    stats.start()
+    try:
+        eventually(lambda: published[-1].work.last_error)
+        assert published[-1].work.last_error == "dead letters were not expired: AttributeError: no such field"
+
+        newest = published[-1].published_at
+        eventually(lambda: published[-1].published_at > newest, what="its stats are published on")
+        storage.error = None
+        eventually(lambda: published[-1].work.last_error is None)
+    finally:
+        stats.close()
+
+
+def test_the_stats_thread_survives_an_error_that_cannot_even_be_reported(
+    server: AgentServer,
+    eventually: Callable[..., object],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    published: list[Snapshot] = []
+    monkeypatch.setattr(server, "publish", published.append)
+    stats, is_broken = WorkerStats("worker-0", server, MemoryStorage(), Inbox()), False
+
+    def member() -> None:
+        if is_broken:
+            raise UnprintableError
+
+    stats.draw_from(Sources(member, BrokerView, dict, dict, lambda: None, lambda: None))
+    stats.start()
+    try:
+        is_broken = True
+        eventually(lambda: "the stats could not be published" in caplog.text)
+        is_broken, newest = False, published[-1].published_at
+        eventually(lambda: published[-1].published_at > newest, what="its stats are published on")
     finally:
         stats.close()
