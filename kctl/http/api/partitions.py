@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import Query, Request, Response
 
@@ -11,7 +12,7 @@ from kctl.http.api.answers import lag_rows, live_head, offset_rows
 from kctl.http.api.api import Api, api_of
 from kctl.http.api.filters import chosen
 from kctl.http.api.paging import page
-from kctl.http.api.parameters import AfterPartition, IfNoneMatch, Lists, Numbers, Strings
+from kctl.http.api.parameters import AfterPartition, IfNoneMatch, ListParams, Lists, Numbers, Strings
 from kctl.http.api.router import router
 from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce import encoded, kafka_lag
@@ -19,6 +20,9 @@ from kctl.status import Status
 from kctl_agent.wire import JsonObject
 
 __all__ = ["lag", "offsets"]
+
+Read: TypeAlias = Callable[[Api, FleetSnapshot], Awaitable[tuple[JsonObject, list[JsonObject]]]]
+"""How complete and how old the rows are, and the rows."""
 
 
 @router.get("/lag", summary="Total lag, lag per topic, and every partition with how it is doing")
@@ -34,18 +38,9 @@ async def lag(
     history: Annotated[bool, Query(description="With the lag of the last 15 minutes, every 15 s.")] = False,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    api = api_of(request)
-    snapshot = api.latest()
-    if not lists.live and (same := api.unchanged(snapshot, if_none_match)):
-        return same
-    head, rows = await (_live_lag if lists.live else _last_lag)(api, snapshot)
-    wanted = chosen(rows, topic=topic, partition=partition, worker=worker, status=status, min_lag=min_lag)
-    some, following = page("lag", wanted, after, lists.limit)
-    if history:
-        some = [{**row, "history": api.source.sparkline(row["topic"], row["partition"])} for row in some]
-    some = some if lists.live else _aged(some, head["age_seconds"])
-    body = {**head, "rows": some, "matching": len(wanted), "next": following}
-    return api.answer(snapshot, body, is_live=lists.live)
+    read = _live_lag if lists.live else _last_lag
+    filters = {"topic": topic, "partition": partition, "worker": worker, "status": status, "min_lag": min_lag}
+    return await _listed(request, "lag", read, lists, after, if_none_match, filters, has_history=history)
 
 
 @router.get("/offsets", summary="One row per partition: committed, end, what remains, and which worker reads it")
@@ -59,13 +54,31 @@ async def offsets(
     min_lag: Annotated[int | None, Query(ge=0)] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
+    read = _live_offsets if lists.live else _last_offsets
+    filters = {"topic": topic, "partition": partition, "worker": worker, "min_lag": min_lag}
+    return await _listed(request, "offsets", read, lists, after, if_none_match, filters)
+
+
+async def _listed(
+    request: Request,
+    resource: str,
+    read: Read,
+    lists: ListParams,
+    after: str | None,
+    if_none_match: str | None,
+    filters: Mapping[str, Any],
+    *,
+    has_history: bool = False,
+) -> Response:
     api = api_of(request)
     snapshot = api.latest()
     if not lists.live and (same := api.unchanged(snapshot, if_none_match)):
         return same
-    head, rows = await (_live_offsets if lists.live else _last_offsets)(api, snapshot)
-    wanted = chosen(rows, topic=topic, partition=partition, worker=worker, min_lag=min_lag)
-    some, following = page("offsets", wanted, after, lists.limit)
+    head, rows = await read(api, snapshot)
+    wanted = chosen(rows, **filters)
+    some, following = page(resource, wanted, after, lists.limit)
+    if has_history:
+        some = [{**row, "history": api.source.sparkline(row["topic"], row["partition"])} for row in some]
     some = some if lists.live else _aged(some, head["age_seconds"])
     body = {**head, "rows": some, "matching": len(wanted), "next": following}
     return api.answer(snapshot, body, is_live=lists.live)
