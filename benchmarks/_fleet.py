@@ -16,11 +16,26 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from kctl.config import load
 from kctl.demo.fleet import DemoFleet
+from kctl.jars import jar_paths
+from kctl.master import launch
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
+from kctl_agent.wire import JsonObject
 
-__all__ = ["GROUP", "TOPIC", "WORKER", "Fleet", "produce", "progress", "running_broker", "until", "write_config"]
+__all__ = [
+    "GROUP",
+    "TOPIC",
+    "WORKER",
+    "Fleet",
+    "produce",
+    "progress",
+    "running_broker",
+    "until",
+    "worker_settings",
+    "write_config",
+]
 
 TOPIC = "bench"
 GROUP = "bench"
@@ -83,6 +98,11 @@ def write_config(directory: Path, bootstrap_servers: str, workers: str = "") -> 
     path = directory / "kctl.toml"
     path.write_text(TOML.format(bootstrap_servers=bootstrap_servers, group=GROUP, topic=TOPIC, workers=workers))
     return path
+
+
+def worker_settings(config: Path) -> JsonObject:
+    """What the master writes to the stdin of `WORKER`; `kctl_agent.worker.settings.parse` reads it as JSON text."""
+    return launch.worker_settings(load(config, {}), WORKER, [str(jar) for jar in jar_paths("spark")])
 
 
 @contextmanager

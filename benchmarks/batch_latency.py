@@ -20,10 +20,7 @@ from time import perf_counter
 
 from kafka import KafkaProducer, TopicPartition
 
-from benchmarks._fleet import WORKER, progress, running_broker, write_config
-from kctl.config import load
-from kctl.jars import jar_paths
-from kctl.master.launch import worker_settings
+from benchmarks._fleet import progress, running_broker, worker_settings, write_config
 from kctl.testing.topics import create_topic
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage, StoredOffset
@@ -46,8 +43,7 @@ def main() -> None:
         for topic in WAITS_MS:
             create_topic(broker.bootstrap_servers, topic, PARTITIONS)
         config = write_config(place, broker.bootstrap_servers)
-        jars = [str(jar) for jar in jar_paths("spark")]
-        given = worker_settings(load(config, {}), WORKER, jars)
+        given = worker_settings(config)
         given["pipeline"]["spark_master"] = "local[1]"
         settings = parse(json.dumps(given))
         settings.scratch_dir.mkdir(parents=True)

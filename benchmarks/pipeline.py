@@ -51,11 +51,8 @@ import psutil
 from kafka import TopicPartition
 
 from benchmarks._drop import drop
-from benchmarks._fleet import TOPIC, WORKER, produce, progress, running_broker, write_config
+from benchmarks._fleet import TOPIC, produce, progress, running_broker, worker_settings, write_config
 from benchmarks._storages import redis_server
-from kctl.config import load
-from kctl.jars import jar_paths
-from kctl.master.launch import worker_settings
 from kctl.testing.topics import create_topic
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Advance, Storage, StoredOffset
@@ -96,8 +93,7 @@ def main() -> None:
         produce(broker, (batches + 1) * options.records, RECORD_BYTES if options.letters else _orders(place))
         os.sync()  # or the disk would write the broker's gigabytes beside the storages
         config = write_config(place, broker.bootstrap_servers, f"max_records_per_batch = {options.records}")
-        jars = [str(jar) for jar in jar_paths("spark")]
-        settings = parse(json.dumps(worker_settings(load(config, {}), WORKER, jars)))
+        settings = parse(json.dumps(worker_settings(config)))
         with ExitStack() as stack:
             storages = {}
             for kind in sorted(options.storage, reverse=True):

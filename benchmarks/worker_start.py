@@ -20,11 +20,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks._fleet import WORKER, progress, write_config
+from benchmarks._fleet import progress, worker_settings, write_config
 from benchmarks._turns import plain_environment
-from kctl.config import load
-from kctl.jars import jar_paths
-from kctl.master.launch import worker_settings
 from kctl_agent.worker.class_archive import archive_path
 
 NO_ARCHIVE = "-Xshare:auto"
@@ -76,7 +73,7 @@ def main() -> None:
 def _start(java_options: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="b", dir="/tmp") as place:
         config = write_config(Path(place), "127.0.0.1:9092")  # nobody is asked: only the session is started
-        settings = worker_settings(load(config, {}), WORKER, [str(jar) for jar in jar_paths("spark")])
+        settings = worker_settings(config)
         settings["pipeline"]["conf"]["spark.driver.extraJavaOptions"] = java_options
         done = subprocess.run(
             [sys.executable, "-c", START],
