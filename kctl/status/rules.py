@@ -51,6 +51,14 @@ class Owner:
         """From one commit to the next, as things are."""
         return max(self.trigger_seconds, self.last_batch_seconds or 0.0)
 
+    def silence_seconds(self, rules: Rules) -> float:
+        """For so long messages may wait without a commit. A batch past its limit excuses nothing any more, however
+        long batches are; and of a trigger of an hour nobody wants to learn after three that it does not come."""
+        running, cycle = self.batch_running_seconds, self.cycle_seconds
+        if running is not None and running > rules.batch_limit_seconds:
+            return rules.window_seconds
+        return max(rules.window_seconds, min(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
+
     def span_seconds(self, rules: Rules) -> float:
         """The window that holds enough commits to judge by."""
         wanted = max(rules.window_seconds, _CYCLES_OF_A_WINDOW * self.cycle_seconds)
@@ -72,8 +80,9 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
         return Status.PAUSED, f"{owner.name or 'the group'} is paused; {_waiting(newest)}"
     if newest.lag == 0:
         return _caught_up(window, newest, owner, rules)
-    quiet = now - (newest.at if window.waiting_since is None else window.waiting_since)
-    limit = max(rules.window_seconds, _CYCLES_OF_SILENCE * owner.cycle_seconds)
+    # As of the newest offsets: that nothing was seen since is no fault of the consumer's.
+    quiet = newest.at - (newest.at if window.waiting_since is None else window.waiting_since)
+    limit = owner.silence_seconds(rules)
     if owner.state == "throttled":
         return Status.WARN, f"the storage is full, so {owner.name} takes no batch; {_waiting(newest)}"
     if quiet > limit:

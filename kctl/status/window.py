@@ -15,6 +15,9 @@ __all__ = ["Observation", "Rewind", "Window"]
 
 _KEPT = 60
 """Observations of an active partition in one span; at ten thousand partitions that is about 20 MB."""
+_GAP_SECONDS = 10.0
+_GAP_INTERVALS = 3.0
+"""Offsets that come later than this, and than so many intervals, were not to be had meanwhile."""
 
 
 class Observation(NamedTuple):
@@ -42,7 +45,7 @@ class Window:
     `at`, `committed` and `end` are its columns, oldest first, the newest last; to be read only. Ends never fall.
     """
 
-    __slots__ = ("anchor", "at", "committed", "end", "moved_at", "newest", "rewind", "waiting_since")
+    __slots__ = ("_interval", "anchor", "at", "committed", "end", "moved_at", "newest", "rewind", "waiting_since")
 
     def __init__(self) -> None:
         self._forget()
@@ -53,7 +56,9 @@ class Window:
         self.moved_at: float | None = None
         """When the committed offset was last seen to be another than before."""
         self.waiting_since: float | None = None
-        """Since when messages have been waiting without any being committed; None while none wait."""
+        """Since when messages have been waiting without any being committed; None while none wait. It moves along
+        with time in which nothing was seen: a commit may have been made then, or may not have been possible."""
+        self._interval = 0.0
         self.rewind: Rewind | None = None
         """The last time the committed offset went back, until it is where it was."""
         self.anchor: float | None = None
@@ -97,6 +102,11 @@ class Window:
         return old.at - at >= span_seconds / _KEPT
 
     def _note(self, old: Observation | None, new: Observation) -> None:
+        if old is not None:
+            gap = new.at - old.at
+            if self.waiting_since is not None and gap > max(_GAP_SECONDS, _GAP_INTERVALS * self._interval):
+                self.waiting_since += gap
+            self._interval = gap
         if old is not None and new.committed != old.committed:
             self.moved_at = new.at
             if new.committed < old.committed:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from kctl.status.rules import Judgement, Owner, Rules, judge
-from kctl.status.window import Observation, Window
+from kctl.reduce.rows import PartitionRow, ResetPolicy
+from kctl.status.assessor import Assessor
+from kctl.status.rules import Judgement, Owner, Rules
 from kctl.status.words import Status
 
 PAGE = (Path(__file__).parents[3] / "docs" / "status.md").read_text(encoding="utf-8")
 RULES = Rules()
-Timeline = list[tuple[float, int, int] | None]
+
+
+class Seen(NamedTuple):
+    """What was reported at a second; None for an offset that there is not."""
+
+    at: float
+    committed: int | None
+    end: int | None
+    start: int | None
 
 
 def cases() -> list[tuple[str, str, str, str]]:
@@ -22,51 +32,56 @@ def cases() -> list[tuple[str, str, str, str]]:
     return [(name, seen, reader, status) for name, seen, reader, status in found]
 
 
-def observations(seen: str) -> tuple[list[Observation], float]:
+def observations(seen: str) -> tuple[list[Seen], float]:
     """What a collection every second saw, and the time of the last."""
-    jumps: dict[float, tuple[int, int] | None] = {}
-    steps: list[tuple[range, int, int]] = []
+    jumps: dict[int, tuple[int | None, ...] | None] = {}
+    steps: list[tuple[range, tuple[int, ...]]] = []
     for part in seen.split(", "):
         when, what = part.split(" ")
         if ".." in when:
-            numbers = [int(number) for number in re.split(r"\.\.|/", when)]
-            committed, end = (int(number) for number in what.split("/"))
-            steps.append((range(numbers[0], numbers[1] + 1, numbers[2]), committed, end))
+            first, last, every = (int(number) for number in re.split(r"\.\.|/", when))
+            steps.append((range(first, last + 1, every), tuple(int(number) for number in what.split("/"))))
         else:
-            pair = None if what == "-" else what.split("/")
-            jumps[int(when)] = None if pair is None else (int(pair[0]), int(pair[1]))
+            numbers = tuple(None if number == "-" else int(number) for number in what.split("/"))
+            jumps[int(when)] = None if what == "-" else (*numbers, 0)[:3]
     last = max([*jumps, *(step[0][-1] for step in steps)])
-    found, now = [], None
-    for second in range(int(last) + 1):
-        if second in jumps:
-            now = jumps[second]
-        for times, committed, end in steps:
+    found: list[Seen] = []
+    now: tuple[int | None, ...] | None = None
+    for second in range(last + 1):
+        now = jumps.get(second, now)
+        for times, more in steps:
             if second in times and now is not None:
-                now = (now[0] + committed, now[1] + end)
-        is_reported = jumps.get(last, ...) is not None or second <= max((t for t in jumps if t != last), default=-1)
-        if now is not None and is_reported:
-            found.append(Observation(float(second), *now))
+                now = tuple(None if old is None else old + new for old, new in zip(now, (*more, 0)[:3], strict=True))
+        if now is not None:
+            found.append(Seen(float(second), *now))
     return found, float(last)
 
 
 def reader(words: str) -> Owner:
-    state, *more = words.split(" ")
+    """A worker of ours in that state; `nobody` where none answers, with what the fleet does."""
+    kind, *more = words.split(" ")
     reported = dict(word.split("=") for word in more if "=" in word)
     fleet = next((word for word in more if "=" not in word), None)
 
     def seconds(name: str) -> float | None:
         return float(reported[name]) if name in reported else None
 
-    name = None if state == "nobody" else "worker-0"
-    return Owner(name, fleet if name is None else state, seconds("trigger") or 0.0, seconds("last"), seconds("batch"))
+    name = None if kind == "nobody" else "worker-0"
+    return Owner(name, fleet if name is None else kind, seconds("trigger") or 0.0, seconds("last"), seconds("batch"))
 
 
 def judged(seen: str, words: str, shift: float = 0.0) -> Judgement:
-    window, owner = Window(), reader(words)
+    owner = reader(words)
+    assessor = Assessor(Rules(hold_seconds=0.0))
+    row = PartitionRow("orders", 0, None, None, None, None, None, owner.name, 1, 0.0, ResetPolicy.NONE)
     reported, last = observations(seen)
-    for at, committed, end in reported:
-        window.add(Observation(at + shift, committed, end), owner.span_seconds(RULES))
-    return judge(window, owner, RULES, last + shift)
+    at = last
+    for at, committed, end, start in reported:
+        row = row._replace(start=start, committed=committed, end=end)
+        found = assessor.assess([row], lambda _: owner, at + shift, at)
+    if last > at or not reported:
+        found = assessor.assess([row._replace(age_seconds=last - at)], lambda _: owner, last + shift, last)
+    return found[0].status, found[0].reason
 
 
 @pytest.mark.parametrize(("name", "seen", "words", "status"), cases(), ids=lambda text: text if " " in text else "")
