@@ -241,7 +241,8 @@ class Collector:
         offsets = reduced(OFFSET_CHECKER, replies.offset_checker, of_brokers, freshness)
         partitions = offsets.result.rows
         workers = with_supervisor(reduced(WORKERS, replies.workers, of_brokers, freshness), statuses)
-        owner_of = owners(workers.result.rows, statuses, self._config.workers.trigger_seconds)
+        members = None if of_brokers.group is None else of_brokers.group.members
+        owner_of = owners(workers.result.rows, statuses, self._config.workers.trigger_seconds, members)
         assessments = self._assessor.assess(partitions, owner_of, now, now_unix)
         return _Digested(
             offset_checker=offsets,

@@ -16,14 +16,24 @@ _SHARING = frozenset({AgentState.REBALANCING, AgentState.JOINING, AgentState.ASS
 
 
 def owners(
-    rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus], trigger_seconds: float
+    rows: Iterable[WorkerRow],
+    statuses: Iterable[WorkerStatus],
+    trigger_seconds: float,
+    members: int | None = None,
 ) -> Callable[[PartitionRow], Owner]:
-    """From a partition to its owner. `rows` are those of the command `workers`, `statuses` the supervisor's."""
+    """From a partition to its owner. `rows` are those of the command `workers`, `statuses` the supervisor's;
+    `members` are those that the group's coordinator counts, None if it did not answer."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
-    nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds)
+    nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
     known = {
-        row.name: Owner(row.name, row.state, trigger_seconds, row.last_batch_seconds, row.batch_running_seconds)
+        row.name: Owner(
+            row.name,
+            row.state,
+            None if row.kind == "attached" else trigger_seconds,  # its queries have triggers of their own
+            row.last_batch_seconds,
+            row.batch_running_seconds,
+        )
         for row in rows
     }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kctl.reduce import PartitionRow
 from kctl.status.hysteresis import Reported, settle
-from kctl.status.rules import Owner, Rules, growth_per_second, judge
+from kctl.status.rules import Owner, Rules, growth_per_second, judge, span_seconds
 from kctl.status.sparkline import Sparkline
 from kctl.status.time_lag import Processed, lag_seconds, remembered
 from kctl.status.window import Observation, Window
@@ -58,7 +58,7 @@ class Assessor:
         self, partition: _Partition, row: PartitionRow, owner: Owner, now: float, now_unix: float
     ) -> Assessment:
         window, lag = partition.window, row.lag
-        span = owner.span_seconds(self._rules)
+        span = span_seconds(window, owner, self._rules)
         partition.sparkline.add(lag, now)
         partition.processed = remembered(partition.processed, row)
         read, is_committed = row.lag_from, row.committed is not None

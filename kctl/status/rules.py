@@ -1,7 +1,8 @@
 """The rules by which a partition is judged: pure functions of what was seen over a window in time.
 
 They are Burrow's idea with other measures: micro-batches commit in jumps, so silence is held against the trigger
-interval and the batch in progress, and the lag is compared from commit to commit. docs/status.md has the reasons.
+interval, the batch in progress and how often commits came so far, and the lag is compared from commit to commit. They
+serve our own workers and other clients' groups alike. docs/status.md has the reasons.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from operator import sub
 from kctl.status.window import Observation, Window
 from kctl.status.words import Status
 
-__all__ = ["Judgement", "Owner", "Rules", "growth_per_second", "judge"]
+__all__ = ["Judgement", "Owner", "Rules", "growth_per_second", "judge", "span_seconds"]
 
 _CYCLES_OF_SILENCE = 3.0
 _CYCLES_OF_A_WINDOW = 4.0
 _LONGEST_WINDOW_SECONDS = 900.0
+_UNKNOWN_CADENCE_SECONDS = 900.0
 _LEAST_RISE = 0.1
 
 Judgement = tuple[Status, str]
@@ -42,27 +44,35 @@ class Owner:
     """None when no worker answers for the partition."""
     state: str | None = None
     """As it reports itself; without an owner, what the fleet is doing: `starting`, `rebalancing`, or None."""
-    trigger_seconds: float = 0.0
+    trigger_seconds: float | None = 0.0
+    """None: not known, as of other clients."""
     last_batch_seconds: float | None = None
     batch_running_seconds: float | None = None
+    members: int | None = None
+    """Without an owner: how many members the group's coordinator counts; None when it did not answer."""
 
-    @property
-    def cycle_seconds(self) -> float:
-        """From one commit to the next, as things are."""
-        return max(self.trigger_seconds, self.last_batch_seconds or 0.0)
 
-    def silence_seconds(self, rules: Rules) -> float:
-        """For so long messages may wait without a commit. A batch past its limit excuses nothing any more, however
-        long batches are; and of a trigger of an hour nobody wants to learn after three that it does not come."""
-        running, cycle = self.batch_running_seconds, self.cycle_seconds
-        if running is not None and running > rules.batch_limit_seconds:
-            return rules.window_seconds
-        return max(rules.window_seconds, min(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
+def cycle_seconds(window: Window, owner: Owner) -> float:
+    """From one commit to the next, as things are."""
+    return max(owner.trigger_seconds or 0.0, owner.last_batch_seconds or 0.0, window.cadence_seconds or 0.0)
 
-    def span_seconds(self, rules: Rules) -> float:
-        """The window that holds enough commits to judge by."""
-        wanted = max(rules.window_seconds, _CYCLES_OF_A_WINDOW * self.cycle_seconds)
-        return min(wanted, max(rules.window_seconds, _LONGEST_WINDOW_SECONDS))
+
+def span_seconds(window: Window, owner: Owner, rules: Rules) -> float:
+    """The window that holds enough commits to judge by."""
+    wanted = max(rules.window_seconds, _CYCLES_OF_A_WINDOW * cycle_seconds(window, owner))
+    return min(wanted, max(rules.window_seconds, _LONGEST_WINDOW_SECONDS))
+
+
+def _normal_silence(window: Window, owner: Owner, rules: Rules) -> float:
+    """For so long messages may wait without a commit. A batch past its limit excuses nothing any more, however long
+    batches are; and of a trigger of an hour nobody wants to learn after three that it does not come."""
+    running, cycle = owner.batch_running_seconds, cycle_seconds(window, owner)
+    if running is not None and running > rules.batch_limit_seconds:
+        return rules.window_seconds
+    limit = max(rules.window_seconds, min(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
+    is_known = owner.trigger_seconds is not None or window.cadence_seconds is not None
+    has_reader = owner.name is not None or bool(owner.members) or window.moved_at is not None
+    return limit if is_known or not has_reader else max(limit, _UNKNOWN_CADENCE_SECONDS)
 
 
 def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
@@ -82,16 +92,16 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
         return _caught_up(window, newest, owner, rules)
     # As of the newest offsets: that nothing was seen since is no fault of the consumer's.
     quiet = newest.at - (newest.at if window.waiting_since is None else window.waiting_since)
-    limit = owner.silence_seconds(rules)
+    limit = _normal_silence(window, owner, rules)
     if owner.state == "throttled":
         return Status.WARN, f"the storage is full, so {owner.name} takes no batch; {_waiting(newest)}"
     if quiet > limit:
         return _silent(newest, owner, rules, quiet, limit)
-    return _changing_hands(window, newest, owner, rules, now) or _in_time(window, newest, owner, rules, now)
+    return _changing_hands(window, newest, owner, quiet, limit) or _in_time(window, newest, owner, rules, now)
 
 
 def _caught_up(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement:
-    nobody = "" if owner.name else "; no worker has it"
+    nobody = "" if owner.name or owner.members else f"; {_nobody(owner)}"
     silent = newest.at - window.at[window.end.index(newest.end)]  # ends never fall: from there on they are the same
     if silent >= rules.window_seconds:
         return Status.IDLE, f"nothing has arrived for {_seconds(silent)} and nothing waits{nobody}"
@@ -100,8 +110,10 @@ def _caught_up(window: Window, newest: Observation, owner: Owner, rules: Rules) 
 
 def _silent(newest: Observation, owner: Owner, rules: Rules, quiet: float, limit: float) -> Judgement:
     nothing = f"nothing has been committed for {_seconds(quiet)} while {_waiting(newest)}"
+    if owner.name is None and owner.members:
+        return Status.STALLED, f"{nothing}: {_nobody(owner)}"
     if owner.name is None:
-        return Status.STOPPED, f"{nothing}: no worker answers for it"
+        return Status.STOPPED, f"{nothing}: {_nobody(owner)}"
     running = owner.batch_running_seconds
     # A batch explains the silence since it began; batches that fail and begin anew do not.
     if running is not None and running <= rules.batch_limit_seconds and quiet - running <= limit:
@@ -115,19 +127,29 @@ def _silent(newest: Observation, owner: Owner, rules: Rules, quiet: float, limit
     return Status.STALLED, f"{nothing}: {owner.name} is {owner.state or 'silent'}"
 
 
-def _changing_hands(window: Window, newest: Observation, owner: Owner, rules: Rules, now: float) -> Judgement | None:
-    owner_state = "no worker has it" if owner.name is None else f"{owner.name} is {owner.state}"
+def _changing_hands(window: Window, newest: Observation, owner: Owner, quiet: float, limit: float) -> Judgement | None:
+    owner_state = _nobody(owner) if owner.name is None else f"{owner.name} is {owner.state}"
     if owner.state in ("starting", "joining", "assigned"):
         return Status.STARTING, f"{owner_state}{', one is starting' if owner.name is None else ''}; {_waiting(newest)}"
     if owner.state == "rebalancing":
         return Status.REBALANCING, f"{owner_state}; {_waiting(newest)}"
-    if owner.name is None and (window.moved_at is None or now - window.moved_at > rules.window_seconds):
-        return Status.UNKNOWN, f"{owner_state} and nobody has committed yet; {_waiting(newest)}"
+    if window.moved_at is None and (owner.name is None or owner.trigger_seconds is None):
+        return Status.UNKNOWN, f"{owner_state}; no commit has been seen for {_seconds(quiet)}; {_waiting(newest)}"
+    last = newest.at - (newest.at if window.moved_at is None else window.moved_at)
+    if owner.name is None and not owner.members and last > limit:
+        return Status.UNKNOWN, f"{owner_state}; the last commit is {_seconds(last)} old; {_waiting(newest)}"
     return None
 
 
+def _nobody(owner: Owner) -> str:
+    ours = "" if owner.trigger_seconds is None else "no worker answers for it, "
+    if owner.members:
+        return f"{ours}its group has {owner.members} member{'s' * (owner.members > 1)}"
+    return "no worker has it" if owner.members is None else f"{ours}its group has no members"
+
+
 def _in_time(window: Window, newest: Observation, owner: Owner, rules: Rules, now: float) -> Judgement:
-    span = owner.span_seconds(rules)
+    span = span_seconds(window, owner, rules)
     rise = _rise(window, newest, owner, now - span, span)
     if rise is not None:
         low, high = rise
@@ -146,7 +168,7 @@ def _rise(window: Window, newest: Observation, owner: Owner, since: float, span:
     began = window.at[first]
     if newest.at - began < span / 2:
         return None
-    arriving = (newest.end - window.end[first]) / (newest.at - began) * max(owner.cycle_seconds, 1.0)
+    arriving = (newest.end - window.end[first]) / (newest.at - began) * max(cycle_seconds(window, owner), 1.0)
     if newest.lag - 1 <= arriving:  # the high one is at most that, the low one at least 1
         return None
     middle = bisect_right(window.at, (began + newest.at) / 2)

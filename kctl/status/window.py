@@ -15,6 +15,8 @@ __all__ = ["Observation", "Rewind", "Window"]
 
 _KEPT = 60
 """Observations of an active partition in one span; at ten thousand partitions that is about 20 MB."""
+_SILENCES = 8
+_SILENCES_LEARNED = 3
 _GAP_SECONDS = 10.0
 _GAP_INTERVALS = 3.0
 """Offsets that come later than this, and than so many intervals, were not to be had meanwhile."""
@@ -45,7 +47,19 @@ class Window:
     `at`, `committed` and `end` are its columns, oldest first, the newest last; to be read only. Ends never fall.
     """
 
-    __slots__ = ("_interval", "anchor", "at", "committed", "end", "moved_at", "newest", "rewind", "waiting_since")
+    __slots__ = (
+        "_interval",
+        "_silences",
+        "anchor",
+        "at",
+        "cadence_seconds",
+        "committed",
+        "end",
+        "moved_at",
+        "newest",
+        "rewind",
+        "waiting_since",
+    )
 
     def __init__(self) -> None:
         self._forget()
@@ -58,6 +72,9 @@ class Window:
         self.waiting_since: float | None = None
         """Since when messages have been waiting without any being committed; None while none wait. It moves along
         with time in which nothing was seen: a commit may have been made then, or may not have been possible."""
+        self.cadence_seconds: float | None = None
+        """For how long messages usually wait for a commit; None while there were too few."""
+        self._silences = array("d")
         self._interval = 0.0
         self.rewind: Rewind | None = None
         """The last time the committed offset went back, until it is where it was."""
@@ -108,6 +125,7 @@ class Window:
                 self.waiting_since += gap
             self._interval = gap
         if old is not None and new.committed != old.committed:
+            self._learn(new.at - (old.at if self.waiting_since is None else self.waiting_since))
             self.moved_at = new.at
             if new.committed < old.committed:
                 self.rewind = Rewind(new.at, old.committed, new.committed)
@@ -117,6 +135,16 @@ class Window:
             self.waiting_since = None
         elif self.waiting_since is None or self.moved_at == new.at:
             self.waiting_since = new.at
+
+    def _learn(self, silence_seconds: float) -> None:
+        """The second longest of the last: one accident is no cadence. What was silent already when it was first seen
+        was silent for longer than that."""
+        if self.moved_at is None and self.waiting_since == self.at[0]:
+            return
+        self._silences.append(silence_seconds)
+        del self._silences[:-_SILENCES]
+        if len(self._silences) >= _SILENCES_LEARNED:
+            self.cadence_seconds = sorted(self._silences)[-2]
 
     def _look_for_anchor(self, new: Observation) -> None:
         if new.lag == 0:

@@ -58,16 +58,18 @@ def observations(seen: str) -> tuple[list[Seen], float]:
 
 
 def reader(words: str) -> Owner:
-    """A worker of ours in that state; `nobody` where none answers, with what the fleet does."""
+    """A worker of ours in that state; `nobody` where none answers; `attached` and `client` as the page has it."""
     kind, *more = words.split(" ")
     reported = dict(word.split("=") for word in more if "=" in word)
-    fleet = next((word for word in more if "=" not in word), None)
+    state = next((word for word in more if "=" not in word), None)
 
     def seconds(name: str) -> float | None:
         return float(reported[name]) if name in reported else None
 
-    name = None if kind == "nobody" else "worker-0"
-    return Owner(name, fleet if name is None else kind, seconds("trigger") or 0.0, seconds("last"), seconds("batch"))
+    trigger = None if kind in ("attached", "client") else seconds("trigger") or 0.0
+    if kind in ("client", "nobody"):
+        return Owner(None, state, trigger, members=int(reported["members"]) if "members" in reported else None)
+    return Owner("worker-0", "running" if kind == "attached" else kind, trigger, seconds("last"), seconds("batch"))
 
 
 def judged(seen: str, words: str, shift: float = 0.0) -> Judgement:
