@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kctl.reduce import PartitionRow
 from kctl.status.hysteresis import Reported, settle
-from kctl.status.rules import Owner, Rules, growth_per_second, judge, span_seconds
+from kctl.status.rules import Owner, Rules, growth_per_second, judge, kept_seconds, span_seconds
 from kctl.status.sparkline import Sparkline
 from kctl.status.time_lag import Processed, lag_seconds, remembered
 from kctl.status.window import Observation, Window
@@ -66,11 +66,12 @@ class Assessor:
             partition.window, partition.is_committed = Window(), True
             window = partition.window
         if read is not None and row.end is not None:
-            window.add(Observation(now - row.age_seconds, read, row.end), span)
+            window.add(Observation(now - row.age_seconds, read, row.end), kept_seconds(window, owner))
         judged = judge(window, owner, self._rules, now)
         partition.reported = settle(partition.reported, judged, now, self._rules.hold_seconds)
         growth = None if lag is None or judged[0] is Status.UNKNOWN else _rounded(growth_per_second(window, span))
-        caught_up_ago = None if window.anchor is None else now - window.anchor
+        caught_up_at = window.caught_up_at
+        caught_up_ago = None if caught_up_at is None else now - caught_up_at
         return Assessment(
             *partition.reported.judgement,
             lag_seconds=_rounded(lag_seconds(lag, partition.processed, caught_up_ago, now_unix)),

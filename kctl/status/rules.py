@@ -8,20 +8,23 @@ serve our own workers and other clients' groups alike. docs/status.md has the re
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import sub
 
 from kctl.status.window import Observation, Window
 from kctl.status.words import Status
 
-__all__ = ["Judgement", "Owner", "Rules", "growth_per_second", "judge", "span_seconds"]
+__all__ = ["Judgement", "Owner", "Rules", "growth_per_second", "judge", "kept_seconds", "span_seconds"]
 
 _CYCLES_OF_SILENCE = 3.0
-_CYCLES_OF_A_WINDOW = 4.0
-_LONGEST_WINDOW_SECONDS = 900.0
+_CYCLES_OF_A_WINDOW = 8.0
+_LONGEST_WINDOW_SECONDS = 86_400.0
+_CYCLES_KEPT = 16.0
+_LEAST_KEPT_SECONDS = 3600.0
 _UNKNOWN_CADENCE_SECONDS = 900.0
-_LEAST_RISE = 0.1
+_LEAST_RISE = 0.03
+_LEAST_COMMITS = 2
+_RISES = 1.5
+_LONGER = 4.0
 
 Judgement = tuple[Status, str]
 """The status and its reason in words."""
@@ -59,8 +62,12 @@ def cycle_seconds(window: Window, owner: Owner) -> float:
 
 def span_seconds(window: Window, owner: Owner, rules: Rules) -> float:
     """The window that holds enough commits to judge by."""
-    wanted = max(rules.window_seconds, _CYCLES_OF_A_WINDOW * cycle_seconds(window, owner))
-    return min(wanted, max(rules.window_seconds, _LONGEST_WINDOW_SECONDS))
+    return max(rules.window_seconds, min(_CYCLES_OF_A_WINDOW * cycle_seconds(window, owner), _LONGEST_WINDOW_SECONDS))
+
+
+def kept_seconds(window: Window, owner: Owner) -> float:
+    """For so long what was seen is to be kept: so that what is but a little too slow shows too."""
+    return max(_LEAST_KEPT_SECONDS, min(_CYCLES_KEPT * cycle_seconds(window, owner), _LONGEST_WINDOW_SECONDS))
 
 
 def _normal_silence(window: Window, owner: Owner, rules: Rules) -> float:
@@ -97,7 +104,11 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
         return Status.WARN, f"the storage is full, so {owner.name} takes no batch; {_waiting(newest)}"
     if quiet > limit:
         return _silent(newest, owner, rules, quiet, limit)
-    return _changing_hands(window, newest, owner, quiet, limit) or _in_time(window, newest, owner, rules, now)
+    return (
+        _rising(window, newest, owner, rules)
+        or _changing_hands(window, newest, owner, quiet, limit)
+        or _in_time(newest, owner)
+    )
 
 
 def _caught_up(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement:
@@ -148,41 +159,54 @@ def _nobody(owner: Owner) -> str:
     return "no worker has it" if owner.members is None else f"{ours}its group has no members"
 
 
-def _in_time(window: Window, newest: Observation, owner: Owner, rules: Rules, now: float) -> Judgement:
-    span = span_seconds(window, owner, rules)
-    rise = _rise(window, newest, owner, now - span, span)
-    if rise is not None:
-        low, high = rise
-        return Status.WARN, f"the lag after commits has grown from {low} to {high} within {_seconds(span)}"
+def _in_time(newest: Observation, owner: Owner) -> Judgement:
     running = owner.batch_running_seconds
     batch = "" if running is None else f"; a batch has been running for {_seconds(running)}"
     return Status.OK, f"commits come, {_waiting(newest)}{batch}"
 
 
-def _rise(window: Window, newest: Observation, owner: Owner, since: float, span: float) -> tuple[int, int] | None:
-    """The least lag in the first half of the window and in the second, if it was never gone and has clearly risen:
-    by a tenth, and by more than what arrives from one commit to the next. Halves, because one lucky dip must not hide
-    a lag that grows, nor one unlucky batch make it seem to; with a commit in each, because between commits every lag
-    grows."""
-    first = window.first(since)
-    began = window.at[first]
-    if newest.at - began < span / 2:
-        return None
-    arriving = (newest.end - window.end[first]) / (newest.at - began) * max(cycle_seconds(window, owner), 1.0)
-    if newest.lag - 1 <= arriving:  # the high one is at most that, the low one at least 1
-        return None
-    middle = bisect_right(window.at, (began + newest.at) / 2)
-    if any(len(set(half)) < 2 for half in (window.committed[first:middle], window.committed[middle:])):
-        return None
-    low, high = _least_lag(window, first, middle), _least_lag(window, middle, len(window.at))
-    if low == 0 or high - low <= max(_LEAST_RISE * low, arriving):
-        return None
-    return low, high
+def _rising(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement | None:
+    """Over the window, and over longer and longer times, as far as anything is known: what is much too slow shows
+    soon, what is a little too slow later, when the rise is more than from one commit to the next."""
+    cycle = max(cycle_seconds(window, owner), window.interval_seconds, 1.0)
+    horizon = span_seconds(window, owner, rules)
+    while True:
+        first = window.first(newest.at - horizon)
+        if newest.at - window.at[first] < horizon / 2:
+            return None
+        rise = _rise(window, newest, first, cycle)
+        if rise is not None:
+            low, high = rise
+            within = _seconds(newest.at - window.at[first])
+            return Status.WARN, f"the lag after commits has grown from {low} to {high} within {within}"
+        if first == 0:
+            return None
+        horizon *= _LONGER
 
 
-def _least_lag(window: Window, first: int, end: int) -> int:
-    lags: Iterable[int] = map(sub, window.end[first:end], window.committed[first:end])
-    return max(min(lags), 0)
+def _rise(window: Window, newest: Observation, first: int, cycle: float) -> tuple[int, int] | None:
+    """The least lag of the first half and the last one, if it was never gone, has clearly risen from half to half, and
+    rises still. Halves, because one lucky dip must not hide a lag that grows, nor one burst that is being worked off
+    make it seem to; right after commits, because between commits every lag grows."""
+    began, last = window.at[first], window.left_over
+    arriving = (newest.end - window.end[first]) / (newest.at - began)
+    least = arriving * max(cycle, _LEAST_RISE * (newest.at - began) / 2)
+    if last <= _RISES * least:
+        return None
+    middle = bisect_right(window.at, (began + newest.at) / 2, first)
+    later = _lags_after_commits(window, middle, len(window.at))
+    if len(later) < _LEAST_COMMITS or last - min(later) <= (_RISES - 1) * least:
+        return None
+    earlier = _lags_after_commits(window, first, middle)
+    if not earlier or min(earlier) == 0 or min(later) - min(earlier) <= least:
+        return None
+    return min(earlier), last
+
+
+def _lags_after_commits(window: Window, first: int, end: int) -> list[int]:
+    committed = window.committed
+    rows = (row for row in range(max(first, 1), end) if committed[row] != committed[row - 1])
+    return [max(window.end[row] - committed[row], 0) for row in rows]
 
 
 def growth_per_second(window: Window, span_seconds: float) -> float | None:

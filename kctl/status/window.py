@@ -13,8 +13,13 @@ from typing import NamedTuple
 
 __all__ = ["Observation", "Rewind", "Window"]
 
-_KEPT = 60
-"""Observations of an active partition in one span; at ten thousand partitions that is about 20 MB."""
+_KEPT = 80
+_THINNED = 60
+"""Observations of an active partition, and how many are left of so many; at ten thousand partitions that is 20 MB."""
+_DETAIL = 6.0
+"""From one observation to the next it is about this part of their age."""
+_PACE_SECONDS = 60.0
+"""For so long messages must have arrived before it is a pace."""
 _SILENCES = 8
 _SILENCES_LEARNED = 3
 _GAP_SECONDS = 10.0
@@ -48,13 +53,14 @@ class Window:
     """
 
     __slots__ = (
-        "_interval",
+        "_caught_up_at",
         "_silences",
-        "anchor",
         "at",
         "cadence_seconds",
         "committed",
         "end",
+        "interval_seconds",
+        "left_over",
         "moved_at",
         "newest",
         "rewind",
@@ -69,64 +75,88 @@ class Window:
         self.newest: Observation | None = None
         self.moved_at: float | None = None
         """When the committed offset was last seen to be another than before."""
+        self.left_over = 0
+        """The lag right after the last commit."""
         self.waiting_since: float | None = None
         """Since when messages have been waiting without any being committed; None while none wait. It moves along
         with time in which nothing was seen: a commit may have been made then, or may not have been possible."""
         self.cadence_seconds: float | None = None
         """For how long messages usually wait for a commit; None while there were too few."""
         self._silences = array("d")
-        self._interval = 0.0
+        self.interval_seconds = 0.0
+        """From the last observation but one to the last."""
         self.rewind: Rewind | None = None
         """The last time the committed offset went back, until it is where it was."""
-        self.anchor: float | None = None
-        """The last time at which the log ended at or before what is committed now: all that waits came later."""
+        self._caught_up_at: float | None = None
 
-    def add(self, new: Observation, span_seconds: float) -> None:
-        """Takes the latest offsets; those that are no later than the last are no news. Forgets what lies before the
-        span. A log that ends earlier than it did is another log: nothing of the old one is kept."""
+    def add(self, new: Observation, keep_seconds: float) -> None:
+        """Takes the latest offsets; those that are no later than the last are no news. Forgets what is older than
+        `keep_seconds`. A log that ends earlier than it did is another log: nothing of the old one is kept."""
         old = self.newest
         if old is not None and new.at <= old.at:
             return
         if old is not None and new.end < old.end:
             self._forget()
             old = None
-        if old is not None and not self._is_worth_keeping(old, new, span_seconds):
+        if old is not None and not self._is_worth_keeping(old, new):
             self.at[-1], self.committed[-1], self.end[-1] = new
         else:
             self.at.append(new.at)
             self.committed.append(new.committed)
             self.end.append(new.end)
-        # The newest of those before the span stays: it is what held when the span began.
-        passed = self.first(new.at - span_seconds)
+        # The newest of those that are too old stays: it is what held then.
+        passed = self.first(new.at - keep_seconds)
         if passed > 0:
             del self.at[:passed], self.committed[:passed], self.end[:passed]
+        if len(self.at) > _KEPT:
+            self._thin()
         self._note(old, new)
         self.newest = new
-        self._look_for_anchor(new)
+        self._look_for_the_end(new)
 
     def first(self, since: float) -> int:
         """The row of the observation that held at `since`, or of the first there is; never that of the newest, unless
         it is the only one."""
         return max(bisect_right(self.at, since, 0, len(self.at) - 1) - 1, 0)
 
-    def _is_worth_keeping(self, old: Observation, new: Observation, span_seconds: float) -> bool:
-        """Whether the newest so far is to be kept behind those that are: not in the middle of a run, nor too dense."""
+    def _is_worth_keeping(self, old: Observation, new: Observation) -> bool:
+        """Whether the newest so far is to be kept behind those that are: not in the middle of a run."""
         if len(self.at) < 2:
             return True
-        at, committed, end = self.at[-2], self.committed[-2], self.end[-2]
-        if committed == old.committed == new.committed and end == old.end == new.end:
-            return False
-        return old.at - at >= span_seconds / _KEPT
+        committed, end = self.committed[-2], self.end[-2]
+        return not (committed == old.committed == new.committed and end == old.end == new.end)
+
+    def _thin(self) -> None:
+        """Drops the more, the older they are; so an hour fits beside the last seconds."""
+        share = 1 / _DETAIL
+        while len(self.at) > _THINNED:
+            rows = self._worth_keeping(share)
+            self.at = array("d", [self.at[row] for row in rows])
+            self.committed = array("q", [self.committed[row] for row in rows])
+            self.end = array("q", [self.end[row] for row in rows])
+            share *= 2
+
+    def _worth_keeping(self, share: float) -> list[int]:
+        """The rows without which there would be a gap longer than that share of their age; and those that show what a
+        commit has left over, as long as there are others of the same commit."""
+        at, committed, newest = self.at, self.committed, self.at[-1]
+        kept = [0]
+        for row in range(1, len(at) - 1):
+            is_commit = committed[kept[-1]] != committed[row] == committed[row + 1]
+            if is_commit or at[row + 1] - at[kept[-1]] > share * (newest - at[row]):
+                kept.append(row)
+        return [*kept, len(at) - 1]
 
     def _note(self, old: Observation | None, new: Observation) -> None:
         if old is not None:
             gap = new.at - old.at
-            if self.waiting_since is not None and gap > max(_GAP_SECONDS, _GAP_INTERVALS * self._interval):
+            if self.waiting_since is not None and gap > max(_GAP_SECONDS, _GAP_INTERVALS * self.interval_seconds):
                 self.waiting_since += gap
-            self._interval = gap
+            self.interval_seconds = gap
         if old is not None and new.committed != old.committed:
             self._learn(new.at - (old.at if self.waiting_since is None else self.waiting_since))
             self.moved_at = new.at
+            self.left_over = new.lag
             if new.committed < old.committed:
                 self.rewind = Rewind(new.at, old.committed, new.committed)
         if self.rewind is not None and new.committed >= self.rewind.from_offset:
@@ -146,12 +176,26 @@ class Window:
         if len(self._silences) >= _SILENCES_LEARNED:
             self.cadence_seconds = sorted(self._silences)[-2]
 
-    def _look_for_anchor(self, new: Observation) -> None:
+    @property
+    def caught_up_at(self) -> float | None:
+        """The last time at which the log ended at or before what is committed now: all that waits came later. If that
+        was before the oldest observation, it is reckoned by the pace at which messages have arrived since. None: not
+        known."""
+        newest = self.newest
+        if newest is None or newest.lag == 0 or self.end[0] <= newest.committed:
+            return self._caught_up_at
+        arrived, seconds = newest.end - self.end[0], newest.at - self.at[0]
+        if arrived == 0 or seconds < _PACE_SECONDS:
+            return self._caught_up_at
+        reckoned = self.at[0] - (self.end[0] - newest.committed) * seconds / arrived
+        return reckoned if self._caught_up_at is None else max(reckoned, self._caught_up_at)
+
+    def _look_for_the_end(self, new: Observation) -> None:
         if new.lag == 0:
-            self.anchor = new.at
+            self._caught_up_at = new.at
             return
         if self.rewind is not None and self.rewind.at == new.at:
-            self.anchor = None
+            self._caught_up_at = None
         number = bisect_right(self.end, new.committed, 0, len(self.end) - 1) - 1
-        if number >= 0 and (self.anchor is None or self.at[number] > self.anchor):
-            self.anchor = self.at[number]
+        if number >= 0 and (self._caught_up_at is None or self.at[number] > self._caught_up_at):
+            self._caught_up_at = self.at[number]

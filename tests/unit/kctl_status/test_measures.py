@@ -94,7 +94,26 @@ def test_growth_is_measured_from_commit_to_commit() -> None:
 def test_all_that_waits_came_after_the_log_ended_at_what_is_committed() -> None:
     saw = [(float(t), 0 if t < 50 else 300, t * 10) for t in range(60)]
 
-    assert watched(*saw).anchor == 30.0
+    assert watched(*saw).caught_up_at == 30.0
+
+
+def test_time_lag_is_known_beyond_the_window_and_follows_when_it_falls() -> None:
+    window = Window()
+    for t in range(3121):  # 10/s arrive; nothing is read from 60 s to 420 s, then as much as arrives
+        read = 10 * (t if t < 60 else max(60, t - 360))
+        window.add(Observation(float(t), read, 10 * t), 3600.0)
+
+    assert window.caught_up_at is not None
+    assert 360 <= 3120 - window.caught_up_at <= 450
+
+
+def test_time_lag_of_a_backlog_from_before_anything_was_seen_is_reckoned_by_the_pace() -> None:
+    window = Window()
+    for t in range(301):
+        window.add(Observation(float(t), 10 * t, 10 * t + 36_000), 3600.0)
+
+    assert window.caught_up_at == pytest.approx(300 - 3600, abs=1)
+    assert watched((0, 0, 100), (90, 0, 100)).caught_up_at is None, "nothing arrives, so there is no pace"
 
 
 def test_a_shorter_log_is_another_one() -> None:
@@ -114,9 +133,9 @@ def test_whatever_comes_the_window_stays_small_and_every_figure_sane(steps: list
         at, end = at + pause, end + written
         committed = min(committed + read, end)
         window.add(Observation(at, committed, end), 60.0)
-        assert window.anchor is None or window.anchor <= at
+        assert window.caught_up_at is None or window.caught_up_at <= at
         assert judge(window, READER, Rules(), at)[0] not in (Status.REWIND, Status.UNKNOWN)
-    assert len(window.at) == len(window.committed) == len(window.end) <= 64
+    assert len(window.at) == len(window.committed) == len(window.end) <= 80
     assert list(window.at) == sorted(set(window.at))
     assert list(window.end) == sorted(window.end)
     assert window.newest is None or window.newest == (window.at[-1], window.committed[-1], window.end[-1])
