@@ -21,6 +21,7 @@ _LONGEST_WINDOW_SECONDS = 86_400.0
 _CYCLES_KEPT = 16.0
 _LEAST_KEPT_SECONDS = 3600.0
 _UNKNOWN_CADENCE_SECONDS = 900.0
+_REWIND_SECONDS = 900.0
 _LEAST_RISE = 0.03
 _LEAST_COMMITS = 2
 _RISES = 1.5
@@ -90,9 +91,6 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
     age = now - newest.at
     if age > rules.window_seconds:
         return Status.UNKNOWN, f"the last offsets are {_seconds(age)} old"
-    if window.rewind is not None and now - window.rewind.at <= rules.window_seconds:
-        back = window.rewind
-        return Status.REWIND, f"the committed offset went back from {back.from_offset} to {back.to_offset}"
     if owner.state == "paused":
         return Status.PAUSED, f"{owner.name or 'the group'} is paused; {_waiting(newest)}"
     if newest.lag == 0:
@@ -105,7 +103,8 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
     if quiet > limit:
         return _silent(newest, owner, rules, quiet, limit)
     return (
-        _rising(window, newest, owner, rules)
+        _rewound(window, newest, owner, rules)
+        or _rising(window, newest, owner, rules)
         or _changing_hands(window, newest, owner, quiet, limit)
         or _in_time(newest, owner)
     )
@@ -163,6 +162,13 @@ def _in_time(newest: Observation, owner: Owner) -> Judgement:
     running = owner.batch_running_seconds
     batch = "" if running is None else f"; a batch has been running for {_seconds(running)}"
     return Status.OK, f"commits come, {_waiting(newest)}{batch}"
+
+
+def _rewound(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement | None:
+    back = window.rewind
+    if back is None or newest.at - back.at > max(_REWIND_SECONDS, span_seconds(window, owner, rules)):
+        return None
+    return Status.REWIND, f"the committed offset went back from {back.from_offset} to {back.to_offset}"
 
 
 def _rising(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement | None:

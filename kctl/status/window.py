@@ -41,6 +41,8 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
+    """The last time the offset went back, and the highest offset that it had before."""
+
     at: float
     from_offset: int
     to_offset: int
@@ -86,18 +88,22 @@ class Window:
         self.interval_seconds = 0.0
         """From the last observation but one to the last."""
         self.rewind: Rewind | None = None
-        """The last time the committed offset went back, until it is where it was."""
+        """None once the committed offset is where it was."""
         self._caught_up_at: float | None = None
 
     def add(self, new: Observation, keep_seconds: float) -> None:
         """Takes the latest offsets; those that are no later than the last are no news. Forgets what is older than
-        `keep_seconds`. A log that ends earlier than it did is another log: nothing of the old one is kept."""
+        `keep_seconds`. Where both offsets go back it is another log, and nothing of the old one is kept; where the end
+        alone does, as at a change of leaders, the log was cut off."""
         old = self.newest
         if old is not None and new.at <= old.at:
             return
         if old is not None and new.end < old.end:
-            self._forget()
-            old = None
+            if new.committed < old.committed:
+                self._forget()
+                old = None
+            else:
+                self._cut_off(new.end)
         if old is not None and not self._is_worth_keeping(old, new):
             self.at[-1], self.committed[-1], self.end[-1] = new
         else:
@@ -113,6 +119,12 @@ class Window:
         self._note(old, new)
         self.newest = new
         self._look_for_the_end(new)
+
+    def _cut_off(self, end: int) -> None:
+        for row in reversed(range(len(self.end))):
+            if self.end[row] <= end:
+                return
+            self.end[row] = end
 
     def first(self, since: float) -> int:
         """The row of the observation that held at `since`, or of the first there is; never that of the newest, unless
@@ -158,7 +170,8 @@ class Window:
             self.moved_at = new.at
             self.left_over = new.lag
             if new.committed < old.committed:
-                self.rewind = Rewind(new.at, old.committed, new.committed)
+                before = old.committed if self.rewind is None else max(old.committed, self.rewind.from_offset)
+                self.rewind = Rewind(new.at, before, new.committed)
         if self.rewind is not None and new.committed >= self.rewind.from_offset:
             self.rewind = None
         if new.lag == 0:

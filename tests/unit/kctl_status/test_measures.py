@@ -12,7 +12,7 @@ from kctl.status.hysteresis import Reported, settle
 from kctl.status.rules import Judgement, growth_per_second, judge
 from kctl.status.sparkline import STEP_SECONDS, STEPS, Sparkline
 from kctl.status.time_lag import Processed, lag_seconds, remembered
-from kctl.status.window import Observation, Window
+from kctl.status.window import Observation, Rewind, Window
 from kctl.status.words import Status
 
 OK: Judgement = (Status.OK, "commits come")
@@ -116,10 +116,24 @@ def test_time_lag_of_a_backlog_from_before_anything_was_seen_is_reckoned_by_the_
     assert watched((0, 0, 100), (90, 0, 100)).caught_up_at is None, "nothing arrives, so there is no pace"
 
 
-def test_a_shorter_log_is_another_one() -> None:
+def test_a_shorter_log_with_a_lower_commit_is_another_one() -> None:
     window = watched((0, 500, 500), (1, 500, 600), (2, 0, 10))
 
     assert (window.rewind, window.moved_at, window.waiting_since) == (None, None, 2)
+
+
+def test_of_a_log_that_was_cut_off_the_rest_is_kept() -> None:
+    window = watched((0, 100, 500), (1, 200, 600), (2, 200, 550))
+
+    assert (list(window.committed), list(window.end), window.moved_at) == ([100, 200, 200], [500, 550, 550], 1)
+
+
+def test_a_second_rewind_is_over_where_the_first_began() -> None:
+    window = watched((0, 500, 500), (1, 100, 500), (2, 200, 500), (3, 150, 500))
+    assert window.rewind == Rewind(3, 500, 150)
+
+    window.add(Observation(4, 500, 500), 60.0)
+    assert window.rewind is None
 
 
 def test_offsets_that_are_no_later_are_no_news() -> None:
