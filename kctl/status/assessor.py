@@ -11,7 +11,7 @@ from kctl.status.hysteresis import Reported, settle
 from kctl.status.rules import Owner, Rules, growth_per_second, judge, kept_seconds, span_seconds
 from kctl.status.sparkline import Sparkline
 from kctl.status.time_lag import Processed, lag_seconds, remembered
-from kctl.status.window import Observation, Window
+from kctl.status.window import Observation, Uncommitted, Window
 from kctl.status.words import Assessment, Status
 
 __all__ = ["Assessor", "of_group"]
@@ -25,8 +25,6 @@ class _Partition:
     sparkline: Sparkline = field(default_factory=Sparkline)
     reported: Reported | None = None
     processed: Processed | None = None
-    is_committed: bool = False
-    """Whether the window holds committed offsets, or what lag is counted from for want of any."""
 
 
 class Assessor:
@@ -57,16 +55,14 @@ class Assessor:
     def _assess(
         self, partition: _Partition, row: PartitionRow, owner: Owner, now: float, now_unix: float
     ) -> Assessment:
-        window, lag = partition.window, row.lag
-        span = span_seconds(window, owner, self._rules)
+        lag = row.lag
         partition.sparkline.add(lag, now)
         partition.processed = remembered(partition.processed, row)
-        read, is_committed = row.lag_from, row.committed is not None
-        if is_committed and not partition.is_committed:  # the first commit may lie below a position: no rewind
-            partition.window, partition.is_committed = Window(), True
-            window = partition.window
+        window = partition.window = _window(partition.window, row, now)
+        read = row.lag_from if window.is_lag_known else row.start
         if read is not None and row.end is not None:
             window.add(Observation(now - row.age_seconds, read, row.end), kept_seconds(window, owner))
+        span = span_seconds(window, owner, self._rules)
         judged = judge(window, owner, self._rules, now)
         partition.reported = settle(partition.reported, judged, now, self._rules.hold_seconds)
         growth = None if lag is None or judged[0] is Status.UNKNOWN else _rounded(growth_per_second(window, span))
@@ -78,6 +74,20 @@ class Assessor:
             growth_per_second=growth,
             catchup_seconds=_rounded(_catchup(lag, growth)),
         )
+
+
+def _window(window: Window, row: PartitionRow, now: float) -> Window:
+    """Another one where lag begins to be counted from something else: to go from a position to the first commit, or
+    from a commit that is gone to the log start, is no rewind."""
+    is_lag_known, before = row.lag_from is not None, window.uncommitted
+    if row.committed is not None:
+        if before is None:
+            return window
+        return Window(committed_at=None if window.newest is None else now - row.age_seconds)
+    if before is not None and window.is_lag_known == is_lag_known:
+        return window
+    is_gone = before is Uncommitted.GONE or (before is None and window.newest is not None)
+    return Window(Uncommitted.GONE if is_gone else Uncommitted.NEVER, is_lag_known=is_lag_known)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -88,6 +88,9 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
     newest = window.newest
     if newest is None:
         return Status.UNKNOWN, "neither a committed offset nor a position is known"
+    if not window.is_lag_known and (owner.name is not None or owner.members):
+        reader = _nobody(owner) if owner.name is None else f"{owner.name} is {owner.state or 'silent'}"
+        return Status.UNKNOWN, f"{window.uncommitted}, so lag is not known; {reader}"
     age = now - newest.at
     if age > rules.window_seconds:
         return Status.UNKNOWN, f"the last offsets are {_seconds(age)} old"
@@ -101,7 +104,7 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
     if owner.state == "throttled":
         return Status.WARN, f"the storage is full, so {owner.name} takes no batch; {_waiting(newest)}"
     if quiet > limit:
-        return _silent(newest, owner, rules, quiet, limit)
+        return _silent(window, newest, owner, rules, quiet, limit)
     return (
         _rewound(window, newest, owner, rules)
         or _rising(window, newest, owner, rules)
@@ -118,8 +121,10 @@ def _caught_up(window: Window, newest: Observation, owner: Owner, rules: Rules) 
     return Status.OK, f"nothing waits{nobody}"
 
 
-def _silent(newest: Observation, owner: Owner, rules: Rules, quiet: float, limit: float) -> Judgement:
+def _silent(window: Window, newest: Observation, owner: Owner, rules: Rules, quiet: float, limit: float) -> Judgement:
     nothing = f"nothing has been committed for {_seconds(quiet)} while {_waiting(newest)}"
+    if window.uncommitted is not None:
+        nothing = f"{window.uncommitted}, while {_waiting(newest)} for {_seconds(quiet)}"
     if owner.name is None and owner.members:
         return Status.STALLED, f"{nothing}: {_nobody(owner)}"
     if owner.name is None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["Observation", "Rewind", "Window"]
+__all__ = ["Observation", "Rewind", "Uncommitted", "Window"]
 
 _KEPT = 80
 _THINNED = 60
@@ -48,6 +49,14 @@ class Rewind:
     to_offset: int
 
 
+class Uncommitted(StrEnum):
+    """Why there is no committed offset."""
+
+    NEVER = "nothing was ever committed"
+    GONE = "the committed offset is gone"
+    """Deleted with its group, or expired."""
+
+
 class Window:
     """One partition's observations. Not thread-safe.
 
@@ -62,20 +71,32 @@ class Window:
         "committed",
         "end",
         "interval_seconds",
+        "is_lag_known",
         "left_over",
         "moved_at",
         "newest",
         "rewind",
+        "uncommitted",
         "waiting_since",
     )
 
-    def __init__(self) -> None:
-        self._forget()
+    def __init__(
+        self,
+        uncommitted: Uncommitted | None = None,
+        *,
+        is_lag_known: bool = True,
+        committed_at: float | None = None,
+    ) -> None:
+        """Of a partition without a committed offset `committed` is what lag is counted from instead; where that is not
+        known either, the log start. `committed_at`: when the first commit was seen, if it was."""
+        self.uncommitted = uncommitted
+        self.is_lag_known = is_lag_known
+        self._forget(committed_at)
 
-    def _forget(self) -> None:
+    def _forget(self, committed_at: float | None = None) -> None:
         self.at, self.committed, self.end = array("d"), array("q"), array("q")
         self.newest: Observation | None = None
-        self.moved_at: float | None = None
+        self.moved_at = committed_at
         """When the committed offset was last seen to be another than before."""
         self.left_over = 0
         """The lag right after the last commit."""
@@ -93,13 +114,13 @@ class Window:
 
     def add(self, new: Observation, keep_seconds: float) -> None:
         """Takes the latest offsets; those that are no later than the last are no news. Forgets what is older than
-        `keep_seconds`. Where both offsets go back it is another log, and nothing of the old one is kept; where the end
-        alone does, as at a change of leaders, the log was cut off."""
+        `keep_seconds`. A log that ends before what was committed, and whose commit went back too, is another one:
+        nothing of the old one is kept. Where the end alone goes back, as at a change of leaders, it was cut off."""
         old = self.newest
         if old is not None and new.at <= old.at:
             return
         if old is not None and new.end < old.end:
-            if new.committed < old.committed:
+            if max(new.committed, new.end) < old.committed:
                 self._forget()
                 old = None
             else:

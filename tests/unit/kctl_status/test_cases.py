@@ -94,7 +94,9 @@ def test_the_cases_are_judged_as_on_the_page(name: str, seen: str, words: str, s
     assert re.search(r"[a-z]{3}", reason)
 
 
-@pytest.mark.parametrize(("name", "seen", "words", "status"), cases(), ids=lambda text: text if " " in text else "")
+@pytest.mark.parametrize(
+    ("name", "seen", "words", "status"), cases()[::3], ids=lambda text: text if " " in text else ""
+)
 def test_no_judgement_depends_on_what_time_it_is(name: str, seen: str, words: str, status: str) -> None:
     assert judged(seen, words, shift=1e6) == judged(seen, words)
 
@@ -107,6 +109,12 @@ def test_a_commit_ends_the_silence(name: str) -> None:
     found, _ = judged(f"{seen}, {last + 1:.0f} {reported[-1].end}/{reported[-1].end}", words)
 
     assert found in (Status.OK, Status.IDLE)
+
+
+def test_the_reason_tells_an_offset_that_is_gone_from_one_that_never_was() -> None:
+    assert judged("0 -/100, 90 -/100", "nobody")[1].startswith("nothing was ever committed, while 100 messages wait")
+    assert judged("0 50/50, 10 -/50, 90 -/50", "nobody")[1].startswith("the committed offset is gone, while 50 mess")
+    assert judged("0 50/50, 1 60/60, 200 60/61", "nobody")[1].startswith("no worker has it; the last commit is 199 s")
 
 
 def test_every_status_is_explained_and_has_a_case() -> None:
