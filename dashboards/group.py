@@ -76,7 +76,7 @@ def build() -> Board:
             ),
             states(
                 "Status by partition",
-                "ok, idle, paused, starting, rebalancing, warn, stalled, stopped, rewind, unknown.",
+                "ok, idle, paused, starting, rebalancing, warn, stalled, stopped, losing, rewind, unknown.",
                 (
                     f"max by (cluster, group, topic, partition, status) (kctl_consumer_status{{{TOPIC}}}) == 1",
                     f"{_PARTITION} {{{{status}}}}",

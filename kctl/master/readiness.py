@@ -12,7 +12,7 @@ from kctl.status import Status
 
 __all__ = ["Readiness", "not_ready"]
 
-_TROUBLE = (Status.STALLED, Status.STOPPED)
+_TROUBLE = (Status.STALLED, Status.STOPPED, Status.LOSING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Assessor:
         window = partition.window = _window(partition.window, row, now)
         read = row.lag_from if window.is_lag_known else row.start
         if read is not None and row.end is not None:
-            window.add(Observation(now - row.age_seconds, read, row.end), kept_seconds(window, owner))
+            window.add(Observation(now - row.age_seconds, read, row.end, row.start), kept_seconds(window, owner))
         span = span_seconds(window, owner, self._rules)
         judged = judge(window, owner, self._rules, now)
         partition.reported = settle(partition.reported, judged, now, self._rules.hold_seconds)

@@ -21,6 +21,8 @@ _LONGEST_WINDOW_SECONDS = 86_400.0
 _CYCLES_KEPT = 16.0
 _LEAST_KEPT_SECONDS = 3600.0
 _UNKNOWN_CADENCE_SECONDS = 900.0
+_AHEAD_SECONDS = 10.0
+_SOON_SECONDS = 3600.0
 _REWIND_SECONDS = 900.0
 _LEAST_RISE = 0.03
 _LEAST_COMMITS = 2
@@ -94,6 +96,9 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
     age = now - newest.at
     if age > rules.window_seconds:
         return Status.UNKNOWN, f"the last offsets are {_seconds(age)} old"
+    loss = _ahead(window, newest) or _overtaken(window, newest)
+    if loss is not None:
+        return Status.LOSING, loss
     if owner.state == "paused":
         return Status.PAUSED, f"{owner.name or 'the group'} is paused; {_waiting(newest)}"
     if newest.lag == 0:
@@ -111,6 +116,34 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
         or _changing_hands(window, newest, owner, quiet, limit)
         or _in_time(newest, owner)
     )
+
+
+def _ahead(window: Window, newest: Observation) -> str | None:
+    if window.ahead_since is None or newest.at - window.ahead_since < _AHEAD_SECONDS:
+        return None
+    above = newest.committed - newest.end
+    return f"the committed offset {newest.committed} is {above} above the end of the log: up to it messages are skipped"
+
+
+def _overtaken(window: Window, newest: Observation) -> str | None:
+    """By retention, or soon: from removal to removal the committed offset comes nearer to the log start. Where more is
+    removed at once than waits, the log is short and the consumer keeps up."""
+    if window.start is None or newest.lag == 0:
+        return None
+    above = newest.committed - window.start
+    if above < 0:
+        return f"{-above} messages were removed before they were read; {_waiting(newest)}"
+    if len(window.removals) < 2:
+        return None
+    first, last = window.removals
+    seconds, removed, read = last.at - first.at, last.start - first.start, last.committed - first.committed
+    horizon = max(_SOON_SECONDS, seconds)
+    if removed <= read or newest.lag <= removed or newest.at - last.at > horizon:
+        return None
+    left = max(above / removed, (last.committed - last.start) / (removed - read)) * seconds
+    if left >= horizon:
+        return None
+    return f"retention overtakes in {_seconds(left)}: {above} messages above the log start, {_waiting(newest)}"
 
 
 def _caught_up(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement:

@@ -10,9 +10,10 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import NamedTuple
 
-__all__ = ["Observation", "Rewind", "Uncommitted", "Window"]
+__all__ = ["Observation", "Removal", "Rewind", "Uncommitted", "Window"]
 
 _KEPT = 80
 _THINNED = 60
@@ -21,6 +22,8 @@ _DETAIL = 6.0
 """From one observation to the next it is about this part of their age."""
 _PACE_SECONDS = 60.0
 """For so long messages must have arrived before it is a pace."""
+_BETWEEN_REMOVALS_SECONDS = 300.0
+"""How often a broker looks for what to remove (`log.retention.check.interval.ms`)."""
 _SILENCES = 8
 _SILENCES_LEARNED = 3
 _GAP_SECONDS = 10.0
@@ -34,6 +37,7 @@ class Observation(NamedTuple):
     at: float
     committed: int
     end: int
+    start: int | None = None
 
     @property
     def lag(self) -> int:
@@ -47,6 +51,14 @@ class Rewind:
     at: float
     from_offset: int
     to_offset: int
+
+
+class Removal(NamedTuple):
+    """The log start, and how far the group was, when retention had just removed something."""
+
+    at: float
+    start: int
+    committed: int
 
 
 class Uncommitted(StrEnum):
@@ -66,6 +78,7 @@ class Window:
     __slots__ = (
         "_caught_up_at",
         "_silences",
+        "ahead_since",
         "at",
         "cadence_seconds",
         "committed",
@@ -75,7 +88,9 @@ class Window:
         "left_over",
         "moved_at",
         "newest",
+        "removals",
         "rewind",
+        "start",
         "uncommitted",
         "waiting_since",
     )
@@ -110,6 +125,12 @@ class Window:
         """From the last observation but one to the last."""
         self.rewind: Rewind | None = None
         """None once the committed offset is where it was."""
+        self.start: int | None = None
+        """Of the log, when it was last reported."""
+        self.removals: tuple[Removal, ...] = ()
+        """The last two that are at least five minutes apart."""
+        self.ahead_since: float | None = None
+        """Since when the committed offset has been above the end of the log; None while it is not."""
         self._caught_up_at: float | None = None
 
     def add(self, new: Observation, keep_seconds: float) -> None:
@@ -126,7 +147,7 @@ class Window:
             else:
                 self._cut_off(new.end)
         if old is not None and not self._is_worth_keeping(old, new):
-            self.at[-1], self.committed[-1], self.end[-1] = new
+            self.at[-1], self.committed[-1], self.end[-1] = new[:3]
         else:
             self.at.append(new.at)
             self.committed.append(new.committed)
@@ -138,6 +159,7 @@ class Window:
         if len(self.at) > _KEPT:
             self._thin()
         self._note(old, new)
+        self._note_the_log(new)
         self.newest = new
         self._look_for_the_end(new)
 
@@ -186,7 +208,9 @@ class Window:
             if self.waiting_since is not None and gap > max(_GAP_SECONDS, _GAP_INTERVALS * self.interval_seconds):
                 self.waiting_since += gap
             self.interval_seconds = gap
-        if old is not None and new.committed != old.committed:
+        # Where nothing is committed, lag may be counted from the log start, which retention moves.
+        is_commit = self.uncommitted is None or new.committed != new.start
+        if old is not None and new.committed != old.committed and is_commit:
             self._learn(new.at - (old.at if self.waiting_since is None else self.waiting_since))
             self.moved_at = new.at
             self.left_over = new.lag
@@ -199,6 +223,20 @@ class Window:
             self.waiting_since = None
         elif self.waiting_since is None or self.moved_at == new.at:
             self.waiting_since = new.at
+
+    def _note_the_log(self, new: Observation) -> None:
+        if new.committed <= new.end:
+            self.ahead_since = None
+        elif self.ahead_since is None:
+            self.ahead_since = new.at
+        if new.start is None:
+            return
+        if self.start is not None and new.start < self.start:
+            self.removals = ()
+        last = self.removals[-1].at if self.removals else -inf
+        if self.start is not None and new.start > self.start and new.at - last >= _BETWEEN_REMOVALS_SECONDS:
+            self.removals = (*self.removals, Removal(new.at, new.start, new.committed))[-2:]
+        self.start = new.start
 
     def _learn(self, silence_seconds: float) -> None:
         """The second longest of the last: one accident is no cadence. What was silent already when it was first seen

@@ -23,6 +23,7 @@ class Status(StrEnum):
     REWIND = "rewind"
     STALLED = "stalled"
     STOPPED = "stopped"
+    LOSING = "losing"
 
     @property
     def severity(self) -> int:
