@@ -460,6 +460,12 @@ class Status:
     batch_limit_seconds: float = setting(
         600.0, "A batch that runs for longer no longer explains why nothing is committed.", unit="seconds", minimum=1.0
     )
+    allowed_lag: tuple[str, ...] = setting(
+        (),
+        'Messages that may be left over, by the name of the group: `["payments-*=1"]`; the first pattern that fits '
+        "counts. Transactions leave their markers.",
+        pattern=(r".+=\d{1,18}", "`PATTERN=MESSAGES`, as in `payments-*=1`"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ from kctl.reduce.ping import Pings
 from kctl.reduce.rows import PingRow, StorageRow, StorageStats, WorkerRow
 from kctl.reduce.workers import Workers
 from kctl.rpc.fan_out import FanOut
-from kctl.status import Assessment, Assessor, Rules, of_group
+from kctl.status import Assessment, Assessor, Rules, allowed_lag, of_group
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Collector"]
@@ -88,7 +88,8 @@ class Collector:
         """Each is given every snapshot, on a thread, before it becomes the last one."""
         self._changes = Changes(started_at=time.time())
         rules = config.status
-        self._assessor = Assessor(Rules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds))
+        allowed = allowed_lag(rules.allowed_lag, config.kafka.group)
+        self._assessor = Assessor(Rules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds, allowed))
         self._memory_limit = size_bytes(config.workers.memory_soft) or size_bytes(config.workers.memory_hard)
         self._sequence = 0
         self._members = members

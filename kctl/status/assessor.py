@@ -55,24 +55,29 @@ class Assessor:
     def _assess(
         self, partition: _Partition, row: PartitionRow, owner: Owner, now: float, now_unix: float
     ) -> Assessment:
-        lag = row.lag
+        lag, allowed = row.lag, self._rules.allowed_lag
         partition.sparkline.add(lag, now)
         partition.processed = remembered(partition.processed, row)
         window = partition.window = _window(partition.window, row, now)
         read = row.lag_from if window.is_lag_known else row.start
         if read is not None and row.end is not None:
-            window.add(Observation(now - row.age_seconds, read, row.end, row.start), kept_seconds(window, owner))
+            window.add(
+                Observation(now - row.age_seconds, read, row.end, row.start), kept_seconds(window, owner), allowed
+            )
         span = span_seconds(window, owner, self._rules)
         judged = judge(window, owner, self._rules, now)
         partition.reported = settle(partition.reported, judged, now, self._rules.hold_seconds)
         growth = None if lag is None or judged[0] is Status.UNKNOWN else _rounded(growth_per_second(window, span))
         caught_up_at = window.caught_up_at
         caught_up_ago = None if caught_up_at is None else now - caught_up_at
+        if lag is not None and lag <= allowed:
+            lag = 0
         return Assessment(
             *partition.reported.judgement,
             lag_seconds=_rounded(lag_seconds(lag, partition.processed, caught_up_ago, now_unix)),
             growth_per_second=growth,
             catchup_seconds=_rounded(_catchup(lag, growth)),
+            window_complete=_rounded(window.complete(span)),
         )
 
 
@@ -114,6 +119,9 @@ def of_group(rows: Sequence[PartitionRow], assessments: Sequence[Assessment]) ->
         lag_seconds=max((each.lag_seconds for each in assessments if each.lag_seconds is not None), default=None),
         growth_per_second=sum(known_growths) if known_growths else None,
         catchup_seconds=None if None in catchups else max(each for each in catchups if each is not None),
+        window_complete=min(
+            (each.window_complete for each in assessments if each.window_complete is not None), default=None
+        ),
     )
 
 

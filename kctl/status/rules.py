@@ -8,12 +8,14 @@ serve our own workers and other clients' groups alike. docs/status.md has the re
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from kctl.status.window import Observation, Window
 from kctl.status.words import Status
 
-__all__ = ["Judgement", "Owner", "Rules", "growth_per_second", "judge", "kept_seconds", "span_seconds"]
+__all__ = ["Judgement", "Owner", "Rules", "allowed_lag", "growth_per_second", "judge", "kept_seconds", "span_seconds"]
 
 _CYCLES_OF_SILENCE = 3.0
 _CYCLES_OF_A_WINDOW = 8.0
@@ -40,6 +42,14 @@ class Rules:
     window_seconds: float = 60.0
     hold_seconds: float = 10.0
     batch_limit_seconds: float = 600.0
+    allowed_lag: int = 0
+    """Messages: with so many nothing counts as waiting."""
+
+
+def allowed_lag(settings: Sequence[str], group: str) -> int:
+    """By the first of `PATTERN=MESSAGES` whose pattern fits the name of the group; 0 if none does."""
+    pairs = (setting.rpartition("=") for setting in settings)
+    return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +106,12 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
     age = now - newest.at
     if age > rules.window_seconds:
         return Status.UNKNOWN, f"the last offsets are {_seconds(age)} old"
-    loss = _ahead(window, newest) or _overtaken(window, newest)
+    loss = _ahead(window, newest) or _overtaken(window, newest, rules)
     if loss is not None:
         return Status.LOSING, loss
     if owner.state == "paused":
         return Status.PAUSED, f"{owner.name or 'the group'} is paused; {_waiting(newest)}"
-    if newest.lag == 0:
+    if newest.lag <= rules.allowed_lag:
         return _caught_up(window, newest, owner, rules)
     # As of the newest offsets: that nothing was seen since is no fault of the consumer's.
     quiet = newest.at - (newest.at if window.waiting_since is None else window.waiting_since)
@@ -125,10 +135,10 @@ def _ahead(window: Window, newest: Observation) -> str | None:
     return f"the committed offset {newest.committed} is {above} above the end of the log: up to it messages are skipped"
 
 
-def _overtaken(window: Window, newest: Observation) -> str | None:
+def _overtaken(window: Window, newest: Observation, rules: Rules) -> str | None:
     """By retention, or soon: from removal to removal the committed offset comes nearer to the log start. Where more is
     removed at once than waits, the log is short and the consumer keeps up."""
-    if window.start is None or newest.lag == 0:
+    if window.start is None or newest.lag <= rules.allowed_lag:
         return None
     above = newest.committed - window.start
     if above < 0:
@@ -148,10 +158,11 @@ def _overtaken(window: Window, newest: Observation) -> str | None:
 
 def _caught_up(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement:
     nobody = "" if owner.name or owner.members else f"; {_nobody(owner)}"
+    nothing = f"{_waiting(newest)}{', as is allowed' if newest.lag else ''}{nobody}"
     silent = newest.at - window.at[window.end.index(newest.end)]  # ends never fall: from there on they are the same
     if silent >= rules.window_seconds:
-        return Status.IDLE, f"nothing has arrived for {_seconds(silent)} and nothing waits{nobody}"
-    return Status.OK, f"nothing waits{nobody}"
+        return Status.IDLE, f"nothing has arrived for {_seconds(silent)} and {nothing}"
+    return Status.OK, nothing
 
 
 def _silent(window: Window, newest: Observation, owner: Owner, rules: Rules, quiet: float, limit: float) -> Judgement:
@@ -218,7 +229,7 @@ def _rising(window: Window, newest: Observation, owner: Owner, rules: Rules) -> 
         first = window.first(newest.at - horizon)
         if newest.at - window.at[first] < horizon / 2:
             return None
-        rise = _rise(window, newest, first, cycle)
+        rise = _rise(window, newest, first, cycle, rules.allowed_lag)
         if rise is not None:
             low, high = rise
             within = _seconds(newest.at - window.at[first])
@@ -228,7 +239,7 @@ def _rising(window: Window, newest: Observation, owner: Owner, rules: Rules) -> 
         horizon *= _LONGER
 
 
-def _rise(window: Window, newest: Observation, first: int, cycle: float) -> tuple[int, int] | None:
+def _rise(window: Window, newest: Observation, first: int, cycle: float, allowed: int) -> tuple[int, int] | None:
     """The least lag of the first half and the last one, if it was never gone, has clearly risen from half to half, and
     rises still. Halves, because one lucky dip must not hide a lag that grows, nor one burst that is being worked off
     make it seem to; right after commits, because between commits every lag grows."""
@@ -242,7 +253,7 @@ def _rise(window: Window, newest: Observation, first: int, cycle: float) -> tupl
     if len(later) < _LEAST_COMMITS or last - min(later) <= (_RISES - 1) * least:
         return None
     earlier = _lags_after_commits(window, first, middle)
-    if not earlier or min(earlier) == 0 or min(later) - min(earlier) <= least:
+    if not earlier or min(earlier) <= allowed or min(later) - min(earlier) <= least:
         return None
     return min(earlier), last
 

@@ -83,6 +83,7 @@ class Window:
         "cadence_seconds",
         "committed",
         "end",
+        "gap",
         "interval_seconds",
         "is_lag_known",
         "left_over",
@@ -121,6 +122,8 @@ class Window:
         self.cadence_seconds: float | None = None
         """For how long messages usually wait for a commit; None while there were too few."""
         self._silences = array("d")
+        self.gap: tuple[float, float] | None = None
+        """The last time in which nothing was seen."""
         self.interval_seconds = 0.0
         """From the last observation but one to the last."""
         self.rewind: Rewind | None = None
@@ -133,10 +136,11 @@ class Window:
         """Since when the committed offset has been above the end of the log; None while it is not."""
         self._caught_up_at: float | None = None
 
-    def add(self, new: Observation, keep_seconds: float) -> None:
+    def add(self, new: Observation, keep_seconds: float, allowed_lag: int = 0) -> None:
         """Takes the latest offsets; those that are no later than the last are no news. Forgets what is older than
-        `keep_seconds`. A log that ends before what was committed, and whose commit went back too, is another one:
-        nothing of the old one is kept. Where the end alone goes back, as at a change of leaders, it was cut off."""
+        `keep_seconds`. With a lag of `allowed_lag` nothing waits. A log that ends before what was committed, and whose
+        commit went back too, is another one: nothing of the old one is kept. Where the end alone goes back, as at a
+        change of leaders, it was cut off."""
         old = self.newest
         if old is not None and new.at <= old.at:
             return
@@ -158,10 +162,18 @@ class Window:
             del self.at[:passed], self.committed[:passed], self.end[:passed]
         if len(self.at) > _KEPT:
             self._thin()
-        self._note(old, new)
+        self._note(old, new, allowed_lag)
         self._note_the_log(new)
         self.newest = new
-        self._look_for_the_end(new)
+        self._look_for_the_end(new, allowed_lag)
+
+    def complete(self, span_seconds: float) -> float:
+        """How much was seen of the span before the newest observation, from 0 to 1."""
+        if not self.at:
+            return 0.0
+        began, ended = max(self.at[0], self.at[-1] - span_seconds), self.at[-1]
+        unseen = 0.0 if self.gap is None else max(self.gap[1] - max(self.gap[0], began), 0.0)
+        return (ended - began - unseen) / span_seconds
 
     def _cut_off(self, end: int) -> None:
         for row in reversed(range(len(self.end))):
@@ -202,12 +214,14 @@ class Window:
                 kept.append(row)
         return [*kept, len(at) - 1]
 
-    def _note(self, old: Observation | None, new: Observation) -> None:
+    def _note(self, old: Observation | None, new: Observation, allowed_lag: int) -> None:
         if old is not None:
-            gap = new.at - old.at
-            if self.waiting_since is not None and gap > max(_GAP_SECONDS, _GAP_INTERVALS * self.interval_seconds):
-                self.waiting_since += gap
-            self.interval_seconds = gap
+            interval = new.at - old.at
+            if interval > max(_GAP_SECONDS, _GAP_INTERVALS * self.interval_seconds):
+                self.gap = (old.at, new.at)
+                if self.waiting_since is not None:
+                    self.waiting_since += interval
+            self.interval_seconds = interval
         # Where nothing is committed, lag may be counted from the log start, which retention moves.
         is_commit = self.uncommitted is None or new.committed != new.start
         if old is not None and new.committed != old.committed and is_commit:
@@ -219,7 +233,7 @@ class Window:
                 self.rewind = Rewind(new.at, before, new.committed)
         if self.rewind is not None and new.committed >= self.rewind.from_offset:
             self.rewind = None
-        if new.lag == 0:
+        if new.lag <= allowed_lag:
             self.waiting_since = None
         elif self.waiting_since is None or self.moved_at == new.at:
             self.waiting_since = new.at
@@ -262,8 +276,8 @@ class Window:
         reckoned = self.at[0] - (self.end[0] - newest.committed) * seconds / arrived
         return reckoned if self._caught_up_at is None else max(reckoned, self._caught_up_at)
 
-    def _look_for_the_end(self, new: Observation) -> None:
-        if new.lag == 0:
+    def _look_for_the_end(self, new: Observation, allowed_lag: int) -> None:
+        if new.lag <= allowed_lag:
             self._caught_up_at = new.at
             return
         if self.rewind is not None and self.rewind.at == new.at:

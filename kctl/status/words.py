@@ -46,6 +46,8 @@ class Assessment:
     """Messages by which the lag grows each second, over the window; negative while it falls."""
     catchup_seconds: float | None = None
     """Until the lag is gone at that pace; 0 when it is, None while it does not fall."""
+    window_complete: float | None = None
+    """How much of the window was seen, from 0 to 1; of a group, of the partition of which least was."""
 
     def to_json(self) -> JsonObject:
         return {
@@ -54,6 +56,7 @@ class Assessment:
             "lag_seconds": self.lag_seconds,
             "growth_per_second": self.growth_per_second,
             "catchup_seconds": self.catchup_seconds,
+            "window_complete": self.window_complete,
         }
 
 

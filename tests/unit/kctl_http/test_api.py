@@ -46,6 +46,7 @@ async def test_lag_has_offsets_status_age_and_the_missing_workers() -> None:
         "lag_seconds": 2.5,
         "growth_per_second": -1.0,
         "catchup_seconds": 6.0,
+        "window_complete": None,
     }
     assert (body["rows"][2]["remaining_count"], body["rows"][2]["status"]) == (None, "stalled")
     assert (body["age_seconds"], body["complete"], body["answered"]) == (2.0, False, ["worker-0"])

@@ -74,7 +74,8 @@ def reader(words: str) -> Owner:
 
 def judged(seen: str, words: str, shift: float = 0.0) -> Judgement:
     owner = reader(words)
-    assessor = Assessor(Rules(hold_seconds=0.0))
+    allowed = re.search(r" allowed=(\d+)", words)
+    assessor = Assessor(Rules(hold_seconds=0.0, allowed_lag=int(allowed[1]) if allowed else 0))
     row = PartitionRow("orders", 0, None, None, None, None, None, owner.name, 1, 0.0, ResetPolicy.NONE)
     reported, last = observations(seen)
     at = last

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kctl.reduce import PartitionRow
 from kctl.status import Assessor, Owner, Rules, of_group
 from kctl.status.hysteresis import Reported, settle
-from kctl.status.rules import Judgement, growth_per_second, judge
+from kctl.status.rules import Judgement, allowed_lag, growth_per_second, judge
 from kctl.status.sparkline import STEP_SECONDS, STEPS, Sparkline
 from kctl.status.time_lag import Processed, lag_seconds, remembered
 from kctl.status.window import Observation, Rewind, Window
@@ -166,6 +166,32 @@ def test_a_commit_of_everything_never_makes_it_worse(steps: list[tuple[float, in
     window.add(Observation(at + 1, end, end), 60.0)
 
     assert judge(window, READER, Rules(), at + 1)[0].severity <= max(before.severity, Status.OK.severity)
+
+
+def test_the_allowed_lag_of_a_group_is_that_of_the_first_pattern_that_fits() -> None:
+    settings = ("payments-*=1", "pay*=3", "a=b=7")
+
+    assert [allowed_lag(settings, group) for group in ("payments-eu", "payroll", "a=b", "other")] == [1, 3, 7, 0]
+
+
+def test_what_is_allowed_to_be_left_over_is_no_time_lag() -> None:
+    assessor = Assessor(Rules(allowed_lag=1))
+    for t in range(100):
+        [found] = assessor.assess([row(0, 10, 11)], lambda _: READER, float(t), 1000.0 + t)
+
+    assert (found.status, found.lag_seconds, found.catchup_seconds) == (Status.IDLE, 0.0, 0.0)
+
+
+def test_how_much_of_the_window_was_seen_goes_with_the_assessment() -> None:
+    assessor, complete = Assessor(Rules()), []
+    for t in [*range(91), *range(150, 250)]:
+        rows = [row(0, t, t), row(1, 0, 5)]
+        each = assessor.assess(rows, lambda _: READER, float(t), 1000.0 + t)
+        complete.append(each[0].window_complete)
+
+    assert (complete[0], complete[30], complete[60], complete[90]) == (0.0, 0.5, 1.0, 1.0)
+    assert (complete[91], complete[121], complete[-1]) == (0.0, 0.5, 1.0), "after a minute in which nothing was seen"
+    assert of_group(rows, each).window_complete == 1.0
 
 
 def test_the_sparkline_keeps_fifteen_minutes_and_shows_where_it_knows_nothing() -> None:
