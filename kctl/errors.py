@@ -12,6 +12,7 @@ __all__ = [
     "AgentRefused",
     "AlreadyRunning",
     "AuthenticationFailed",
+    "BadAnswer",
     "BrokerRefused",
     "BrokerUnreachable",
     "CommandRejected",
@@ -63,6 +64,13 @@ class CommandRejected(KctlError):
         super().__init__(message)
         self.wire_code = wire_code
         self.wire_retriable = wire_retriable
+
+
+class BadAnswer(KctlError):
+    """The master's answer to a command does not have the shape of its result, as one of another release may not."""
+
+    code = "bad_answer"
+    http_status = 502
 
 
 class OperationRefused(KctlError):

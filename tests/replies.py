@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from kctl.master.reduction import COMMANDS
-from kctl.reduce import Answer, BrokerSnapshot
+from kctl.reduce import Answer, BrokerSnapshot, encoded
+from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import FanOut
 from kctl_agent.wire import JsonObject
 
-__all__ = ["parsed", "reduced_json"]
+__all__ = ["parsed", "reduced_json", "status_json"]
 
 
 def parsed(rpc: str, replies: Iterable[Answer[JsonObject]]) -> list[Answer[Any]]:
@@ -24,3 +25,9 @@ def reduced_json(rpc: str, replies: Iterable[Answer[JsonObject]], brokers: Broke
     """The result as it is sent and printed."""
     command = COMMANDS[rpc]
     return command.encoded(command.reduce(parsed(rpc, replies), brokers or BrokerSnapshot()))
+
+
+def status_json(**more: Any) -> JsonObject:
+    """A worker as its supervisor sees it, as the master sends it: one that runs, but for what is given."""
+    status = WorkerStatus("worker-0", "worker", "running", "running", 4711, 5.0, {}, None, None, "/log/worker-0.log")
+    return {**encoded(status), **more}

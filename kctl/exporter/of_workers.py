@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from kctl.exporter.metric import GROUP, Metric, Sample, Single
 from kctl.master.restart import State
 from kctl.master.snapshot import FleetSnapshot
-from kctl.reduce.rows import SinkerStats, StorageStats, WorkerRow
+from kctl.rows.storage import StorageStats
+from kctl.rows.workers import SinkerStats, WorkerRow
 
 __all__ = ["METRICS"]
 

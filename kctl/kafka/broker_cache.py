@@ -21,7 +21,7 @@ from kctl.kafka.access import Access
 from kctl.kafka.group_reader import GroupReader, Reading
 from kctl.kafka.layout import Partition
 from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
-from kctl.reduce.rows import PartitionRow, ResetPolicy
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 
 __all__ = ["BrokerCache", "Known", "merge"]
 

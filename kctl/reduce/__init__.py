@@ -18,7 +18,7 @@ from kctl.reduce import (
 from kctl.reduce.base import Answer, BrokerSnapshot, Freshness, GroupStats, Reducer
 from kctl.reduce.encode import encoded
 from kctl.reduce.partition_rows import partition_rows
-from kctl.reduce.rows import PartitionRow, ResetPolicy
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 
 __all__ = [
     "REDUCERS",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
-from kctl.reduce.rows import PartitionRow, ResetPolicy
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl_agent.wire import JsonObject
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
-from kctl.reduce.rows import StorageRow, StorageStats
+from kctl.rows.storage import StorageRow, StorageStats
 
 __all__ = ["reduce"]
 

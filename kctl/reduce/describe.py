@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
-from kctl.reduce.rows import MethodRow
+from kctl.rows.methods import MethodRow
 
 __all__ = ["Methods", "reduce"]
 

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from kctl.reduce import offset_checker
 from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.rows import PartitionRow, TopicPartition
+from kctl.rows.partitions import LagTotals, PartitionRow, TopicPartition
 
 __all__ = ["LagTotals", "reduce", "totals"]
-
-
-@dataclass(frozen=True, slots=True)
-class LagTotals:
-    """Sums of what is known; None where nothing is."""
-
-    total: int | None = None
-    unknown: tuple[TopicPartition, ...] = ()
-    """The partitions whose lag is not known."""
-    topics: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot) -> LagTotals:

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
-from kctl.reduce.rows import MemberRow
+from kctl.rows.members import GroupMembers, MemberRow
 
 __all__ = ["GroupMembers", "reduce"]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMembers:
-    """`agreed` is false while members are in different generations or name different leaders, as in the middle of a
-    rebalance; `generation` is then the highest, and `leader` None unless all name the same."""
-
-    leader: str | None = None
-    generation: int | None = None
-    agreed: bool = True
-    members: tuple[MemberRow, ...] = ()
-    """Sorted by worker."""
 
 
 def reduce(answers: Sequence[Answer[MemberRow]], _brokers: BrokerSnapshot) -> GroupMembers:

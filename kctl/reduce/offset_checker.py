@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.reduce.partition_rows import partition_rows
-from kctl.reduce.rows import PartitionRow
+from kctl.rows.partitions import PartitionRow
 
 __all__ = ["Partitions", "reduce"]
 

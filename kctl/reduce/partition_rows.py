@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import inf
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
-from kctl.reduce.rows import PartitionRow, ResetPolicy
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 
 __all__ = ["partition_rows"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
-from kctl.reduce.rows import PingRow
+from kctl.rows.workers import PingRow
 
 __all__ = ["Pings", "reduce"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
-from kctl.reduce.rows import WorkerRow
+from kctl.rows.workers import WorkerRow
 
 __all__ = ["Workers", "reduce"]
 

@@ -15,6 +15,7 @@ from kctl.cli.fleet.log_files import Follower, tail
 from kctl.cli.options import ConfigOption, config_option
 from kctl.errors import KctlError, NoMaster, UsageError
 from kctl.fleets import Fleet, find
+from kctl.rpc import answers
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import wire_method
 
@@ -76,8 +77,8 @@ def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
 def _known(fleet: Fleet) -> dict[str, Path]:
     """Logs as the supervisor reports them, else those of the configuration's log folder."""
     try:
-        rows = ask(fleet, "status", wire_method("status"), {}, 5.0).result["rows"]
-        logs = {row["name"]: Path(row["log"]) for row in rows if row.get("log")}
+        reply = ask(fleet, "status", wire_method("status"), {}, 5.0)
+        logs = {each.name: Path(each.log) for each in answers.typed("status", answers.status, reply.result)}
     except (NoMaster, AgentError):
         logs = {}
     folders = {path.parent for path in logs.values()}

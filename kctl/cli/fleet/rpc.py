@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kctl import fleets
 from kctl.cli.fleet.ask import ask, incomplete
@@ -17,6 +18,7 @@ from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import clean
 from kctl.cli.times import duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError
+from kctl.rpc.answers import typed
 from kctl_agent.messages import Reply, reducer_method
 
 __all__ = ["parser", "run"]
@@ -112,23 +114,25 @@ def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, Kctl
     params = {} if options.worker is None else {"worker": options.worker}
     reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)
     problem: KctlError | None = incomplete(reply)
+    is_read = options.output in ("table", "wide") or options.fail_above is not None
+    result = typed(options.command, TABLES[options.command].read, reply.result) if is_read else None
     if options.fail_above is not None:
         try:
-            check(options.command, reply.result, options.fail_above)
+            check(options.command, result, options.fail_above)
         except IncompleteAnswer as error:
             problem = problem or error
         except KctlError as error:
             problem = error
-    return _text(reply, options), problem
+    return _text(reply, result, options), problem
 
 
-def _text(reply: Reply, options: argparse.Namespace) -> str:
+def _text(reply: Reply, result: Any, options: argparse.Namespace) -> str:
     if options.output == "json":
         return as_json(whole(reply), in_one_line=bool(options.watch))
     if options.output == "yaml":
         return as_yaml(whole(reply))
     table = TABLES[options.command]
-    lines = ((options.output == "wide" and table.wide) or table.lines)(reply.result)
+    lines = ((options.output == "wide" and table.wide) or table.lines)(result)
     if reply.age_seconds is not None and reply.age_seconds > OLD_SECONDS:
         lines.append(f"age: {duration(reply.age_seconds)}")
     if reply.stopped:

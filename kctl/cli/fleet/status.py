@@ -5,32 +5,29 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
 from kctl.cli.fleet.ask import ask, lacks
-from kctl.cli.fleet.tables import PROCESS_COLUMNS, causes, mebibytes, pause_text
+from kctl.cli.fleet.tables import pause_text
+from kctl.cli.fleet.worker_table import STATUS, worker_table
 from kctl.cli.output import OUTPUTS, as_json, as_yaml, whole
 from kctl.cli.parsing import Parser, seconds
-from kctl.cli.table import Column, cell, render
-from kctl.cli.times import duration
+from kctl.cli.table import cell
 from kctl.errors import IncompleteAnswer, UsageError
+from kctl.rpc import answers
 from kctl_agent.messages import reducer_method, wire_method
 
 if TYPE_CHECKING:
+    from kctl.rows.workers import WorkerStatus
     from kctl_agent.messages import Reply
 
 __all__ = ["parser", "run"]
 
 _TIMEOUT_SECONDS = 5.0
-_COLUMNS = (
-    *PROCESS_COLUMNS,
-    Column("rows/s", is_number=True),
-    Column("last-error"),
-)
 _OF_BROKERS = "the brokers' "
 _SUMMARY = """\
 Show the master and its workers.
@@ -82,24 +79,29 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
 
 
 def _text(fleet: fleets.Fleet, supervised: Reply, reported: Reply, output: str) -> str:
-    rows = _joined(supervised.result["rows"], {row["name"]: row for row in reported.result["rows"]})
-    master, brokers = _master(fleet), supervised.result.get("brokers")
+    master = _master(fleet)
     if output == "table":
-        head = f"fleet {cell(fleet.name)}  " + "  ".join(f"{key} {cell(value)}" for key, value in master.items())
-        table = render(_COLUMNS, [_cells(row) for row in rows])
-        return "\n".join(
-            [
-                head,
-                *(f"brokers: {each.removeprefix(_OF_BROKERS)}" for each in lacks(supervised)),
-                *table,
-                *_remarks(rows),
-            ]
-        )
+        return "\n".join(_lines(fleet, master, supervised, reported))
+    rows = _joined(supervised.result["rows"], {row["name"]: row for row in reported.result["rows"]})
     answer = whole(reported)
     answer["complete"] = reported.complete and supervised.complete
     answer["failed"] = [*answer["failed"], *(failure.to_json() for failure in supervised.failed)]
+    brokers = supervised.result.get("brokers")
     document = {**answer, "fleet": fleet.name, "master": master, "brokers": brokers, "rows": rows}
     return as_json(document) if output == "json" else as_yaml(document)
+
+
+def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], supervised: Reply, reported: Reply) -> list[str]:
+    from kctl.rows.workers import with_statuses  # JSON does without rows
+
+    statuses = answers.typed("status", answers.status, supervised.result)
+    rows = with_statuses(answers.typed("workers", answers.workers, reported.result), statuses)
+    return [
+        f"fleet {cell(fleet.name)}  " + "  ".join(f"{key} {cell(value)}" for key, value in master.items()),
+        *(f"brokers: {each.removeprefix(_OF_BROKERS)}" for each in lacks(supervised)),
+        *worker_table(rows, STATUS),
+        *_remarks(statuses),
+    ]
 
 
 def _master(fleet: fleets.Fleet) -> dict[str, Any]:
@@ -121,31 +123,13 @@ def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]
     return [{**row, "worker": reported.get(row["name"])} for row in [*supervised, *unsupervised]]
 
 
-def _remarks(rows: list[dict[str, Any]]) -> Iterator[str]:
+def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
     """What does not fit into the table: warnings, pauses with their callers, and where to read of an unhealthy
     worker."""
-    for row in rows:
-        if row.get("warning"):
-            yield f"{cell(row['name'])}: {cell(row['warning'])}"
-        for scope in row.get("paused") or ():
-            yield f"{cell(row['name'])}: {pause_text(scope)}"
-        if row["state"] in ("backoff", "fatal"):
-            yield f"{cell(row['name'])}: its log is {cell(row.get('log'))}"
-
-
-def _cells(row: dict[str, Any]) -> tuple[object, ...]:
-    own = row["worker"] or {}
-    rate = own.get("rows_per_second")
-    return (
-        row["name"],
-        row.get("desired"),
-        row["state"],
-        own.get("state"),
-        duration(row.get("since_seconds")),
-        row["pid"],
-        causes(row),
-        duration(row.get("next_try_seconds")),
-        mebibytes(row.get("resident_bytes") or own.get("rss_bytes")),
-        None if rate is None else f"{rate:.0f}",
-        row.get("last_error") or own.get("last_error"),
-    )
+    for status in statuses:
+        if status.warning:
+            yield f"{cell(status.name)}: {cell(status.warning)}"
+        for pause in status.paused:
+            yield f"{cell(status.name)}: {pause_text(pause)}"
+        if status.state in ("backoff", "fatal"):
+            yield f"{cell(status.name)}: its log is {cell(status.log)}"

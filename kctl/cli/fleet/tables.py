@@ -2,77 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
 from kctl.cli.table import Column, cell, clip, ranges, render
 from kctl.cli.times import duration, moment
+from kctl.rpc import answers
+from kctl_agent.wire import JsonObject
 
-__all__ = [
-    "OLD_SECONDS",
-    "PROCESS_COLUMNS",
-    "TABLES",
-    "Table",
-    "causes",
-    "compact_partitions",
-    "mebibytes",
-    "pause_text",
-]
+if TYPE_CHECKING:
+    from kctl.rows.cluster import BrokerRow, TopicRow
+    from kctl.rows.members import GroupMembers
+    from kctl.rows.methods import MethodRow
+    from kctl.rows.partitions import LagTotals, OffsetRow, TopicPartition
+    from kctl.rows.storage import StorageStats
+    from kctl.rows.workers import PauseRow, PingRow, WorkerRow
 
-Result = dict[str, Any]
+__all__ = ["OLD_SECONDS", "TABLES", "Table", "compact_partitions", "pause_text"]
+
+R = TypeVar("R")
 
 _LINE_COLUMNS = 120
 
 OLD_SECONDS = 2.0
 """Answers older than this are shown with their age: the collector takes new ones every second."""
 
-PROCESS_COLUMNS = (
-    Column("name"),
-    Column("desired"),
-    Column("state"),
-    Column("doing"),
-    Column("since", is_number=True),
-    Column("pid", is_number=True),
-    Column("restarts"),
-    Column("next-try", is_number=True),
-    Column("rss", is_number=True),
-)
-"""What `kctl status` and `kctl rpc workers` begin with."""
 
-
-def pause_text(scope: Result) -> str:
+def pause_text(pause: PauseRow) -> str:
     """`orders-3 is paused by ann since 2026-11-21T10:04:02Z`"""
-    topic, partition = scope.get("topic"), scope.get("partition")
+    topic, partition = pause.topic, pause.partition
     what = "everything" if topic is None else topic if partition is None else f"{topic}-{partition}"
-    return f"{cell(what)} is paused by {cell(scope.get('by'))} since {moment(scope.get('since') or 0)}"
+    return f"{cell(what)} is paused by {cell(pause.by)} since {moment(pause.since or 0)}"
 
 
-def mebibytes(count: int | None) -> str | None:
-    return None if count is None else f"{count / 1048576:.0f}MiB"
-
-
-def compact_partitions(partitions: Iterable[Result]) -> str:
+def compact_partitions(partitions: Iterable[TopicPartition]) -> str:
     """`orders[0-3,6] payments[1]`; empty for none."""
     topics: dict[str, list[int]] = {}
-    for each in partitions:
-        topics.setdefault(each["topic"], []).append(each["partition"])
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
     return " ".join(f"{topic}[{ranges(topics[topic], shortest=2)}]" for topic in sorted(topics))
 
 
-def _number(value: float | None, digits: int) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
-
-
-def _kafka_lag(result: Result) -> list[str]:
-    rows = [("total", result["total"]), *sorted(result["topics"].items())]
+def _kafka_lag(lag: LagTotals) -> list[str]:
+    rows = [("total", lag.total), *sorted(lag.topics.items())]
     lines = render((Column("topic"), Column("lag", is_number=True)), rows)
-    if result["unknown"]:
-        lines.append(f"unknown: {compact_partitions(result['unknown'])}")
+    if lag.unknown:
+        lines.append(f"unknown: {compact_partitions(lag.unknown)}")
     return lines
 
 
-def _offset_checker(result: Result) -> list[str]:
+def _offset_checker(offsets: Sequence[OffsetRow]) -> list[str]:
     columns = [
         Column("topic"),
         Column("partition", is_number=True),
@@ -81,34 +61,28 @@ def _offset_checker(result: Result) -> list[str]:
         Column("remaining-count", is_number=True),
         Column("worker"),
     ]
-    keys = ["topic", "partition", "current_offset", "kafka_max_offset", "remaining_count", "worker"]
-    rows = [[row[key] for key in keys] for row in result["rows"]]
-    if any((row.get("age_seconds") or 0) > OLD_SECONDS for row in result["rows"]):
+    rows: Sequence[Sequence[object]] = offsets
+    if any((row.age_seconds or 0) > OLD_SECONDS for row in offsets):
         columns.append(Column("age", is_number=True))
-        rows = [[*cells, duration(row.get("age_seconds"))] for cells, row in zip(rows, result["rows"], strict=True)]
+        rows = [[*row[:-1], duration(row.age_seconds)] for row in offsets]
     return render(columns, rows)
 
 
-def _block_size(result: Result) -> list[str]:
+def _block_size(storage: StorageStats) -> list[str]:
     names = ("pending", "delayed", "processing", "dead", "bytes", "limit")
-    lines = render([Column(name, is_number=True) for name in names], [[result.get(name) for name in names]])
-    return [*lines, f"full: {cell(result['full'])}"] if result.get("full") else lines
+    cells = (storage.pending, storage.delayed, storage.processing, storage.dead, storage.bytes, storage.limit)
+    lines = render([Column(name, is_number=True) for name in names], [cells])
+    return [*lines, f"full: {cell(storage.full)}"] if storage.full else lines
 
 
-def _member_leader(result: Result) -> list[str]:
-    lines = [f"leader: {cell(result['leader'])}"]
-    if not result.get("agreed", True):
-        generations = sorted({each["generation"] for each in result["members"] if each["generation"] is not None})
+def _member_leader(group: GroupMembers) -> list[str]:
+    lines = [f"leader: {cell(group.leader)}"]
+    if not group.agreed:
+        generations = sorted({each.generation for each in group.members if each.generation is not None})
         lines.append(f"the members do not agree; generations: {cell(generations)}")
     rows = [
-        (
-            each["worker"],
-            each["member_id"],
-            each["is_leader"],
-            each["generation"],
-            compact_partitions(each["partitions"]),
-        )
-        for each in result["members"]
+        (each.worker, each.member_id, each.is_leader, each.generation, compact_partitions(each.partitions))
+        for each in group.members
     ]
     columns = (
         Column("worker"),
@@ -120,7 +94,7 @@ def _member_leader(result: Result) -> list[str]:
     return [*lines, *render(columns, rows)]
 
 
-def _metadata_brokers(result: Result) -> list[str]:
+def _metadata_brokers(brokers: Sequence[BrokerRow]) -> list[str]:
     columns = (
         Column("node-id", is_number=True),
         Column("host"),
@@ -128,11 +102,10 @@ def _metadata_brokers(result: Result) -> list[str]:
         Column("rack"),
         Column("controller"),
     )
-    keys = ("node_id", "host", "port", "rack", "controller")
-    return render(columns, [[row.get(key) for key in keys] for row in result["rows"]])
+    return render(columns, [(row.node_id, row.host, row.port, row.rack, row.controller) for row in brokers])
 
 
-def _metadata_topics(result: Result) -> list[str]:
+def _metadata_topics(topics: Sequence[TopicRow]) -> list[str]:
     columns = (
         Column("topic"),
         Column("partition", is_number=True),
@@ -141,68 +114,24 @@ def _metadata_topics(result: Result) -> list[str]:
         Column("isr-nodes"),
         Column("offline"),
     )
-    keys = ("topic", "partition", "leader_id", "replica_nodes", "isr_nodes", "offline")
-    return render(columns, [[row.get(key) for key in keys] for row in result["rows"]])
+    return render(columns, topics)
 
 
-def causes(supervisor: Result) -> str | None:
-    """`3: signal 2, memory 1`; None when it is not known, `0` of none."""
-    total = supervisor.get("restarts")
-    by_cause = supervisor.get("restarts_by_cause")
-    if not total or not by_cause:
-        return None if total is None else str(total)
-    return f"{total}: " + ", ".join(f"{cause} {count}" for cause, count in by_cause.items())
+def _workers(workers: Sequence[WorkerRow]) -> list[str]:
+    """The error is cut at 120 columns."""
+    return [clip(line, _LINE_COLUMNS) for line in worker_table(workers, RPC)]
 
 
-_WORKER_COLUMNS = (
-    *PROCESS_COLUMNS,
-    Column("batch", is_number=True),
-    Column("last-batch-seconds", is_number=True),
-    Column("rows/s", is_number=True),
-    Column("last-error"),
-)
-_ONLY_WIDE = ("desired", "next-try", "batch", "last-batch-seconds")
+def _workers_wide(workers: Sequence[WorkerRow]) -> list[str]:
+    return worker_table(workers, RPC_WIDE)
 
 
-def _workers(result: Result) -> list[str]:
-    """What fits into 80 columns, but for the error, which is cut at 120."""
-    kept = [i for i, column in enumerate(_WORKER_COLUMNS) if column.heading not in _ONLY_WIDE]
-    supervised = [(row, row.get("supervisor") or {}) for row in result["rows"]]
-    rows = [_worker_cells(row, {**each, "restarts_by_cause": None}) for row, each in supervised]
-    lines = render([_WORKER_COLUMNS[i] for i in kept], [[row[i] for i in kept] for row in rows])
-    return [clip(line, _LINE_COLUMNS) for line in lines]
-
-
-def _workers_wide(result: Result) -> list[str]:
-    return render(_WORKER_COLUMNS, [_worker_cells(row, row.get("supervisor") or {}) for row in result["rows"]])
-
-
-def _worker_cells(row: Result, supervisor: Result) -> tuple[object, ...]:
-    """`state` is the supervisor's word, `doing` the worker's own; `rss` of all its processes if that is known."""
-    return (
-        row["name"],
-        supervisor.get("desired"),
-        supervisor.get("state"),
-        row.get("state"),
-        duration(supervisor.get("since_seconds", row.get("state_seconds"))),
-        row.get("pid"),
-        causes(supervisor),
-        duration(supervisor.get("next_try_seconds")),
-        mebibytes(supervisor.get("resident_bytes") or row.get("rss_bytes")),
-        row.get("batch_id"),
-        _number(row.get("last_batch_seconds"), 2),
-        _number(row.get("rows_per_second"), 0),
-        row.get("last_error") or supervisor.get("last_error"),
-    )
-
-
-def _ping(result: Result) -> list[str]:
-    rows = result.get("rows", [result])
+def _ping(pings: Sequence[PingRow]) -> list[str]:
     columns = (Column("name"), Column("pid", is_number=True), Column("version"))
-    return render(columns, [(row.get("name"), row.get("pid"), row.get("version")) for row in rows])
+    return render(columns, [(row.name, row.pid, row.version) for row in pings])
 
 
-def _describe(result: Result) -> list[str]:
+def _describe(methods: Sequence[MethodRow]) -> list[str]:
     columns = (
         Column("method"),
         Column("rpc"),
@@ -210,28 +139,29 @@ def _describe(result: Result) -> list[str]:
         Column("deadline-ms", is_number=True),
         Column("summary"),
     )
-    keys = ("method", "rpc", "changes", "deadline_ms", "summary")
-    return render(columns, [[row.get(key) for key in keys] for row in result["methods"]])
+    return render(columns, [(row.method, row.rpc, row.changes, row.deadline_ms, row.summary) for row in methods])
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """How a command's result is shown, and what the command asks, for its help."""
+class Table(NamedTuple, Generic[R]):
+    """What a command asks, for its help, how its answer is read, and how that is shown."""
 
     question: str
-    lines: Callable[[Result], list[str]]
-    wide: Callable[[Result], list[str]] | None = None
+    read: Callable[[JsonObject], R]
+    lines: Callable[[R], list[str]]
+    wide: Callable[[R], list[str]] | None = None
     """With every column, nothing cut; None: `lines` has them all."""
 
 
-TABLES: dict[str, Table] = {
-    "kafka_lag": Table("How many messages wait in Kafka, in all and per topic", _kafka_lag),
-    "offset_checker": Table("How far each partition has been read, and by which worker", _offset_checker),
-    "block_size": Table("How many messages wait in the storage", _block_size),
-    "member_leader": Table("The leader of the consumer group, and its members", _member_leader),
-    "metadata_brokers": Table("The Kafka brokers", _metadata_brokers),
-    "metadata_topics": Table("Leader and replicas of each partition", _metadata_topics),
-    "workers": Table("What each worker is doing", _workers, _workers_wide),
-    "ping": Table("The processes that answer", _ping),
-    "describe": Table("Which methods are served", _describe),
+TABLES: dict[str, Table[Any]] = {
+    "kafka_lag": Table("How many messages wait in Kafka, in all and per topic", answers.kafka_lag, _kafka_lag),
+    "offset_checker": Table(
+        "How far each partition has been read, and by which worker", answers.offset_checker, _offset_checker
+    ),
+    "block_size": Table("How many messages wait in the storage", answers.block_size, _block_size),
+    "member_leader": Table("The leader of the consumer group, and its members", answers.member_leader, _member_leader),
+    "metadata_brokers": Table("The Kafka brokers", answers.metadata_brokers, _metadata_brokers),
+    "metadata_topics": Table("Leader and replicas of each partition", answers.metadata_topics, _metadata_topics),
+    "workers": Table("What each worker is doing", answers.workers, _workers, _workers_wide),
+    "ping": Table("The processes that answer", answers.ping, _ping),
+    "describe": Table("Which methods are served", answers.describe, _describe),
 }

@@ -1,25 +1,42 @@
-"""`--fail-above N`: is a value of a result too high? For cron jobs and checks that only look at the exit code."""
+"""`--fail-above N`: is a value of a result too high? For cron jobs and checks that only read the exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
+
+if TYPE_CHECKING:
+    from kctl.rows.partitions import LagTotals, OffsetRow
+    from kctl.rows.storage import StorageStats
 
 __all__ = ["THRESHOLDS", "check"]
 
 Values = list[int | None]
 
-THRESHOLDS: dict[str, tuple[str, Callable[[dict[str, Any]], Values]]] = {
-    "kafka_lag": ("the total lag", lambda result: [result["total"], *(None for _ in result["unknown"])]),
-    "offset_checker": ("a remaining-count", lambda result: [row["remaining_count"] for row in result["rows"]]),
-    "block_size": ("the number of pending messages", lambda result: [result["pending"]]),
+
+def _total_lag(lag: LagTotals) -> Values:
+    return [lag.total, *(None for _ in lag.unknown)]
+
+
+def _remaining_counts(offsets: Sequence[OffsetRow]) -> Values:
+    return [row.remaining_count for row in offsets]
+
+
+def _pending(storage: StorageStats) -> Values:
+    return [storage.pending]
+
+
+THRESHOLDS: dict[str, tuple[str, Callable[[Any], Values]]] = {
+    "kafka_lag": ("the total lag", _total_lag),
+    "offset_checker": ("a remaining-count", _remaining_counts),
+    "block_size": ("the number of pending messages", _pending),
 }
 """Per command: what is compared, in words, and its values; None is a value that is not known."""
 
 
-def check(command: str, result: dict[str, Any], limit: int) -> None:
+def check(command: str, result: Any, limit: int) -> None:
     """Compare the values of a result with the limit.
 
     Raises:

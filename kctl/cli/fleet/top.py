@@ -8,9 +8,9 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import repeat
 from threading import Event
@@ -19,12 +19,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kctl.cli.fleet.ask import ask, lacks
-from kctl.cli.fleet.tables import causes, mebibytes
+from kctl.cli.fleet.worker_table import TOP, worker_table
 from kctl.cli.options import ConfigOption, config_option
 from kctl.cli.table import UNKNOWN, Column, clean, clip, render
-from kctl.cli.times import duration, moment
+from kctl.cli.times import moment
 from kctl.errors import KctlError, NoMaster
 from kctl.fleets import Fleet, find
+from kctl.rows.partitions import OffsetRow
+from kctl.rows.storage import StorageStats
+from kctl.rows.workers import AgentState, WorkerRow
+from kctl.rpc import answers
 from kctl.terminal import plain
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import reducer_method
@@ -36,21 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Glance", "Order", "register", "summary"]
 
-Row = dict[str, Any]
-
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
 """Of the screen, what is neither a process nor a partition."""
-_WORKER_COLUMNS = (
-    Column("worker"),
-    Column("state"),
-    Column("doing"),
-    Column("since", is_number=True),
-    Column("restarts"),
-    Column("rss", is_number=True),
-    Column("rows/s", is_number=True),
-    Column("last error"),
-)
 _PARTITION_COLUMNS = (
     Column("partition"),
     Column("committed", is_number=True),
@@ -68,11 +60,11 @@ class Order(StrEnum):
     WORKER = "worker"
 
 
-_SORTED: dict[Order, Callable[[Row], Any]] = {
+_SORTED: dict[Order, Callable[[OffsetRow], Any]] = {
     # What is not known comes first: nobody reads it, or nobody knows.
-    Order.LAG: lambda row: (row["remaining_count"] is not None, -(row["remaining_count"] or 0), *_place(row)),
-    Order.PARTITION: lambda row: _place(row),
-    Order.WORKER: lambda row: (row["worker"] or "", *_place(row)),
+    Order.LAG: lambda row: (row.remaining_count is not None, -(row.remaining_count or 0), *row[:2]),
+    Order.PARTITION: lambda row: row[:2],
+    Order.WORKER: lambda row: (row.worker or "", *row[:2]),
 }
 
 
@@ -80,27 +72,27 @@ _SORTED: dict[Order, Callable[[Row], Any]] = {
 class Glance:
     """What was answered; a part that was not is empty, and `problem` is the reason."""
 
-    processes: list[Row] = field(default_factory=list)
+    processes: tuple[WorkerRow, ...] = ()
     """Workers and sinkers."""
-    partitions: list[Row] = field(default_factory=list)
-    storage: Row = field(default_factory=dict)
+    partitions: tuple[OffsetRow, ...] = ()
+    storage: StorageStats = field(default_factory=StorageStats)
     problem: str | None = None
     missing: tuple[str, ...] = ()
     """What did not answer, and what is stale or unknown."""
 
     @property
-    def workers(self) -> list[Row]:
+    def workers(self) -> list[WorkerRow]:
         return [row for row in self.processes if not _is_sinker(row)]
 
     @property
     def lag(self) -> int | None:
         """None when nothing of it is known."""
-        known = [row["remaining_count"] for row in self.partitions if row["remaining_count"] is not None]
+        known = [row.remaining_count for row in self.partitions if row.remaining_count is not None]
         return sum(known) if known else None
 
     @property
     def rows_per_second(self) -> float | None:
-        rates = [row["rows_per_second"] for row in self.workers if row.get("rows_per_second") is not None]
+        rates = [row.rows_per_second for row in self.workers if row.rows_per_second is not None]
         return sum(rates) if rates else None
 
 
@@ -147,7 +139,12 @@ def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
             raise
         return Glance(problem=str(error))
     missing = tuple(dict.fromkeys([*lacks(workers), *lacks(offsets)]))
-    return Glance(workers.result["rows"], offsets.result["rows"], storage.result, missing=missing)
+    return Glance(
+        answers.typed("workers", answers.workers, workers.result),
+        answers.typed("offset_checker", answers.offset_checker, offsets.result),
+        answers.typed("block_size", answers.block_size, storage.result),
+        missing=missing,
+    )
 
 
 def summary(glance: Glance) -> str:
@@ -162,12 +159,12 @@ def summary(glance: Glance) -> str:
         *([f"{stopped} stopped by request"] if stopped else []),
         f"lag {_whole(glance.lag)}",
         f"{_whole(glance.rows_per_second)} rows/s",
-        f"{_whole(glance.storage.get('pending'))} wait in the storage",
+        f"{_whole(glance.storage.pending)} wait in the storage",
     ]
     return " · ".join(parts)
 
 
-def _running(kind: str, rows: list[Row]) -> str:
+def _running(kind: str, rows: list[WorkerRow]) -> str:
     wanted = [row for row in rows if not _is_stopped(row)]
     up = sum(_state(row) == "running" for row in wanted)
     return f"{up} of {len(wanted)} {kind}s run"
@@ -221,45 +218,37 @@ def _keys() -> Iterator[Callable[[float], str | None]]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def _workers(rows: list[Row], columns: int) -> list[Text]:
+def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
     """A line each. The error comes last and is what does not fit: a name and a state are always to be seen."""
-    lines = render(_WORKER_COLUMNS, [_worker_cells(row) for row in rows])
+    lines = worker_table(map(_with_pause, rows), TOP)
     return [
         _line(lines[0], columns, "bold"),
         *(_line(*each) for each in zip(lines[1:], repeat(columns), map(_style, rows))),
     ]
 
 
-def _worker_cells(row: Row) -> tuple[object, ...]:
-    supervisor = row.get("supervisor") or {}
-    return (
-        row["name"],
-        supervisor.get("state"),
-        "paused" if supervisor.get("paused") and row.get("state") == "running" else row.get("state"),
-        duration(supervisor.get("since_seconds")),
-        causes(supervisor),
-        mebibytes(supervisor.get("resident_bytes") or row.get("rss_bytes")),
-        _whole(row.get("rows_per_second")),
-        row.get("last_error") or supervisor.get("last_error"),
-    )
+def _with_pause(row: WorkerRow) -> WorkerRow:
+    """One that runs and has partitions paused is paused: here is no room for which, as `kctl status` has it."""
+    is_paused = row.state is AgentState.RUNNING and row.supervisor is not None and row.supervisor.paused
+    return replace(row, state=AgentState.PAUSED) if is_paused else row
 
 
-def _style(row: Row) -> str:
+def _style(row: WorkerRow) -> str:
     state = _state(row)
     if state == "running" or _is_stopped(row):
         return ""
     return "red" if state == "fatal" else "yellow"
 
 
-def _partitions(rows: list[Row], sort: Order, room: int, columns: int) -> list[Text]:
+def _partitions(rows: Sequence[OffsetRow], sort: Order, room: int, columns: int) -> list[Text]:
     ordered = sorted(rows, key=_SORTED[sort])
     cells = [
         (
-            f"{row['topic']}-{row['partition']}",
-            _whole(row["current_offset"]),
-            _whole(row["kafka_max_offset"]),
-            _whole(row["remaining_count"]),
-            row["worker"],
+            f"{row.topic}-{row.partition}",
+            _whole(row.current_offset),
+            _whole(row.kafka_max_offset),
+            _whole(row.remaining_count),
+            row.worker,
         )
         for row in ordered[:room]
     ]
@@ -276,23 +265,18 @@ def _line(text: str, columns: int, style: str = "") -> Text:
     return Text(clip(text, columns), style, no_wrap=True)
 
 
-def _is_sinker(row: Row) -> bool:
-    return row.get("kind") == "sinker"
+def _is_sinker(row: WorkerRow) -> bool:
+    return row.kind == "sinker"
 
 
-def _is_stopped(row: Row) -> bool:
+def _is_stopped(row: WorkerRow) -> bool:
     """By request."""
-    return (row.get("supervisor") or {}).get("desired") == "stopped"
+    return row.supervisor is not None and row.supervisor.desired == "stopped"
 
 
-def _state(row: Row) -> str | None:
-    """The supervisor's word; of one that is only attached its own."""
-    supervisor = row.get("supervisor")
-    return str(supervisor["state"]) if supervisor else row.get("state")
-
-
-def _place(row: Row) -> tuple[str, int]:
-    return str(row["topic"]), int(row["partition"])
+def _state(row: WorkerRow) -> str | None:
+    """As the supervisor sees it; of one that is only attached as it reports."""
+    return row.state if row.supervisor is None else row.supervisor.state
 
 
 def _whole(number: float | None) -> str:

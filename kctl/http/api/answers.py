@@ -9,7 +9,7 @@ from typing import Any
 
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.reduce import encoded
-from kctl.reduce.rows import PartitionRow
+from kctl.rows.partitions import PartitionRow
 from kctl.status import UNKNOWN, Assessment, Status
 from kctl_agent.wire import JsonObject
 

@@ -16,6 +16,7 @@ import pytest
 
 from kctl.cli.fleet.tables import TABLES
 from kctl_agent.scripted import Answers
+from tests.replies import status_json
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Master
@@ -29,21 +30,18 @@ WORKER = {
     "version": BAD,
     "last_error": BAD,
     "rows_per_second": 1.0,
-    "batch_id": BAD,
-    "supervisor": {"state": BAD, "desired": "running", "last_error": BAD, "restarts": 1, "restarts_by_cause": {BAD: 1}},
+    "supervisor": status_json(state=BAD, last_error=BAD, restarts=1, restarts_by_cause={BAD: 1}),
 }
-SUPERVISED = {
-    "name": BAD,
-    "kind": "worker",
-    "desired": BAD,
-    "state": "backoff",
-    "pid": None,
-    "since_seconds": 1.0,
-    "last_error": BAD,
-    "warning": BAD,
-    "log": BAD,
-    "paused": [{"topic": BAD, "partition": None, "by": BAD, "since": 0}],
-}
+SUPERVISED = status_json(
+    name=BAD,
+    desired=BAD,
+    state="backoff",
+    pid=None,
+    last_error=BAD,
+    warning=BAD,
+    log=BAD,
+    paused=[{"topic": BAD, "partition": None, "by": BAD, "since": 0}],
+)
 ROW = {"topic": BAD, "partition": 0, "current_offset": 1, "kafka_max_offset": 2, "remaining_count": 1, "worker": BAD}
 RESULTS: dict[str, dict[str, Any]] = {
     "kafka_lag": {"total": 1, "unknown": [{"topic": BAD, "partition": 1}], "topics": {BAD: 1}},
@@ -136,7 +134,7 @@ def test_the_lines_of_a_log_cannot_steer_the_terminal_and_a_pipe_gets_them_as_th
 ) -> None:
     log = tmp_path / "w.log"
     log.write_text(f"{BAD}\nnext\tline\n")
-    master({"status": Answers({"rows": [{"name": "w", "log": str(log)}]})})
+    master({"status": Answers({"rows": [status_json(name="w", log=str(log))]})})
 
     text = on_a_terminal("logs", "w")
 

@@ -13,6 +13,7 @@ import pytest
 from kctl.cli.fleet.log_files import Follower, tail
 from kctl.master import process_log
 from kctl_agent.scripted import Answers
+from tests.replies import status_json
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl, Master
@@ -37,7 +38,7 @@ def test_the_last_lines_are_shown_while_no_master_runs(kctl: Kctl, logs: Path) -
 def test_a_running_master_reports_where_the_log_is(kctl: Kctl, master: Master, tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.log"
     path.write_text("here\n")
-    master({"status": Answers({"rows": [{"name": "worker-7", "log": str(path)}]})})
+    master({"status": Answers({"rows": [status_json(name="worker-7", log=str(path))]})})
 
     assert kctl("logs", "worker-7").out == "here\n"
 
@@ -88,7 +89,7 @@ def test_an_attached_application_which_logs_elsewhere_has_no_log_here(
     kctl: Kctl, master: Master, tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere.log").write_text("here\n")
-    rows = [{"name": "worker-7", "log": str(tmp_path / "elsewhere.log")}, {"name": "app", "log": None}, {"name": "old"}]
+    rows = [status_json(name="worker-7", log=str(tmp_path / "elsewhere.log"))]  # the supervisor knows nothing of others
     master({"status": Answers({"rows": rows})})
 
     ran = kctl("logs", "app")

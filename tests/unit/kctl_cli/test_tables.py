@@ -8,11 +8,16 @@ import pytest
 from kctl.cli.fleet.tables import TABLES, compact_partitions, pause_text
 from kctl.cli.times import duration, moment
 from kctl.reduce import REDUCERS
-from tests.replies import reduced_json
+from kctl.rows.partitions import TopicPartition
+from kctl.rows.workers import PauseRow
+from kctl.rpc import answers
+from kctl.rpc.answers import typed
+from tests.replies import reduced_json, status_json
 
 
 def shown(command: str, result: dict[str, Any]) -> list[str]:
-    return TABLES[command].lines(result)
+    table = TABLES[command]
+    return table.lines(typed(command, table.read, result))
 
 
 def test_every_command_of_the_master_has_its_table() -> None:
@@ -139,15 +144,12 @@ def test_workers_shows_what_each_is_doing() -> None:
         "last_batch_seconds": 1.234,
         "rows_per_second": 81234.5,
         "last_error": "lost\nconnection",
-        "supervisor": {
-            "desired": "running",
-            "state": "running",
-            "since_seconds": 3905.2,
-            "restarts": 3,
-            "restarts_by_cause": {"signal": 2, "memory": 1},
-            "next_try_seconds": None,
-            "resident_bytes": 1468006400,
-        },
+        "supervisor": status_json(
+            since_seconds=3905.2,
+            restarts=3,
+            restarts_by_cause={"signal": 2, "memory": 1},
+            resident_bytes=1468006400,
+        ),
     }
     guest = {"name": "guest", "state": "running", "state_seconds": 5.0, "pid": 1, "supervisor": None}
 
@@ -161,7 +163,7 @@ def test_workers_shows_what_each_is_doing() -> None:
     assert short[1].endswith("…")
     assert short[0].index("last-error") < 80, "what every worker has fits into 80 columns"
     assert TABLES["workers"].wide is not None
-    assert [" ".join(line.split()) for line in TABLES["workers"].wide({"rows": [row, guest]})] == [
+    assert [" ".join(line.split()) for line in TABLES["workers"].wide(answers.workers({"rows": [row, guest]}))] == [
         "name desired state doing since pid restarts next-try rss batch last-batch-seconds rows/s last-error",
         "worker-0 running running running 1h05m 4711 3: signal 2, memory 1 - 1400MiB 12 1.23 81234 lost\\nconnection",
         "guest - - running 5s 1 - - - - - - -",
@@ -183,8 +185,8 @@ def test_durations_have_two_units(seconds: float | None, text: str | None) -> No
 def test_partitions_are_written_compactly() -> None:
     pairs = [("b", 1), ("a", 10), ("a", 0), ("a", 2), ("a", 1)]
 
-    assert compact_partitions({"topic": t, "partition": n} for t, n in pairs) == "a[0-2,10] b[1]"
-    assert compact_partitions([{"topic": "a", "partition": n} for n in (6, 1, 0)]) == "a[0-1,6]"
+    assert compact_partitions(TopicPartition(*pair) for pair in pairs) == "a[0-2,10] b[1]"
+    assert compact_partitions([TopicPartition("a", n) for n in (6, 1, 0)]) == "a[0-1,6]"
     assert compact_partitions([]) == ""
 
 
@@ -193,7 +195,7 @@ def test_a_moment_is_the_same_in_every_view_wherever_the_terminal_is(monkeypatch
     time.tzset()
     try:
         assert moment(1_767_225_600.9) == "2026-01-01T00:00:00Z"
-        assert pause_text({"topic": "orders", "partition": 3, "by": "ann", "since": 1_767_225_600}) == (
+        assert pause_text(PauseRow("orders", 3, "ann", 1_767_225_600)) == (
             "orders-3 is paused by ann since 2026-01-01T00:00:00Z"
         )
     finally:

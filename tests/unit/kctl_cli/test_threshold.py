@@ -1,37 +1,37 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kctl.cli.fleet.threshold import check
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
+from kctl.rows.partitions import LagTotals, OffsetRow, TopicPartition
+from kctl.rows.storage import StorageStats
 
 
-def lag(total: int | None, *unknown: int) -> dict[str, Any]:
-    return {"total": total, "unknown": [{"topic": "a", "partition": number} for number in unknown], "topics": {}}
+def lag(total: int | None, *unknown: int) -> LagTotals:
+    return LagTotals(total, tuple(TopicPartition("a", number) for number in unknown))
 
 
-def offsets(*remaining: int | None) -> dict[str, Any]:
-    return {"rows": [{"remaining_count": count} for count in remaining]}
+def offsets(*remaining: int | None) -> list[OffsetRow]:
+    return [OffsetRow("a", number, None, None, count, None, 0.0) for number, count in enumerate(remaining)]
 
 
 def test_at_the_limit_is_not_above_it() -> None:
     check("kafka_lag", lag(10), 10)
     check("offset_checker", offsets(10, 0), 10)
-    check("block_size", {"pending": 10}, 10)
+    check("block_size", StorageStats(pending=10), 10)
 
 
-def test_above_the_limit_the_figure_is_named() -> None:
+def test_above_the_limit_the_value_is_named() -> None:
     with pytest.raises(ThresholdExceeded, match="the total lag is 11, above 10"):
         check("kafka_lag", lag(11), 10)
     with pytest.raises(ThresholdExceeded, match="a remaining-count is 11, above 10"):
         check("offset_checker", offsets(0, 11), 10)
     with pytest.raises(ThresholdExceeded, match="the number of pending messages is 11, above 10"):
-        check("block_size", {"pending": 11}, 10)
+        check("block_size", StorageStats(pending=11), 10)
 
 
-def test_a_figure_above_the_limit_counts_even_if_others_are_unknown() -> None:
+def test_a_value_above_the_limit_counts_even_if_others_are_unknown() -> None:
     with pytest.raises(ThresholdExceeded):
         check("kafka_lag", lag(11, 3), 10)
 
@@ -43,4 +43,4 @@ def test_what_is_unknown_does_not_pass_for_all_is_well() -> None:
     with pytest.raises(IncompleteAnswer):
         check("offset_checker", offsets(0, None), 10)
     with pytest.raises(IncompleteAnswer):
-        check("block_size", {"pending": None}, 10)
+        check("block_size", StorageStats(pending=None), 10)

@@ -15,7 +15,9 @@ import pytest
 
 from kctl.cli.fleet.top import Glance, Order, _screen, summary
 from kctl.fleets import Fleet
+from kctl.rpc import answers
 from kctl_agent.scripted import Answers
+from tests.replies import status_json
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl, Master
@@ -26,9 +28,9 @@ ROWS: list[dict[str, Any]] = [
         "state": "running",
         "rows_per_second": 1234.5,
         "last_error": None,
-        "supervisor": {"state": "running", "since_seconds": 5.0, "restarts": 1, "restarts_by_cause": {"memory": 1}},
+        "supervisor": status_json(restarts=1, restarts_by_cause={"memory": 1}),
     },
-    {"name": "worker-1", "state": None, "supervisor": {"state": "backoff", "last_error": "died"}},
+    {"name": "worker-1", "state": None, "supervisor": status_json(state="backoff", last_error="died")},
 ]
 WORKERS = {"rows": ROWS}
 OFFSETS = {
@@ -81,14 +83,13 @@ def test_without_a_terminal_it_prints_a_line_each_time(master: Master) -> None:
 
 
 def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down() -> None:
-    up, down = {"state": "running"}, {"state": "stopped", "desired": "stopped"}
-    glance = Glance(
-        [
-            {**ROWS[0], "kind": "worker"},
-            {"name": "worker-1", "kind": "worker", "supervisor": down},
-            *({**SINKER, "supervisor": each} for each in (up, {"state": "backoff"})),
-        ]
-    )
+    up, down = status_json(), status_json(state="stopped", desired="stopped")
+    rows = [
+        {**ROWS[0], "kind": "worker"},
+        {"name": "worker-1", "kind": "worker", "supervisor": down},
+        *({**SINKER, "supervisor": each} for each in (up, status_json(state="backoff"))),
+    ]
+    glance = Glance(answers.workers({"rows": rows}))
 
     assert summary(glance).startswith("1 of 1 workers run · 1 of 2 sinkers run · 1 stopped by request · lag - · 1,234")
 
@@ -97,7 +98,7 @@ def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down
 def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneath_the_summary(columns: int) -> None:
     rows = [{**row, "last_error": ERROR} for row in ROWS]
     gap = "the brokers' offsets are up to 13 s old"
-    glance = Glance(rows, OFFSETS["rows"], missing=(gap,))
+    glance = Glance(answers.workers({"rows": rows}), answers.offset_checker(OFFSETS), missing=(gap,))
     fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
 
     lines = [line.plain for line in _screen(fleet, glance, Order.LAG, columns, 40)]

@@ -1,0 +1,91 @@
+"""Workers and sinkers as a table: the one definition of the columns of `kctl status`, `kctl rpc workers`, `kctl top`.
+
+`state` is what the supervisor sees, `doing` what the worker reports; `rss` is of all its processes if that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kctl.cli.table import Column, render
+from kctl.cli.times import duration
+
+if TYPE_CHECKING:
+    from kctl.rows.workers import WorkerRow, WorkerStatus
+
+__all__ = ["RPC", "RPC_WIDE", "STATUS", "TOP", "worker_table"]
+
+RPC = ("name", "state", "doing", "since", "pid", "restarts", "rss", "rows/s", "last-error")
+"""What fits into 80 columns, but for the error."""
+RPC_WIDE = (
+    *("name", "desired", "state", "doing", "since", "pid", "causes", "next-try", "rss"),
+    *("batch", "last-batch-seconds", "rows/s", "last-error"),
+)
+STATUS = ("name", "desired", "state", "doing", "since", "pid", "causes", "next-try", "rss", "rows/s", "last-error")
+TOP = ("name", "state", "doing", "since", "causes", "rss", "rows/s", "last-error")
+
+
+def worker_table(rows: Iterable[WorkerRow], columns: Sequence[str]) -> list[str]:
+    """The lines of the table, headings first, with those of `_COLUMNS` that are named."""
+    chosen = [_COLUMNS[name] for name in columns]
+    cells = [[cell_of(row) for _, cell_of in chosen] for row in rows]
+    return render([column for column, _ in chosen], cells)
+
+
+def _of_supervisor(cell_of: Callable[[WorkerStatus], object]) -> Callable[[WorkerRow], object]:
+    """Unknown of one that is only attached."""
+    return lambda row: None if row.supervisor is None else cell_of(row.supervisor)
+
+
+def _since(row: WorkerRow) -> str | None:
+    return duration(row.state_seconds if row.supervisor is None else row.supervisor.since_seconds)
+
+
+def _pid(row: WorkerRow) -> int | None:
+    return row.pid if row.supervisor is None else row.supervisor.pid
+
+
+def _causes(supervisor: WorkerStatus) -> str:
+    """`3: signal 2, memory 1`; `0` of none."""
+    counted = [f"{cause} {count}" for cause, count in supervisor.restarts.items() if count]
+    return f"{supervisor.restarts_total}: {', '.join(counted)}" if counted else "0"
+
+
+def _resident(row: WorkerRow) -> str | None:
+    count = (None if row.supervisor is None else row.supervisor.resident_bytes) or row.rss_bytes
+    return None if count is None else f"{count / 1048576:.0f}MiB"
+
+
+def _last_error(row: WorkerRow) -> str | None:
+    """The worker's own, which is newer; its supervisor's has why its last process ended."""
+    return row.last_error or (None if row.supervisor is None else row.supervisor.last_error)
+
+
+def _rounded(value: float | None, digits: int) -> str | None:
+    return None if value is None else f"{value:.{digits}f}"
+
+
+_COLUMNS: dict[str, tuple[Column, Callable[[WorkerRow], object]]] = {
+    "name": (Column("name"), lambda row: row.name),
+    "desired": (Column("desired"), _of_supervisor(lambda supervisor: supervisor.desired)),
+    "state": (Column("state"), _of_supervisor(lambda supervisor: supervisor.state)),
+    "doing": (Column("doing"), lambda row: row.state),
+    "since": (Column("since", is_number=True), _since),
+    "pid": (Column("pid", is_number=True), _pid),
+    "restarts": (Column("restarts"), _of_supervisor(lambda supervisor: str(supervisor.restarts_total))),
+    "causes": (Column("restarts"), _of_supervisor(_causes)),
+    "next-try": (
+        Column("next-try", is_number=True),
+        _of_supervisor(lambda supervisor: duration(supervisor.next_try_seconds)),
+    ),
+    "rss": (Column("rss", is_number=True), _resident),
+    "batch": (Column("batch", is_number=True), lambda row: row.batch_id),
+    "last-batch-seconds": (
+        Column("last-batch-seconds", is_number=True),
+        lambda row: _rounded(row.last_batch_seconds, 2),
+    ),
+    "rows/s": (Column("rows/s", is_number=True), lambda row: _rounded(row.rows_per_second, 0)),
+    "last-error": (Column("last-error"), _last_error),
+}
+"""A column by its name here, and what stands in it."""

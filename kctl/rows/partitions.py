@@ -1,0 +1,154 @@
+"""Partitions: how far they are read, of which member, and their lag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Any, NamedTuple
+
+from kctl.rows import fields
+from kctl.rows.fields import NUMBER_OR_NONE, TEXT, TEXT_OR_NONE, WHOLE, WHOLE_OR_NONE, BadResult
+from kctl_agent.wire import JsonObject
+
+__all__ = [
+    "LagTotals",
+    "OffsetRow",
+    "PartitionRow",
+    "ResetPolicy",
+    "TopicPartition",
+    "lag_totals",
+    "offset_rows",
+    "topic_partition",
+    "topic_partitions",
+]
+
+
+class ResetPolicy(StrEnum):
+    """Where a group begins that has committed nothing: Kafka's `auto.offset.reset`."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def to_json(self) -> JsonObject:
+        return {"topic": self.topic, "partition": self.partition}
+
+
+class PartitionRow(NamedTuple):
+    """What is known of a partition; `age_seconds` is that of `committed` and `end`. A tuple, because there may be a
+    hundred thousand."""
+
+    topic: str
+    partition: int
+    start: int | None
+    committed: int | None
+    position: int | None
+    end: int | None
+    last_timestamp: float | None
+    """Unix seconds: Kafka's timestamp of the last record that was stored."""
+    worker: str | None
+    generation: int | None
+    age_seconds: float
+    """Infinite in the reply of an agent that has asked no broker yet."""
+    reset: ResetPolicy = ResetPolicy.EARLIEST
+
+    @property
+    def lag_from(self) -> int | None:
+        """The offset from which lag is counted. Where nothing was ever committed, the reset policy decides:
+        `earliest` the log start, `latest` the position, as soon as there is one."""
+        if self.committed is not None:
+            return self.committed
+        if self.reset == "earliest":
+            return self.start
+        return self.position if self.reset == "latest" else None
+
+    @property
+    def lag(self) -> int | None:
+        """From `lag_from` to the end offset, never negative."""
+        first = self.committed
+        if first is None:
+            first = self.lag_from
+        if self.end is None or first is None:
+            return None
+        lag = self.end - first
+        return lag if lag > 0 else 0
+
+    def to_json(self) -> JsonObject:
+        """The columns of `offset_checker`."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "current_offset": self.committed,
+            "kafka_max_offset": self.end,
+            "remaining_count": self.lag,
+            "worker": self.worker,
+            "age_seconds": self.age_seconds,
+        }
+
+
+class OffsetRow(NamedTuple):
+    """A row of `offset_checker` as the master answers it."""
+
+    topic: str
+    partition: int
+    current_offset: int | None
+    kafka_max_offset: int | None
+    remaining_count: int | None
+    worker: str | None
+    age_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LagTotals:
+    """Sums of what is known; None where nothing is."""
+
+    total: int | None = None
+    unknown: tuple[TopicPartition, ...] = ()
+    """The partitions whose lag is not known."""
+    topics: Mapping[str, int | None] = field(default_factory=dict)
+
+
+_OFFSET_COLUMNS = {
+    "topic": TEXT,
+    "partition": WHOLE,
+    "current_offset": WHOLE_OR_NONE,
+    "kafka_max_offset": WHOLE_OR_NONE,
+    "remaining_count": WHOLE_OR_NONE,
+    "worker": TEXT_OR_NONE,
+    "age_seconds": NUMBER_OR_NONE,
+}
+_offset_row: Callable[[tuple[Any, ...]], OffsetRow] = partial(tuple.__new__, OffsetRow)
+
+
+def offset_rows(result: JsonObject) -> tuple[OffsetRow, ...]:
+    return tuple(map(_offset_row, zip(*fields.columns(result, _OFFSET_COLUMNS), strict=True)))
+
+
+def lag_totals(result: JsonObject) -> LagTotals:
+    topics = fields.object_of(fields.required(result.get("topics"), "topics"), "topics")
+    return LagTotals(
+        total=fields.whole(result, "total"),
+        unknown=topic_partitions(result, "unknown"),
+        topics={topic: fields.whole(topics, topic) for topic in topics},
+    )
+
+
+def topic_partitions(row: JsonObject, name: str) -> tuple[TopicPartition, ...]:
+    return tuple(map(topic_partition, fields.objects(row, name) or ()))
+
+
+def topic_partition(row: JsonObject) -> TopicPartition:
+    topic = fields.text(row, "topic")
+    if topic is None:
+        raise BadResult('"topic" is not a text')
+    partition = fields.whole(row, "partition")
+    if partition is None:
+        raise BadResult('"partition" is not a whole number')
+    return TopicPartition(topic, partition)
