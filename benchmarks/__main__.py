@@ -32,7 +32,7 @@ LONG = {
     "sinker": ("--rounds", "60", "--memory-messages", "5000000"),
     "worker_start": ("--rounds", "10"),
 }
-"""What `--long` hands to each: more rounds, for results that go into the README. The others are as long as they are."""
+"""What `--long` passes to each: more rounds, for results that go into the README. The others have no longer run."""
 
 
 def main() -> int:

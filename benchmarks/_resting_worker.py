@@ -39,11 +39,11 @@ def main() -> None:
     server = AgentServer(Path(settings["run_dir"]), settings["name"])
     step = ROWS_A_BATCH if settings["pipeline"]["conf"].get("KCTL_BENCHMARK_LOAD") else 0
     resting, batches = _at_rest(settings, workers), 0
-    server.publish(_looked_again(resting, 0, step))
+    server.publish(_refreshed(resting, 0, step))
     server.start()
     while not leave.wait(PUBLISH_SECONDS):
         batches += 1
-        server.publish(_looked_again(resting, batches, step))
+        server.publish(_refreshed(resting, batches, step))
     server.close()
 
 
@@ -68,7 +68,7 @@ def _at_rest(settings: dict[str, Any], workers: int) -> Snapshot:
     )
 
 
-def _looked_again(resting: Snapshot, batches: int, step: int) -> Snapshot:
+def _refreshed(resting: Snapshot, batches: int, step: int) -> Snapshot:
     """`step` messages have come through each partition with each batch; 0 at rest."""
     now, at = time.monotonic(), batches * step
     partitions = tuple(

@@ -7,7 +7,7 @@ are the defaults (everything once a second).
 
 Prints one JSON line, `master_at_rest`: `cpu_share` of one core is to be under 0.01, `rss_mib` under 120, and
 `rss_growth_mib` from the first to the last tenth of the time under 3. `cpu_seconds_per_minute` shows where the time
-goes: the event loop, kafka-python's I/O thread, and the threads that the loop hands work to.
+goes: the event loop, kafka-python's I/O thread, and the threads that the loop gives work to.
 """
 
 from __future__ import annotations

@@ -37,13 +37,13 @@ def main() -> None:
             json.dumps(
                 {
                     "benchmark": "master_under_load",
-                    **measured(folder, servers, options.workers, options.seconds, LOAD, _looked_at),
+                    **measured(folder, servers, options.workers, options.seconds, LOAD, _query),
                 }
             )
         )
 
 
-def _looked_at(run_dir: Path) -> None:
+def _query(run_dir: Path) -> None:
     url = json.loads((run_dir / "master.json").read_text())["http_url"]
     for path in ("/metrics", "/api/v1/lag"):
         with urllib.request.urlopen(url + path, timeout=10) as response:

@@ -44,14 +44,14 @@ def main() -> None:
             until(lambda: bool(fleet.worker().get("pid")), "the worker answers")
             peaks = Peaks(fleet.worker()["pid"])
             peaks.start()
-            until(lambda: _look(fleet, peaks) >= messages, "all messages are stored", BATCH_SECONDS)
+            until(lambda: _rows_stored(fleet, peaks) >= messages, "all messages are stored", BATCH_SECONDS)
             until(fleet.is_caught_up, "everything is committed")
             peaks.stop()
             worker = fleet.worker()
     _report(worker["rows_total"], worker["batches_total"], peaks.megabytes)
 
 
-def _look(fleet: Fleet, peaks: Peaks) -> int:
+def _rows_stored(fleet: Fleet, peaks: Peaks) -> int:
     row = fleet.worker()
     if row.get("last_error"):
         raise RuntimeError(f"{row['last_error']}; memory until then: {peaks.megabytes}")

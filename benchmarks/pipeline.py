@@ -15,7 +15,7 @@ the machine does falls on each:
 A second query, `plain`, takes the same records by a source with Spark's own defaults, as somebody would write it that
 has no kctl: `plain_drop` and `plain_noop`. While a batch of one query is timed, the other waits in its callback.
 
-Each sink has Python workers of its own, as it would have alone: Spark would hand one that a put has used to the next
+Each sink has Python workers of its own, as it would have alone: Spark would give one that a put has used to the next
 that asks, with all that it has imported, which PySpark's daemon walks through after each task to collect garbage.
 
 The records are orders in JSON, 200 bytes on average, or with `--letters` 200 random letters, which hardly compress.

@@ -5,7 +5,7 @@ Both servers run in processes of their own and are asked by this one over a conn
 a process on another costs more than the whole echo, and left to the scheduler that falls on one side or the other (a
 run without it gave 0.78). The client is the same code for both: send a prepared frame, receive until the length is
 reached; so the ratio is the agent against the echo and nothing else. Beside it stands the whole of a caller's view,
-who also encodes the question and decodes the reply (`caller_…`).
+which also encodes the question and decodes the reply (`caller_…`).
 
     python benchmarks/round_trip.py [--calls 20000]
 

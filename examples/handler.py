@@ -1,7 +1,7 @@
 """A handler: what a sinker calls with messages. `kctl.toml` beside this file names it.
 
 Each message is acknowledged on its own. True: it is done, for good. False: try it again later; after
-`sinkers.max_tries` it becomes a dead letter, to be looked at with `kctl storage dead list`.
+`sinkers.max_tries` it becomes a dead letter, to be listed with `kctl storage dead list`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A real Prometheus, a real Alertmanager and somebody who listens to it, for a test."""
+"""A real Prometheus, a real Alertmanager and a webhook that listens to it, for a test."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Prometheus(_Server):
 
 
 class Alertmanager(_Server):
-    """Hands every alert to `webhook` at once."""
+    """Sends every alert to `webhook` at once."""
 
     def __init__(self, directory: Path, eventually: Eventually, webhook: str) -> None:
         [alertmanager] = require("prometheus-alertmanager")

@@ -14,7 +14,7 @@ __all__ = ["turn"]
 def turn(folder: Path, *, alone: bool) -> Iterator[None]:
     """Waits until no other process of the run is in a test that is `alone`; if this one is, until none is in any.
 
-    `folder` is the same for all of them. Who has come first is first, so nobody waits for more than one test of each.
+    `folder` is the same for all of them. First come, first served, so none waits for more than one test of each.
     """
     with (folder / "next").open("w") as door, (folder / "inside").open("w") as room:
         fcntl.flock(door, fcntl.LOCK_EX)

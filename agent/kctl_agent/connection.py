@@ -100,7 +100,7 @@ class Connection:
         return True
 
     def refuse(self, error: AgentError, now: float) -> bool:
-        """Say why, and end; False when it is over at once."""
+        """Send why, and end; False when it is over at once."""
         self._is_ending = True
         self._waiting.append(error)
         try:

@@ -39,7 +39,7 @@ MAX_ID_LENGTH: Final = 128
 
 
 class Role(IntEnum):
-    """Who asks: a caller from outside (CLI to master, a hand-written client), or the master."""
+    """The side that asks: a caller from outside (CLI to master, a hand-written client), or the master."""
 
     EXTERNAL = 0
     MASTER = 1
@@ -169,7 +169,7 @@ class Reply:
     answered: tuple[str, ...] = ()
     failed: tuple[Failure, ...] = ()
     stopped: tuple[str, ...] = ()
-    """Who was stopped by request, and is therefore not missing."""
+    """Agents that were stopped by request, and are therefore not missing."""
 
     @classmethod
     def parse(cls, frame: JsonObject) -> Reply:

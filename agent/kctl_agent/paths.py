@@ -112,7 +112,7 @@ class ProcessIdentity:
 
 
 def process_identity(pid: int | None = None) -> ProcessIdentity:
-    """Read who has this pid (None: ourselves).
+    """Read which process has this pid (None: ourselves).
 
     Raises:
         ProcessLookupError: nobody has it, or only a zombie, which holds no socket any more.
@@ -254,7 +254,7 @@ def remove_if_dead(run_dir: Path, name: str) -> bool:
 
 
 def socket_owner(path: Path) -> ProcessIdentity | None:
-    """Who recorded itself beside a socket; None if nobody has, readably."""
+    """The process that recorded itself beside a socket; None if none has, readably."""
     try:
         return recorded_identity(path.with_suffix(".pid"))
     except (OSError, ValueError):

@@ -203,7 +203,7 @@ class AgentServer:
         self._sweep_at = min(self._sweep_at, now + _PAUSE_SECONDS)
 
     def _sweep(self, now: float) -> None:
-        """Drop who is past the deadline, find the next deadline, and accept again after a pause."""
+        """Drop connections that are past the deadline, find the next deadline, and accept again after a pause."""
         for connection in [each for each in self._connections.values() if each.deadline <= now]:
             connection.note_deadline()
             self._drop(connection)

@@ -75,7 +75,7 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
 
 
 class Decoder:
-    """Collects the bytes of one connection and hands out its frames; one per connection, used by one thread.
+    """Collects the bytes of one connection and returns its frames; one per connection, used by one thread.
 
     However the bytes are split, the same frames come out, and after them the same error: a bad frame that arrives
     together with good ones is kept in `error` and raised by the next `feed`. Nothing is read beyond it.
@@ -136,7 +136,7 @@ class Decoder:
         return frames
 
     def end(self) -> None:
-        """Say that the peer has closed.
+        """Report that the peer has closed.
 
         Raises:
             BrokenFrame: the bytes so far end inside a frame.

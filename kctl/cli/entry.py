@@ -21,7 +21,7 @@ __all__ = ["BROKEN_PIPE", "INTERRUPTED", "before_command", "run", "run_process"]
 
 INTERRUPTED = 130
 _GARBAGE_THRESHOLD = 100_000
-"""Python looks for cyclic garbage after each 700 new objects, and thousands of rows, which are none, would be looked at
+"""Python looks for cyclic garbage after each 700 new objects, and thousands of rows, which are none, would be visited
 again and again: a twentieth of `kctl kafka lag`."""
 QUICK = (["rpc"], ["kafka"], ["status"])
 """Parsed and run without Typer."""

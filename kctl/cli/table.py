@@ -43,7 +43,7 @@ def cell(value: object) -> str:
 
 
 def _set_column(column: Column, values: list[object]) -> list[str]:
-    """The lines of a column. Of thousands of rows most have the same few names: those are looked at once."""
+    """The lines of a column. Of thousands of rows most have the same few names: each is formatted once."""
     if not set(map(type, values)) <= _NAMES:  # not 1, 1.0 and True, which are equal and printed otherwise
         return _set([column.heading, *_cells(values)], column)
     distinct = list(dict.fromkeys(values))
@@ -102,7 +102,7 @@ def _character_width(character: str) -> int:
 
 
 def _set(texts: list[str], column: Column) -> list[str]:
-    """The texts of a column, all as wide as the widest. By columns, because thousands of rows are looked at at once."""
+    """The texts of a column, all as wide as the widest. By columns, because thousands of rows are measured together."""
     if all(map(str.isascii, texts)):
         widest = max(map(len, texts))
         return [text.rjust(widest) if column.is_number else text.ljust(widest) for text in texts]

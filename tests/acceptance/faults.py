@@ -60,7 +60,7 @@ class Faults:
         eventually(self._is_up, START_SECONDS, "worker and sinkers run")
         self._load = self.fleet.load(rate)
         self.in_flight: set[Place] = set()
-        """What sinkers that were killed, or stood still, had in their hand."""
+        """What sinkers that were killed, or stood still, had in flight."""
         self.uncommitted: list[int] = []
         """At each kill of a worker: messages that were stored and not committed."""
         with closing(self.fleet.open_storage()) as storage_:
@@ -141,7 +141,7 @@ class Faults:
         again = {place: times - 1 for place, times in acknowledged.items() if times > 1}
         print(
             f"produced {len(produced)}, acknowledged {len(acknowledged)}, dead {len(set(dead_letters))}, "
-            f"{len(blamed)} of them blamed for kills; in the hand of a sinker at its fault {len(self.in_flight)}, "
+            f"{len(blamed)} of them blamed for kills; in flight in a sinker at its fault {len(self.in_flight)}, "
             f"handled again {sum(again.values())}; "
             f"stored and not committed at kills of the worker {self.uncommitted}"
         )

@@ -1,4 +1,4 @@
-"""The handlers that tests hand to their sinkers: they write down what they were given. `counts`, of the fault tests,
+"""The handlers that tests give to their sinkers: they write down what they were given. `counts`, of the fault tests,
 also writes down what it returned for it.
 
 One file per process, one write per call. Some messages it never acknowledges (`is_poison`). When it finds the file

@@ -131,7 +131,7 @@ class Schedule:
 
     def is_whole(self) -> bool:
         """Every process runs and answers."""
-        self._look_after()
+        self._keep_up()
         if not all(self._is_up.values()):
             return False
         rows = self.fleet.workers()
@@ -175,7 +175,7 @@ class Schedule:
         self._eventually(lambda: self._bytes_handled() > handled, SETTLE_SECONDS, "messages are handled")
 
     def _bytes_handled(self) -> int:
-        self._look_after()
+        self._keep_up()
         return sum(path.stat().st_size for path in self.fleet.ledger.glob("*.ledger"))
 
     def _ends(self) -> dict[int, int]:
@@ -187,7 +187,7 @@ class Schedule:
         """Meanwhile what is due is started, and a master that could not start is started again."""
         until = time.monotonic() + seconds
         while True:
-            self._look_after()
+            self._keep_up()
             if time.monotonic() >= until:
                 return
             threading.Event().wait(min(0.1, max(until - time.monotonic(), 0.0)))
@@ -202,7 +202,7 @@ class Schedule:
             self.fleet.start()
         self._is_up[part] = True
 
-    def _look_after(self) -> None:
+    def _keep_up(self) -> None:
         """As systemd with Restart=on-failure: a master that finds no broker ends with an error, and is tried again."""
         for process, until in list(self._frozen.items()):
             if until <= time.monotonic():

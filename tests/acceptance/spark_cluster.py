@@ -39,10 +39,10 @@ spark.network.crypto.saslFallback false
 
 
 class SparkCluster:
-    """Its processes are ended by who started them."""
+    """Its processes are ended by the process that started them."""
 
     def __init__(self, directory: Path, secret: str | None = None) -> None:
-        """With a `secret` it takes only who knows it, and speaks nothing but encrypted."""
+        """With a `secret` it takes only clients that know it, and speaks nothing but encrypted."""
         self.directory = directory
         self.conf_dir = directory / "conf"
         self.conf_dir.mkdir()

@@ -39,7 +39,7 @@ INTO_A_PUT_SECONDS = 0.15
 
 
 def freeze() -> None:
-    """The whole session, this process last; whoever sends SIGCONT has to reach all of it."""
+    """The whole session, this process last; SIGCONT has to reach all of it."""
     own = os.getpid()
     for process in psutil.process_iter():
         try:

@@ -24,7 +24,7 @@ def jvm_of(pid: int) -> psutil.Process:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """A zombie that its reaper has not looked at yet has ended."""
+    """A zombie that its reaper has not waited for yet has ended."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -44,7 +44,7 @@ def closed_cluster(short_dir: Path, eventually: Eventually) -> Iterator[SparkClu
     yield from running_cluster(short_dir / "spark", eventually, SECRET)
 
 
-def who_has_put(client: Any) -> set[int]:
+def processes_that_put(client: Any) -> set[int]:
     """Every process that has sent a put, by the name of its connection in Redis' log of all commands."""
     put = script(client, "put").sha.encode()  # type: ignore[attr-defined]
     entries = [entry for entry in client.slowlog_get(-1) if put in entry["command"]]
@@ -72,12 +72,12 @@ def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once
     with redis_server.client() as client:
 
         def executors() -> set[int | None]:
-            return {cluster.executor_of(pid) for pid in who_has_put(client)}
+            return {cluster.executor_of(pid) for pid in processes_that_put(client)}
 
         eventually(lambda: len(executors() - {None}) == EXECUTORS, START_SECONDS, "every executor puts")
-        strangers = [pid for pid in who_has_put(client) if cluster.executor_of(pid) is None]
-        assert not any(map(psutil.pid_exists, strangers)), "somebody puts who belongs to no executor"
-        assert driver not in who_has_put(client)
+        strangers = [pid for pid in processes_that_put(client) if cluster.executor_of(pid) is None]
+        assert not any(map(psutil.pid_exists, strangers)), "a process puts that belongs to no executor"
+        assert driver not in processes_that_put(client)
 
     fleet.finish(load)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")

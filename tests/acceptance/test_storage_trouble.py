@@ -77,7 +77,7 @@ def check_that_nothing_is_committed_that_is_not_stored(fleet: Fleet) -> None:
     assert sum(stored_offsets.values()) < fleet.sent.total(), "everything was stored after all"
 
 
-def test_a_full_disk_and_one_that_cannot_be_written_are_told_and_used_again_when_they_can(
+def test_a_full_disk_and_one_that_cannot_be_written_are_reported_and_used_again_when_they_can(
     fleet: Fleet, disk: Path, eventually: Eventually
 ) -> None:
     fleet.start()
@@ -108,7 +108,7 @@ def test_a_full_disk_and_one_that_cannot_be_written_are_told_and_used_again_when
     assert (found.lost, found.duplicated, found.stored) == (0, 0, 10_500)
 
 
-def test_a_file_of_another_version_and_a_damaged_one_are_told_and_used_again_when_they_are_put_right(
+def test_a_file_of_another_version_and_a_damaged_one_are_reported_and_used_again_when_they_are_put_right(
     fleet: Fleet, disk: Path, eventually: Eventually
 ) -> None:
     path, copy = disk / "storage.sqlite", disk / "copy"

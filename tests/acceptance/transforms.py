@@ -1,4 +1,4 @@
-"""Transforms that the acceptance tests hand to their workers."""
+"""Transforms that the acceptance tests give to their workers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ __all__ = ["PAGE", "blocks", "known_state", "normalised", "output_of"]
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-commands.md"
 _BLOCK = re.compile(r"(```console\n\$ ([^\n]*)\n)(.*?)(```\n)", re.DOTALL)
 _FIRST_TIMESTAMP = 1_767_225_600_000
-"""2026-01-01T00:00:00Z. The topic is without retention, which would look at that."""
+"""2026-01-01T00:00:00Z. The topic is without retention, which would heed that."""
 _VARYING = (
     (r"127\.0\.0\.1:(?!1\b)\d+", "SERVER"),
     (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID"),

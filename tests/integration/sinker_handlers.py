@@ -40,7 +40,7 @@ async def counts_later(messages: list[Message]) -> list[bool]:
 
 
 class Opened:
-    """Says in its ledger when it is opened and closed: offsets -1 and -2."""
+    """Writes into its ledger when it is opened and closed: offsets -1 and -2."""
 
     async def open(self) -> None:
         note([Message("", 0, -1, None, None, 0)])

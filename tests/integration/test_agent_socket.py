@@ -203,20 +203,20 @@ def inherited():
     return [link for link in links if link.startswith(kinds)]
 
 def fork(stay):
-    told, tell = os.pipe()
+    report_end, write_end = os.pipe()
     held, hold = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(hold)
         found = inherited()
         server.close()
-        os.write(tell, repr(found).encode())
-        os.close(tell)
+        os.write(write_end, repr(found).encode())
+        os.close(write_end)
         if stay:
             os.read(held, 1)
         os._exit(0)
-    os.close(tell); os.close(held)
-    with open(told) as report:
+    os.close(write_end); os.close(held)
+    with open(report_end) as report:
         text = report.read()
     return child, hold, text
 
@@ -245,10 +245,10 @@ for child, hold in children:
 """
 
 
-def tell(host: subprocess.Popen[str], order: str) -> str:
+def answer_of(host: subprocess.Popen[str], command: str) -> str:
     assert host.stdin is not None
     assert host.stdout is not None
-    host.stdin.write(order + "\n")
+    host.stdin.write(command + "\n")
     host.stdin.flush()
     return host.stdout.readline().strip()
 
@@ -260,13 +260,13 @@ def test_a_forked_child_holds_nothing_of_the_agent_and_does_not_end_it(
     with Caller(socket_file) as before:
         assert before.ask("ping").ok
 
-        assert tell(host, "fork") == "[]"
+        assert answer_of(host, "fork") == "[]"
 
         assert socket_file.exists(), "the child's close() has removed its parent's socket"
         assert before.ask("ping").ok
         with Caller(socket_file) as after:
             assert after.ask("ping").ok
-        assert tell(host, "close") == "closed"
+        assert answer_of(host, "close") == "closed"
         assert before.is_ended(), "the child, which lives on, holds the connection open"
     assert not socket_file.exists()
 
@@ -289,7 +289,7 @@ def test_forks_while_callers_come_and_go_inherit_nothing_and_disturb_nobody(
     callers = [threading.Thread(target=come_and_go) for _ in range(4)]
     for each in callers:
         each.start()
-    reports = tell(host, "storm")
+    reports = answer_of(host, "storm")
     is_over.set()
     for each in callers:
         each.join()
@@ -326,7 +326,7 @@ def test_a_fork_while_a_connection_is_being_closed_does_not_inherit_it(
     with Caller(socket_file) as caller:
         assert caller.ask("ping").ok
 
-    assert tell(host, "fork") == "[]"
+    assert answer_of(host, "fork") == "[]"
 
 
 # ---- a host that is short of descriptors

@@ -110,7 +110,7 @@ def test_a_refused_client_costs_no_other_an_answer_and_nothing_reveals_the_token
     reported += [
         path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file() and path.name != "token"
     ]
-    assert any("too_many_failures" in each for each in reported), "the log is among what was looked through"
+    assert any("too_many_failures" in each for each in reported), "the log is among what was searched"
     assert [each for each in reported if TOKEN in each] == []
 
 

@@ -57,7 +57,7 @@ COMMANDS = {
     "delete-group": ["-g", "idle", "--execute"],
 }
 SHOWN = {"groups": GROUP, "topics": TOPIC, "brokers": '"leaders": 2', "delete-group": TOPIC}
-"""What stands in the answer to somebody who may have it; others get a shorter one, without an error."""
+"""What stands in the answer to a user that may have it; others get a shorter one, without an error."""
 OTHER_NAMES = {
     "create-topic": {"TOPIC": TOPIC + "-2"},
     "delete-topic": {"TOPIC": TOPIC + "-2"},

@@ -123,7 +123,7 @@ def test_a_worker_that_hangs_when_its_master_is_killed_does_not_keep_a_new_one_f
     hanging, other = (fleet.status()[name]["pid"] for name in ("worker-0", "worker-1"))
     os.kill(hanging, signal.SIGSTOP)
     fleet.stop(signal.SIGKILL)
-    eventually(lambda: not session_members(other), what="who does not hang leaves by itself")
+    eventually(lambda: not session_members(other), what="the worker that does not hang leaves by itself")
     assert len(session_members(hanging)) == 2
 
     again = master(workers={"count": 2, "stop_timeout_seconds": 1.0})

@@ -93,9 +93,9 @@ def test_one_to_five_members_share_two_topics_as_the_assignor_promises_and_name_
 
     leaves = members.pop(1)
     leaves.close()
-    after = eventually(lambda: shares_as_promised(assignor, members, group), 60, "those who stay share what was left")
+    after = eventually(lambda: shares_as_promised(assignor, members, group), 60, "the others share what was left")
     if "sticky" in assignor:
-        assert all(before[each] <= share for each, share in after.items()), "something moved between those who stayed"
+        assert all(before[each] <= share for each, share in after.items()), "something moved between the others"
 
 
 @pytest.mark.parametrize("assignor", STRATEGIES)
@@ -128,7 +128,7 @@ def test_a_consumer_of_kafkas_own_shares_the_group_whichever_member_leads_it(
     assert later[0].membership.info.leader is None, "a leader of another client reports nothing of itself"
 
 
-def test_a_coordinator_that_is_none_any_more_is_looked_for_anew(group: ConsumerGroup, eventually: Eventually) -> None:
+def test_a_coordinator_that_is_none_any_more_is_found_anew(group: ConsumerGroup, eventually: Eventually) -> None:
     brokers = Brokers(group.settings(), "worker-0")
     try:
         eventually(lambda: found(brokers, group) is not None, 60, "the group has a coordinator")
@@ -142,7 +142,7 @@ def test_a_coordinator_that_is_none_any_more_is_looked_for_anew(group: ConsumerG
         brokers.close()
 
 
-def test_a_leader_of_another_epoch_than_was_told_or_too_old_to_be_asked_tells_no_truncation(
+def test_a_leader_of_another_epoch_than_was_reported_or_too_old_to_be_asked_reports_no_truncation(
     group: ConsumerGroup,
 ) -> None:
     tp = min(group.partitions)

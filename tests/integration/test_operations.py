@@ -465,7 +465,7 @@ def test_operations_over_http_need_the_token_and_are_the_same(
         assert (unknown.status_code, unknown.json()["error"]["code"]) == (400, "bad_params")
         failed = client.post(url, json={"operation": "resume", "params": {"topic": "orders"}}, headers=right)
         assert (failed.status_code, failed.json()["error"]["code"]) == (409, "operation_failed")
-        wrong = client.post(url, json={"operation": "stop", "params": {"who": "worker-0"}}, headers=right)
+        wrong = client.post(url, json={"operation": "stop", "params": {"process": "worker-0"}}, headers=right)
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_params")
         assert [row["operation"] for row in client.get(url).json()["rows"]] == ["resume", "drain", "resume", "pause"]
 

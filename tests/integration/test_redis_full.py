@@ -126,7 +126,7 @@ def test_a_full_redis_can_be_cleared_and_its_dead_letters_put_back(storage: Redi
     assert total(storage) == (0, 10, 0, 0)
 
 
-def test_whoever_begins_while_a_redis_is_full_can_drain_it(storage: RedisStorage, server: RedisServer) -> None:
+def test_a_sinker_that_begins_while_a_redis_is_full_can_drain_it(storage: RedisStorage, server: RedisServer) -> None:
     count = filled(storage)
 
     with closing(RedisStorage(server.url, "readers", block_messages=10)) as later:

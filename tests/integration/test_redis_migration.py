@@ -75,7 +75,7 @@ def test_everything_is_still_there(layout: str, storage: RedisStorage) -> None:
     assert [(x.block.partition, x.offset, x.tries, x.error, x.is_damaged) for x in storage.dead()] == [
         (0, 7, 1, "ValueError: käse\nTraceback", False),
         (0, 8, 1, "ValueError: käse\nTraceback", False),
-        (3, 7, 4, "handler said no", False),
+        (3, 7, 4, "handler refused", False),
         (0, 9, 0, "these bytes are not a block", True),
     ]
     assert [x.messages() for x in storage.dead()][2] == [Message("t", 3, 7, b"k", None, 5, (("h", b"\xff"),), 4)]
@@ -100,7 +100,7 @@ def test_it_goes_on_where_it_was(layout: str, storage: RedisStorage) -> None:
     assert total(storage) == (0, 0, 0, 3)
 
 
-def test_a_storage_belongs_to_whom_it_belonged(layout: str, storage: RedisStorage) -> None:
+def test_a_storage_keeps_its_owner(layout: str, storage: RedisStorage) -> None:
     id_ = storage.bind(Binding("orders", "K1"))
 
     assert id_ == storage.bind(Binding("orders", "K1"))

@@ -1,4 +1,4 @@
-"""One storage and several who use it: two masters, two sinkers of one name, and clocks that are set back."""
+"""One storage and several processes that use it: two masters, two sinkers of one name, and clocks that are set back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_empty(storage: Storage) -> bool:
     return stats.pending == stats.processing == stats.delayed == 0
 
 
-def test_two_masters_with_one_file_handle_each_message_once_whoever_is_killed(
+def test_two_masters_with_one_file_handle_each_message_once_whichever_is_killed(
     place: Path, config_file: Callable[..., Path], eventually: Eventually
 ) -> None:
     path = place / "shared.sqlite"

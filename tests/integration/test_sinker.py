@@ -168,7 +168,7 @@ def test_a_message_that_kills_or_blocks_the_process_costs_the_others_one_deliver
     assert set(deliveries.values()) == {2}
 
 
-def test_a_call_that_does_not_return_is_told_in_the_last_line_of_the_log(sinker: Start, storage: FileStorage) -> None:
+def test_a_call_that_does_not_return_is_named_in_the_last_line_of_the_log(sinker: Start, storage: FileStorage) -> None:
     fill(storage, 10)
     one = sinker("hangs", handler_timeout_seconds=0.2)
 

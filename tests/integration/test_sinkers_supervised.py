@@ -70,7 +70,7 @@ def test_sinkers_are_in_every_list_and_in_no_question_about_kafka(
     assert one.stop() == 0
 
 
-def test_the_storage_is_looked_at_and_put_in_order_while_the_fleet_runs(
+def test_the_storage_is_read_and_requeued_while_the_fleet_runs(
     place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
 ) -> None:
     fill(storage, 30)

@@ -167,7 +167,7 @@ def small_disk(short_dir: Path) -> Iterator[Path]:
 
 
 @needs_root
-def test_a_full_disk_is_told_and_what_was_stored_before_stays_and_goes_on(small_disk: Path) -> None:
+def test_a_full_disk_is_an_error_and_what_was_stored_before_stays_and_goes_on(small_disk: Path) -> None:
     with closing(FileStorage(small_disk / "s.sqlite", block_messages=500)) as storage:
         storage.prepare()
         storage.init_offsets([StoredOffset("t", 0, "A", 0)])
@@ -308,7 +308,7 @@ def is_put(storage: Storage, each: Chunk) -> bool:
 
 
 @needs_root
-def test_a_file_that_cannot_be_written_is_told_and_used_again_when_it_can(short_dir: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_and_used_again_when_it_can(short_dir: Path) -> None:
     path = short_dir / "s.sqlite"
     with closing(FileStorage(path)) as storage:
         storage.prepare()
@@ -337,7 +337,7 @@ def test_a_file_that_cannot_be_written_is_told_and_used_again_when_it_can(short_
     answers.close()
 
 
-def test_a_damaged_file_is_told_and_a_copy_put_in_its_place_is_used(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_a_copy_put_in_its_place_is_used(tmp_path: Path) -> None:
     path, copy = tmp_path / "s.sqlite", tmp_path / "copy"
     storage = FileStorage(path, block_messages=5)
     storage.prepare()

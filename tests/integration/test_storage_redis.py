@@ -81,7 +81,7 @@ def client_of(server: RedisServer) -> Any:
 
 def test_nothing_is_lost_when_redis_is_killed_and_started_again(server: RedisServer, storage: RedisStorage) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    told, done = threading.Event(), threading.Event()
+    has_put, done = threading.Event(), threading.Event()
     stop = threading.Event()
 
     def work() -> None:
@@ -89,14 +89,14 @@ def test_nothing_is_lost_when_redis_is_killed_and_started_again(server: RedisSer
         while not stop.is_set() or start < 300:
             put(storage, chunk(start, start + 10))
             start += 10
-            told.set()
+            has_put.set()
         done.set()
 
     worker = threading.Thread(target=work)
     worker.start()
     for _ in range(5):
-        told.clear()
-        assert told.wait(60)
+        has_put.clear()
+        assert has_put.wait(60)
         server.kill()
         server.start()
     stop.set()
@@ -240,7 +240,7 @@ def test_a_clock_that_is_set_by_an_hour_leaves_nothing_stuck_and_nothing_twice(
     assert sorted(offsets(storage.claim("c", 100, 60.0))) == list(range(9))
 
 
-def test_a_server_that_forgot_the_scripts_is_told_them_again(server: RedisServer, storage: RedisStorage) -> None:
+def test_a_server_that_forgot_the_scripts_is_sent_them_again(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 3)
     with client_of(server) as client:
         client.script_flush()
@@ -298,7 +298,7 @@ def test_portions_are_measured_as_they_were_sent_last(storage: RedisStorage) -> 
             writer.put(Chunk("t", 0, None, start, start + 20_000, 1, columns))
 
 
-def test_blocks_of_the_layout_before_are_handed_out(server: RedisServer, storage: RedisStorage) -> None:
+def test_blocks_of_the_layout_before_are_claimed(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 9)
     with client_of(server) as client:
         client.set(storage._session.prefix + "layout", "1")

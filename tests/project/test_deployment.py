@@ -1,4 +1,4 @@
-"""What is in deploy/ is checked by the tools of those who will read it, as far as they run without a cluster."""
+"""What is in deploy/ is checked by the tools that will read it, as far as they run without a cluster."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_make_test_checks_first_then_goes_from_the_fastest_tier_to_the_slowest()
     assert positions == sorted(positions)
 
 
-def test_make_test_hands_args_on_to_each_tier_and_they_win() -> None:
+def test_make_test_passes_args_on_to_each_tier_and_they_win() -> None:
     planned = re.findall(r"pytest (.+) tests/(\w+)$", make("--dry-run", "test", "ARGS=-x -n 0"), re.MULTILINE)
 
     assert [tier for _, tier in planned] == ["unit", "project", "integration", "acceptance"]

@@ -32,7 +32,7 @@ class Taker(threading.Thread):
 
 
 def is_held(folder: Path, name: str) -> bool:
-    """Whether somebody waits at the door, or is inside: another one who would not wait is refused."""
+    """Whether a test waits at the door, or is inside: another one that would not wait is refused."""
     with (folder / name).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -41,7 +41,7 @@ class _Query:
 
 
 class Queries:
-    """Told on Spark's threads and the guest's own; every method is safe on any thread."""
+    """Called on Spark's threads and the guest's own; every method is safe on any thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name

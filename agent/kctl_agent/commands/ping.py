@@ -19,7 +19,7 @@ _OLD_SECONDS = 15.0
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
-    """Who answers, and what a supervisor judges it by.
+    """Which process answers, and what a supervisor judges it by.
 
     `lag` over all partitions that it may read, null while it is not known; `progress`, which rises with each batch and,
     while one runs for long, with what it has stored; `main_thread_age_seconds`, since the last turn of the main thread,

@@ -53,7 +53,7 @@ class HandlerSettings:
 
 
 class HandlingStorage(DirectlyStorage):
-    """Stored offsets and dead letters as in `DirectlyStorage`; a put hands the messages to the handler."""
+    """Stored offsets and dead letters as in `DirectlyStorage`; a put calls the handler with the messages."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """`settings` are those of `open_storage`, with `handler` for `HandlerSettings`. Opens nothing yet."""

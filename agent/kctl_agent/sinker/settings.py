@@ -43,7 +43,7 @@ class SinkerSettings:
 
     @property
     def owner(self) -> str:
-        """Who this sinker is in the storage. Of one owner never two processes live: run_dir has one master, and one
+        """This sinker, as the storage knows it. Of one owner never two processes live: run_dir has one master, and one
         socket of each name; fleets that share a storage differ in host or run_dir."""
         return f"{socket.gethostname()}:{self.run_dir}/{self.name}"
 

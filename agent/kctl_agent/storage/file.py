@@ -3,8 +3,8 @@
 WAL, so that readers never wait for the writer, and `synchronous=NORMAL`, in which a commit does not wait for the disk:
 a power cut takes back the last transactions, in their order. What must not be taken back is synced afterwards (`sync`):
 a put by the time its writer is closed, a stored offset when it is returned, because it may be committed to Kafka
-then. What sinkers do is not: a power cut hands out again what was settled in the last moments, which at-least-once
-allows.
+then. What sinkers do is not: what was settled in the last moments before a power cut is claimed again, which
+at-least-once allows.
 
 This file: the connection. The rest is in `file_offsets`, `file_writer`, `file_queue`, `file_dead_letters`,
 `file_stats`, `file_schema`, `file_migrations` and, for the disk, `file_log`.

@@ -1,6 +1,6 @@
 """`kctl rpc` as Typer knows it: its line on the help page and its shell completion.
 
-`entry` hands `kctl rpc …` to `rpc`, which parses with argparse, before Typer is imported. A test holds the two to the
+`entry` passes `kctl rpc …` to `rpc`, which parses with argparse, before Typer is imported. A test holds the two to the
 same options.
 """
 

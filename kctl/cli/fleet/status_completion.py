@@ -1,7 +1,7 @@
 """`kctl status` as Typer knows it: its line on the help page and its shell completion.
 
-`entry` hands `kctl status …` to `status`, which parses with argparse, before Typer is imported. A test holds the two to
-the same options.
+`entry` passes `kctl status …` to `status`, which parses with argparse, before Typer is imported. A test holds the two
+to the same options.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`kctl kafka` as Typer knows it: its commands on the help page and in shell completion, made from the same table.
 
-`entry` hands `kctl kafka …` to `kafka`, which parses with argparse, before Typer is imported.
+`entry` passes `kctl kafka …` to `kafka`, which parses with argparse, before Typer is imported.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _LINE_ENDS = 1
 
 
 class Progress:
-    """`show` may be called for each message: it looks at the clock, and writes five times a second."""
+    """`show` may be called for each message: it reads the clock, and writes five times a second."""
 
     def __init__(self, report: DeliveryReport, total_bytes: int | None, began: float) -> None:
         self.is_shown = sys.stderr.isatty()

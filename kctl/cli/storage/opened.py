@@ -30,7 +30,7 @@ def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
 @contextmanager
 def opened(config: Config) -> Iterator[Storage]:
     """The storage of a fleet, used as the fleet's own user where we are root. A file that does not exist is not made by
-    looking at it.
+    reading it.
 
     Raises:
         StorageUnusable: it cannot be opened; nothing was put yet.

@@ -106,6 +106,6 @@ def test_without_a_poll_of_the_brokers_the_lag_is_not_known() -> None:
     queries.progressed(progress(0, {"orders": {"0": 1}}))
 
     assert queries.snapshot(1.0).partitions[0].lag is None
-    assert queries.failed("look: the brokers are away")
-    assert not queries.failed("look: the brokers are away")
-    assert queries.snapshot(1.0).work.last_error == "look: the brokers are away"
+    assert queries.failed("poll: the brokers are away")
+    assert not queries.failed("poll: the brokers are away")
+    assert queries.snapshot(1.0).work.last_error == "poll: the brokers are away"

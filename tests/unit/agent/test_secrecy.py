@@ -25,9 +25,9 @@ def test_a_file_that_every_user_can_open_is_refused_with_what_to_do(tmp_path: Pa
     file.write_text("hunter2\n")
     file.chmod(mode)
 
-    for look in (read_private, check_private):
+    for opened in (read_private, check_private):
         with pytest.raises(OSError, match=f"mode {mode:04o}.*chmod o= {file}") as refused:
-            look(file)
+            opened(file)
         assert "hunter2" not in str(refused.value)
 
 

@@ -237,7 +237,7 @@ def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(
     eventually(is_served)
 
 
-# ---- who is silent, slow or gone
+# ---- callers that are silent, slow or gone
 
 
 def test_half_a_frame_and_silence_is_closed_at_the_deadline(serve: Serve, connect: Connect, socket_file: Path) -> None:
@@ -452,7 +452,7 @@ def test_two_hundred_callers_at_once_are_served_or_refused_by_the_stated_bound(
 
 
 def ask_at_once(path: Path, count: int) -> list[str]:
-    """What each of so many callers got, who connect, wait for each other, and ask."""
+    """What each of so many callers got, which connect, wait for each other, and ask."""
     start, outcomes = threading.Barrier(count), []
 
     def ask() -> None:

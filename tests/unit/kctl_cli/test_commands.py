@@ -36,7 +36,7 @@ SUPERVISED = {
     "last_error": None,
     "log": "/logs/worker-0.log",
 }
-TOLD = {"name": "worker-0", "kind": "worker", "state": "rebalancing", "pid": 4711, "rss_bytes": 1048576}
+REPORTED = {"name": "worker-0", "kind": "worker", "state": "rebalancing", "pid": 4711, "rss_bytes": 1048576}
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_restart_takes_several_names_or_all(kctl: Kctl, master: Master, words: t
     assert kctl("restart").code == kctl("restart", "worker-0", "--all").code == 2
 
 
-def test_start_hands_the_checked_configuration_to_the_master(
+def test_start_passes_the_checked_configuration_to_the_master(
     kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[tuple[Config, Path]] = []
@@ -194,7 +194,7 @@ def test_ctrl_c_exits_130_and_prints_nothing(kctl: Kctl, config: Path, monkeypat
     assert (ran.code, ran.out, ran.err) == (130, "", "")
 
 
-def test_demo_hands_its_options_on(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_passes_its_options_on(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[dict[str, Any]] = []
 
     def main(**options: Any) -> int:
@@ -283,7 +283,7 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
 ) -> None:
     attached = {"name": "visitor", "kind": "worker", "state": "running", "pid": 1, "last_error": "lost"}
     waiting = {**SUPERVISED, "name": "worker-1", "state": "backoff", "pid": None, "next_try_seconds": 3.0}
-    master({"status": Answers({"rows": [SUPERVISED, waiting]}), "workers": Answers({"rows": [TOLD, attached]})})
+    master({"status": Answers({"rows": [SUPERVISED, waiting]}), "workers": Answers({"rows": [REPORTED, attached]})})
     about = {"pid": 9, "version": "0.1.0", "http_url": "http://127.0.0.1:9750", "config": "/etc/kctl.toml"}
     (short_dir / "run" / "master.json").write_text(json.dumps(about))
 
@@ -301,12 +301,12 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
 
 
 def test_status_as_json_holds_both_views_of_a_worker(kctl: Kctl, master: Master) -> None:
-    master({"status": Answers({"rows": [SUPERVISED]}), "workers": Answers({"rows": [TOLD]})})
+    master({"status": Answers({"rows": [SUPERVISED]}), "workers": Answers({"rows": [REPORTED]})})
 
     document = json.loads(kctl("status", "-o", "json").out)
 
     assert (document["fleet"], document["complete"], document["master"]["pid"]) == ("orders", True, None)
-    assert document["rows"] == [{**SUPERVISED, "worker": TOLD}]
+    assert document["rows"] == [{**SUPERVISED, "worker": REPORTED}]
 
 
 def test_status_exits_3_when_a_worker_does_not_answer_and_5_without_a_master(

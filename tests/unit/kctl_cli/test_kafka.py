@@ -102,7 +102,7 @@ def test_what_is_wrong_with_a_command_line_is_one_sentence(kctl: Kctl, words: tu
     assert ran.err.count("\n") == 1
 
 
-def test_a_context_is_looked_for_in_the_named_file_and_its_mistakes_are_named(
+def test_a_context_is_read_from_the_named_file_and_its_mistakes_are_named(
     kctl: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "clusters.toml"

@@ -75,7 +75,7 @@ def test_status_for_programs(kctl: Kctl, storage: FileStorage, output: str, read
     assert reported["partitions"][1]["oldest_seconds"] is None
 
 
-def test_a_storage_that_nothing_was_put_into_is_told_and_not_made(kctl: Kctl, config: Path) -> None:
+def test_a_storage_that_nothing_was_put_into_is_named_and_not_made(kctl: Kctl, config: Path) -> None:
     ran = kctl("storage", "status")
 
     assert (ran.code, ran.out) == (1, "")
@@ -83,7 +83,7 @@ def test_a_storage_that_nothing_was_put_into_is_told_and_not_made(kctl: Kctl, co
     assert not (config.parent / "data").exists()
 
 
-def test_dead_letters_are_listed_with_the_line_that_says_what_it_was(kctl: Kctl, storage: FileStorage) -> None:
+def test_dead_letters_are_listed_with_the_line_of_their_error(kctl: Kctl, storage: FileStorage) -> None:
     ran = kctl("storage", "dead", "list")
 
     rows = [line.split(maxsplit=6) for line in ran.out.splitlines()[1:]]

@@ -137,7 +137,7 @@ def test_a_storage_state_that_is_not_known_is_absent() -> None:
     }
 
 
-def test_a_storage_tells_its_limits_and_whether_it_is_full() -> None:
+def test_a_storage_exports_its_limits_and_whether_it_is_full() -> None:
     latest = snapshot(pending=7)
     totals = StorageStats(pending=7, delayed=2, limit_bytes=0, dead_limit=50, free_bytes=99, full="no room")
     full = replace(latest, block_size=replace(latest.block_size, result=totals))

@@ -38,7 +38,7 @@ def test_an_error_of_one_partition_stays_in_its_row() -> None:
     assert broker.asked.count("ListOffsets") == 1
 
 
-def test_a_leader_that_has_moved_is_looked_for() -> None:
+def test_a_leader_that_has_moved_is_found() -> None:
     steps: list[Step] = [listed_offsets({FIRST: 10}, {SECOND: NOT_LEADER}), ENDS]
     with connection_to({"ListOffsets": steps}, topics={"orders": 2}) as (broker, connection):
         found = log_offsets(connection, topics_of(connection.metadata(["orders"])), [FIRST, SECOND])

@@ -1,4 +1,4 @@
-"""Who belongs to the fleet, and what the master answers; over real sockets with scripted agents."""
+"""Which agents belong to the fleet, and what the master answers; over real sockets with scripted agents."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_forks_that_stay_the_same_are_asked_again_only_after_a_while(
     os.kill(members[-1], signal.SIGKILL)
     eventually(lambda: Path(f"/proc/{members[-1]}/stat").read_text().split()[2] == "Z")
     memory.measured([family.pid], scan_all=True)
-    assert len(asked) == 14, "who is left shares among fewer"
+    assert len(asked) == 14, "the processes that are left share among fewer"
 
 
 def test_where_the_kernel_does_not_report_what_is_shared_nothing_is_taken_off() -> None:

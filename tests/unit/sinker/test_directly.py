@@ -90,7 +90,7 @@ def stored(storage: HandlingStorage) -> int:
     return storage.stored_offsets([("t", 0)])[("t", 0)].next
 
 
-def test_a_put_hands_every_message_to_the_handler_in_calls_and_moves_the_stored_offset(make: Make, module: Any) -> None:
+def test_a_put_calls_the_handler_with_every_message_and_moves_the_stored_offset(make: Make, module: Any) -> None:
     storage = make("takes")
     with storage.writer() as writer:
         put = writer.put(chunk(0, 6))

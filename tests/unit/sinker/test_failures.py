@@ -103,7 +103,7 @@ def test_a_lone_surrogate_in_a_message_is_escaped() -> None:
     error.text.encode()
 
 
-def test_an_async_handler_that_takes_too_long_is_told_with_the_line_it_waited_at() -> None:
+def test_an_async_handler_that_takes_too_long_is_reported_with_the_line_it_waited_at() -> None:
     async def handle(_messages: list[Message]) -> list[bool]:
         await asyncio.Event().wait()  # the shop
         return []

@@ -155,7 +155,7 @@ def test_calls_that_return_in_time_are_not_reported(watched: Callable[..., _Watc
     for _ in range(3):
         with own.guard.calling([Part(own.claimed(), 0, 3)] if own.storage.stats().pending else []):
             own.storage.renewed.clear()
-            eventually(lambda: own.storage.renewed)  # the guard has looked at the call since
+            eventually(lambda: own.storage.renewed)  # the guard has checked the call since
 
     assert own.timed_out == []
 

@@ -78,7 +78,7 @@ def test_a_slice_is_the_messages_of_the_slice(messages: list[tuple[object, ...]]
     assert [(r.key, r.value) for r in block.messages()] == [m[2:4] for m in messages[begin:end]]
 
 
-def test_null_and_empty_are_told_apart() -> None:
+def test_null_and_empty_are_distinguished() -> None:
     part = Columns(np.arange(3), np.zeros(3, np.int64), None, column([None, b"", b"x"]), None)
 
     block = Block("t", None, 0, 0, 2, 3, encode(part))

@@ -242,7 +242,7 @@ def test_the_disk_begins_to_write_while_a_task_goes_on(storage: FileStorage, mon
         writer.put(chunk(3, 6))
 
 
-def test_what_the_disk_could_not_write_while_a_task_went_on_is_told_at_its_end(
+def test_what_the_disk_could_not_write_while_a_task_went_on_is_an_error_at_its_end(
     path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Linux reports it once: to the sync that came first."""
@@ -267,7 +267,7 @@ def test_what_the_disk_could_not_write_while_a_task_went_on_is_told_at_its_end(
 
 
 def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux reports an error only to who had the log open when it came, unless nobody got it yet."""
+    """Linux reports an error only to processes that had the log open when it came, unless none has got it yet."""
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     opened: list[str] = []
     really = os.open

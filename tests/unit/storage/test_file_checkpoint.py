@@ -100,7 +100,7 @@ def test_sqlite_copies_nothing_by_itself_at_a_commit(path: Path, storage: FileSt
         assert [db.execute("pragma wal_autocheckpoint").fetchone() for db in asked if db is not None] == [(0,)] * 3
 
 
-def test_whoever_notices_a_long_log_copies_it_and_it_is_cut(
+def test_the_process_that_notices_a_long_log_copies_it_and_it_is_cut(
     path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (file_schema, file_log):
@@ -111,7 +111,7 @@ def test_whoever_notices_a_long_log_copies_it_and_it_is_cut(
     put(storage, chunk(300, 3000))
     assert Path(f"{path}-wal").stat().st_size > 200_000
 
-    storage.stats()  # whoever it is, a sinker or a worker
+    storage.stats()  # a sinker may, or a worker
     join_copies()
     commit(storage)
 

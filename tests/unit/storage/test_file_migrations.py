@@ -91,7 +91,7 @@ def test_stored_offsets_stay_where_they_are(version: int, storage: FileStorage) 
     assert (done.stored, done.skipped) == (3, 1)
 
 
-def test_a_storage_belongs_to_whom_it_belonged(version: int, storage: FileStorage) -> None:
+def test_a_storage_keeps_its_owner(version: int, storage: FileStorage) -> None:
     if version == 2:
         assert storage.bind(Binding("orders", "K1")), "it belongs to the first group that comes"
         return
@@ -139,7 +139,7 @@ def test_dead_letters_are_as_they_were(storage: FileStorage) -> None:
     assert [shown(each) for each in storage.dead()] == [
         ("1", 0, 7, "A", 1, error, at, False),
         ("2", 0, 8, "A", 1, error, at, False),
-        ("3", 3, 7, None, 4, "handler said no", at, False),
+        ("3", 3, 7, None, 4, "handler refused", at, False),
         ("4", 0, 9, "A", 0, "these bytes are not a block", at, True),
     ]
     assert [each.messages() for each in storage.dead()][2] == [Message("t", 3, 7, b"k", None, 5, (("h", b"\xff"),), 4)]

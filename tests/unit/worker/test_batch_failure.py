@@ -52,7 +52,7 @@ def test_a_sentence_of_several_lines_is_one_line() -> None:
     assert in_driver(TaskFailed(TOKEN, StorageUnusable("one\ntwo"))).text == "StorageUnusable: one two"
 
 
-def test_a_task_hands_over_what_its_storage_raised(tmp_path: Path) -> None:
+def test_a_task_returns_what_its_storage_raised(tmp_path: Path) -> None:
     def nothing() -> Iterator[object]:
         yield from ()
 

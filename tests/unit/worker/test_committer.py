@@ -99,7 +99,7 @@ def test_a_member_that_the_group_has_lost_commits_nothing() -> None:
 
 
 def test_a_position_is_committed_again_when_its_log_is_seen_to_go_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its note said less; but only when nothing else is to be committed for a while."""
+    """Its note named less; but only when nothing else is to be committed for a while."""
     with commits() as made:
         made.progress.epochs.began({ORDERS_0: LogSeen(1, 9)})
         assert made.commit(0.0) == 1

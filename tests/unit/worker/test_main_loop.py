@@ -66,7 +66,7 @@ class PlayedBrokers(Answers):
 
 
 class PlayedPipeline(Pipeline):
-    """Queries that run, and read nothing unless a test says so."""
+    """Queries that run, and read nothing unless a test makes them."""
 
     folder: Path
 

@@ -65,7 +65,7 @@ def test_what_is_committed_at_a_revocation_is_known_without_what_was_refused() -
 def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_time(
     eventually: Callable[..., object],
 ) -> None:
-    """So whoever polls needs no lock against it: between two polls the assignment stays."""
+    """So the thread that polls needs no lock against it: between two polls the assignment stays."""
     revoked_in_poll: list[bool] = []
     is_in_poll = False
 

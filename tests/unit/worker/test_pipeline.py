@@ -1,4 +1,4 @@
-"""The driver's side of a batch, without a JVM: the frame hands its Arrow batches to the task in this process."""
+"""The driver's side of a batch, without a JVM: the frame passes its Arrow batches to the task in this process."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def note(storage: FileStorage, start: StartOffsets) -> CommitNote:
     return CommitNote(start.identity, "A")
 
 
-def test_what_another_owner_does_between_the_two_looks_is_not_taken_for_an_emptied_storage(
+def test_what_another_owner_does_between_the_two_reads_is_not_taken_for_an_emptied_storage(
     storage: FileStorage,
 ) -> None:
     answers = Answers()
@@ -102,7 +102,7 @@ def test_what_another_owner_does_between_the_two_looks_is_not_taken_for_an_empti
     assert (again.source(T0).start, again.moves) == (40, [])
 
 
-def test_what_another_owner_stores_between_the_two_looks_is_not_taken_for_a_rolled_back_storage(
+def test_what_another_owner_stores_between_the_two_reads_is_not_taken_for_a_rolled_back_storage(
     storage: FileStorage,
 ) -> None:
     answers = Answers()

@@ -36,7 +36,7 @@ class Fenced(Exception):
 
 @dataclass
 class Group:
-    """What Kafka keeps: an offset with its metadata, and who may commit."""
+    """What Kafka keeps: an offset with its metadata, and which member may commit."""
 
     generation: int = 0
     committed: tuple[int, str] | None = None
@@ -130,7 +130,7 @@ def walk(storage: Storage, seed: int, resets: bool) -> World:
         if not owners or dice < 0.03:
             owners = [*owners[-3:], world.join(chance)]
         elif resets and dice < 0.06 and world.group.committed:
-            world.group.generation += 1  # nobody is a member; who is frozen does not know yet
+            world.group.generation += 1  # nobody is a member; the frozen one does not know yet
             world.group.committed = (chance.randint(0, LOG_END), "")
             world.resets += 1
         elif dice < 0.08:
@@ -144,7 +144,7 @@ def walk(storage: Storage, seed: int, resets: bool) -> World:
         next(last)
         if owners and chance.random() < 0.3:
             next(chance.choice(owners), None)
-    for owner in owners:  # whoever was frozen all the time
+    for owner in owners:  # also one that was frozen all the time
         for _ in range(20):
             next(owner, None)
     return world

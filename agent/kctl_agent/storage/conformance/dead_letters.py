@@ -100,11 +100,11 @@ class DeadLetters:
     def test_messages_that_never_were_in_the_storage_can_be_dead_letters(self, storage: Storage) -> None:
         message = Message("t", 3, 7, b"k", b"v", 5, (("h", None),), 4)
 
-        storage.dead_letter([message], "handler said no")
+        storage.dead_letter([message], "the handler refused it")
 
         (dead_letter,) = storage.dead()
         assert dead_letter.messages() == [message]
-        assert (dead_letter.error, dead_letter.tries, dead_letter.block.topic_id) == ("handler said no", 4, None)
+        assert (dead_letter.error, dead_letter.tries, dead_letter.block.topic_id) == ("the handler refused it", 4, None)
         assert storage.requeue_dead() == 1
         assert [(m.partition, m.offset, m.tries) for m in everything(storage)] == [(3, 7, 0)]
 
