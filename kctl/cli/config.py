@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption, SetOption, config_file, overrides
-from kctl.cli.output import as_json, as_yaml
+from kctl.cli.output import as_json, as_text
 from kctl.cli.table import Column, render
 from kctl.cli.user_code import problems
 from kctl.config import Config, load
@@ -48,7 +48,7 @@ def _show(
     if output is Output.TABLE:
         typer.echo("\n".join(_table(loaded, values)))
     else:
-        typer.echo(as_json(values) if output is Output.JSON else as_yaml(values))
+        typer.echo(as_text(values, output))
 
 
 def _check(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl_agent.messages import Reply
 
-__all__ = ["OUTPUTS", "as_json", "as_yaml", "bytes_field", "whole"]
+__all__ = ["OUTPUTS", "as_json", "as_text", "as_yaml", "bytes_field", "whole"]
 
 OUTPUTS = ("table", "json", "yaml")
 
@@ -35,6 +35,11 @@ def as_yaml(document: object) -> str:
 
     text: str = yaml.safe_dump(document, allow_unicode=True, sort_keys=False, default_flow_style=False)
     return text.rstrip("\n")
+
+
+def as_text(document: object, output: str) -> str:
+    """As `-o` names it: YAML or, indented, JSON."""
+    return as_yaml(document) if output == "yaml" else as_json(document)
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:

@@ -8,7 +8,7 @@ import typer
 
 from kctl.cli.fleet.submit import all_operations, fleet_of
 from kctl.cli.options import ConfigOption, Output, OutputOption
-from kctl.cli.output import as_json, as_yaml
+from kctl.cli.output import as_text
 from kctl.cli.table import Column, render
 from kctl.cli.times import duration, moment
 
@@ -37,7 +37,7 @@ def _operations(context: typer.Context, config: ConfigOption = None, output: Out
     if output is Output.TABLE:
         typer.echo("\n".join(render(_COLUMNS, [_cells(operation) for operation in result["rows"]])))
     else:
-        typer.echo(as_json(result) if output is Output.JSON else as_yaml(result))
+        typer.echo(as_text(result, output))
 
 
 def _cells(operation: dict[str, Any]) -> tuple[object, ...]:

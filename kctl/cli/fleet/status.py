@@ -14,7 +14,7 @@ from kctl import fleets
 from kctl.cli.fleet.ask import ask, lacks
 from kctl.cli.fleet.tables import pause_text
 from kctl.cli.fleet.worker_table import STATUS, worker_table
-from kctl.cli.output import OUTPUTS, as_json, as_yaml, whole
+from kctl.cli.output import OUTPUTS, as_text, whole
 from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import cell
 from kctl.errors import IncompleteAnswer, UsageError
@@ -88,7 +88,7 @@ def _text(fleet: fleets.Fleet, supervised: Reply, reported: Reply, output: str) 
     answer["failed"] = [*answer["failed"], *(failure.to_json() for failure in supervised.failed)]
     brokers = supervised.result.get("brokers")
     document = {**answer, "fleet": fleet.name, "master": master, "brokers": brokers, "rows": rows}
-    return as_json(document) if output == "json" else as_yaml(document)
+    return as_text(document, output)
 
 
 def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], supervised: Reply, reported: Reply) -> list[str]:

@@ -13,7 +13,7 @@ import typer
 
 from kctl.cli.fleet.ask import ask
 from kctl.cli.options import Output, config_option
-from kctl.cli.output import as_json, as_yaml
+from kctl.cli.output import as_text
 from kctl.cli.table import clean
 from kctl.errors import OperationFailed
 from kctl.fleets import Fleet, find
@@ -98,10 +98,8 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 
 def show(operation: dict[str, Any], output: Output) -> None:
     """Raises OperationFailed after it has printed one that failed as JSON or YAML; a table has only the sentence."""
-    if output is Output.JSON:
-        typer.echo(as_json(operation))
-    elif output is Output.YAML:
-        typer.echo(as_yaml(operation))
+    if output is not Output.TABLE:
+        typer.echo(as_text(operation, output))
     elif operation["state"] == "running":
         text = f": {clean(operation['text'])}" if operation["text"] else ""
         typer.echo(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kctl.cli.output import as_json, as_yaml
+from kctl.cli.output import as_text
 from kctl.cli.table import Column, render
 from kctl.errors import IncompleteAnswer, KctlError
 
@@ -46,7 +46,7 @@ def table(columns: Sequence[tuple[str, bool]], rows: Sequence[Mapping[str, Any]]
 
 def show_document(options: argparse.Namespace, document: object) -> None:
     """Print a document as JSON or YAML."""
-    write(as_yaml(document) if options.output == "yaml" else as_json(document))
+    write(as_text(document, options.output))
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption, WideOutput
-from kctl.cli.output import as_json, as_yaml
+from kctl.cli.output import as_text
 from kctl.cli.storage.opened import load_fleet, opened
 from kctl.cli.storage.selection import (
     FromOption,
@@ -73,7 +73,7 @@ def list_dead(
             sys.stderr.write(f"there are more than {limit}: --limit\n")
         return
     document = {"rows": rows, "more": more}
-    typer.echo(as_json(document) if output is WideOutput.JSON else as_yaml(document))
+    typer.echo(as_text(document, output))
 
 
 def show_dead(
@@ -90,5 +90,4 @@ def show_dead(
     if output is Output.TABLE:
         typer.echo("\n".join(dead_letter_lines(dead_letter)))
     else:
-        document = dead_letter_document(dead_letter)
-        typer.echo(as_json(document) if output is Output.JSON else as_yaml(document))
+        typer.echo(as_text(dead_letter_document(dead_letter), output))

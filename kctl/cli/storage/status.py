@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption
-from kctl.cli.output import as_json, as_yaml
+from kctl.cli.output import as_text
 from kctl.cli.storage.opened import load_fleet, opened
 from kctl.cli.storage.tables import status_document, status_lines
 
@@ -21,4 +21,4 @@ def status(context: typer.Context, config: ConfigOption = None, output: OutputOp
         typer.echo("\n".join(status_lines(identity, stats)))
     else:
         document = status_document(identity, stats)
-        typer.echo(as_json(document) if output is Output.JSON else as_yaml(document))
+        typer.echo(as_text(document, output))

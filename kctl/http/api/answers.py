@@ -15,11 +15,11 @@ from kctl_agent.wire import JsonObject
 
 __all__ = [
     "COMMANDS",
+    "FIELDS",
     "lag_rows",
     "live_head",
     "offset_rows",
     "result_of",
-    "rows_of",
     "status_of",
 ]
 
@@ -32,19 +32,14 @@ COMMANDS: Mapping[str, str] = {
 }
 """Resource to the command whose result it is."""
 
-_FIELD: Mapping[str, str] = {"members": "members", "brokers": "rows", "topics": "rows", "workers": "rows"}
+FIELDS: Mapping[str, str] = {"members": "members", "brokers": "rows", "topics": "rows", "workers": "rows"}
+"""Resource to the field of its result that is a list."""
 
 
 def result_of(resource: str, snapshot: FleetSnapshot) -> JsonObject:
     """The result of the resource's command, and how complete it is."""
     reduced: Reduced[Any] = getattr(snapshot, COMMANDS[resource])
     return {**encoded(reduced.result), **reduced.completeness()}
-
-
-def rows_of(resource: str, result: JsonObject) -> tuple[str, list[JsonObject]]:
-    """The field of the result that is a list, and the list."""
-    name = _FIELD[resource]
-    return name, result[name]
 
 
 def offset_rows(partitions: Iterable[PartitionRow]) -> list[JsonObject]:

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 
-from kctl.http.api.answers import COMMANDS, live_head, result_of, rows_of
+from kctl.http.api.answers import COMMANDS, FIELDS, live_head, result_of
 from kctl.http.api.api import Api, api_of
-from kctl.http.api.filters import chosen
-from kctl.http.api.paging import KEYS, page
+from kctl.http.api.listing import listed
+from kctl.http.api.paging import KEYS
 from kctl.http.api.parameters import AfterName, AfterNode, AfterPartition, IfNoneMatch, ListParams, Lists, Strings
 from kctl.http.api.router import router
 from kctl.master.snapshot import FleetSnapshot
@@ -82,16 +82,11 @@ async def _listed(
     if_none_match: str | None,
     **filters: Any,
 ) -> Response:
-    api = api_of(request)
-    snapshot = api.latest()
-    if not lists.live and (same := api.unchanged(snapshot, if_none_match)):
-        return same
-    result = await _result(api, resource, snapshot, lists.live)
-    name, rows = rows_of(resource, result)
-    wanted = sorted(chosen(rows, **filters), key=KEYS[resource][0])
-    some, following = page(resource, wanted, after, lists.limit)
-    body = {**result, name: some, "matching": len(wanted), "next": following}
-    return api.answer(snapshot, body, is_live=lists.live)
+    async def read(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
+        result = await _result(api, resource, snapshot, lists.live)
+        return result, sorted(result[FIELDS[resource]], key=KEYS[resource][0])
+
+    return await listed(request, resource, read, lists, after, if_none_match, filters, field=FIELDS[resource])
 
 
 async def _result(api: Api, resource: str, snapshot: FleetSnapshot, is_live: bool) -> JsonObject:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, TypeAlias
+from functools import partial
+from typing import Annotated
 
 from fastapi import Query, Request, Response
 
 from kctl.http.api.answers import lag_rows, live_head, offset_rows
-from kctl.http.api.api import Api, api_of
-from kctl.http.api.filters import chosen
-from kctl.http.api.paging import page
-from kctl.http.api.parameters import AfterPartition, IfNoneMatch, ListParams, Lists, Numbers, Strings
+from kctl.http.api.api import Api
+from kctl.http.api.listing import listed
+from kctl.http.api.parameters import AfterPartition, IfNoneMatch, Lists, Numbers, Strings
 from kctl.http.api.router import router
 from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce import encoded, kafka_lag
@@ -20,9 +19,6 @@ from kctl.status import Status
 from kctl_agent.wire import JsonObject
 
 __all__ = ["lag", "offsets"]
-
-Read: TypeAlias = Callable[[Api, FleetSnapshot], Awaitable[tuple[JsonObject, list[JsonObject]]]]
-"""How complete and how old the rows are, and the rows."""
 
 
 @router.get("/lag", summary="Total lag, lag per topic, and every partition with how it is doing")
@@ -40,7 +36,8 @@ async def lag(
 ) -> Response:
     read = _live_lag if lists.live else _last_lag
     filters = {"topic": topic, "partition": partition, "worker": worker, "status": status, "min_lag": min_lag}
-    return await _listed(request, "lag", read, lists, after, if_none_match, filters, has_history=history)
+    completed = partial(_completed, is_live=lists.live, has_history=history)
+    return await listed(request, "lag", read, lists, after, if_none_match, filters, completed=completed)
 
 
 @router.get("/offsets", summary="One row per partition: committed, end, what remains, and which worker reads it")
@@ -56,32 +53,8 @@ async def offsets(
 ) -> Response:
     read = _live_offsets if lists.live else _last_offsets
     filters = {"topic": topic, "partition": partition, "worker": worker, "min_lag": min_lag}
-    return await _listed(request, "offsets", read, lists, after, if_none_match, filters)
-
-
-async def _listed(
-    request: Request,
-    resource: str,
-    read: Read,
-    lists: ListParams,
-    after: str | None,
-    if_none_match: str | None,
-    filters: Mapping[str, Any],
-    *,
-    has_history: bool = False,
-) -> Response:
-    api = api_of(request)
-    snapshot = api.latest()
-    if not lists.live and (same := api.unchanged(snapshot, if_none_match)):
-        return same
-    head, rows = await read(api, snapshot)
-    wanted = chosen(rows, **filters)
-    some, following = page(resource, wanted, after, lists.limit)
-    if has_history:
-        some = [{**row, "history": api.source.sparkline(row["topic"], row["partition"])} for row in some]
-    some = some if lists.live else _aged(some, head["age_seconds"])
-    body = {**head, "rows": some, "matching": len(wanted), "next": following}
-    return api.answer(snapshot, body, is_live=lists.live)
+    completed = partial(_completed, is_live=lists.live, has_history=False)
+    return await listed(request, "offsets", read, lists, after, if_none_match, filters, completed=completed)
 
 
 async def _last_lag(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
@@ -108,6 +81,14 @@ async def _live_offsets(api: Api, _snapshot: FleetSnapshot) -> tuple[JsonObject,
 def _last_head(api: Api, snapshot: FleetSnapshot) -> JsonObject:
     """How complete and how old the partitions of a snapshot are."""
     return {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
+
+
+def _completed(
+    api: Api, head: JsonObject, rows: list[JsonObject], *, is_live: bool, has_history: bool
+) -> list[JsonObject]:
+    if has_history:
+        rows = [{**row, "history": api.source.sparkline(row["topic"], row["partition"])} for row in rows]
+    return rows if is_live else _aged(rows, head["age_seconds"])
 
 
 def _aged(rows: list[JsonObject], age_seconds: float) -> list[JsonObject]:
