@@ -129,7 +129,8 @@ def columns(result: JsonObject, kinds: Mapping[str, Kind]) -> list[tuple[Any, ..
         absent: JsonObject = dict.fromkeys(kinds)
         found = _values([{**absent, **object_of(row, "rows")} for row in rows], kinds)
     for (name, (types, wanted)), column in zip(kinds.items(), found, strict=True):
-        if not types.issuperset(map(type, column)) or not (str in types or _is_in_range(column)):
+        types_found = set(map(type, column))
+        if not types_found <= types or not (str in types or _is_in_range(column, type(None) in types_found)):
             raise BadResult(f'"{name}" of a row is not {wanted}')
     return found
 
@@ -139,6 +140,6 @@ def _values(rows: Sequence[JsonObject], names: Iterable[str]) -> list[tuple[Any,
     return [tuple(map(itemgetter(name), rows)) for name in names]
 
 
-def _is_in_range(column: Sequence[Any]) -> bool:
-    numbers = [each for each in column if each is not None]
+def _is_in_range(column: Sequence[Any], has_unknown: bool) -> bool:
+    numbers = [each for each in column if each is not None] if has_unknown else column
     return not numbers or (min(numbers) > -_MOST and max(numbers) < _MOST)

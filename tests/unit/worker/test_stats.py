@@ -48,6 +48,25 @@ def server(short_dir: Path) -> Iterator[AgentServer]:
         yield running
 
 
+@pytest.fixture
+def published(server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
+    """What is published from now on, the newest last."""
+    snapshots: list[Snapshot] = []
+    monkeypatch.setattr(server, "publish", snapshots.append)
+    return snapshots
+
+
+class BreakableStats(WorkerStats):
+    """Cannot be collected while `error` is set."""
+
+    error: Exception | None = None
+
+    def _snapshot(self) -> Snapshot:
+        if self.error is not None:
+            raise self.error
+        return super()._snapshot()
+
+
 def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_something(
     server: AgentServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,38 +95,31 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
 
 
 def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
-    server: AgentServer, eventually: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+    server: AgentServer, published: list[Snapshot], eventually: Callable[..., object]
 ) -> None:
-    published: list[Snapshot] = []
-    monkeypatch.setattr(server, "publish", published.append)
-    stats, is_broken = WorkerStats("worker-0", server, MemoryStorage(), Inbox()), False
-
-    def member() -> None:
-        if is_broken:
-            raise AttributeError("no such field")
-
-    stats.draw_from(Sources(member, BrokerView, dict, dict, lambda: None, lambda: None))
+    stats = BreakableStats("worker-0", server, MemoryStorage(), Inbox())
     stats.start()
     try:
-        is_broken = True
+        stats.error = AttributeError("no such field")
         eventually(lambda: published[-1].work.last_error)
         assert published[-1].work.last_error == "its stats cannot be collected: AttributeError: no such field"
         age_at = published[-1].published_at
         count = len(published)
         eventually(lambda: len(published) > count)
         assert published[-1].published_at == age_at, "it does not pass for a new one"
-        is_broken = False
+        stats.error = None
         eventually(lambda: published[-1].work.last_error is None)
     finally:
         stats.close()
 
 
 def test_dead_letters_that_a_bug_keeps_are_the_last_error_and_the_stats_go_on(
-    server: AgentServer, eventually: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+    server: AgentServer,
+    published: list[Snapshot],
+    eventually: Callable[..., object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process_stats, "_EXPIRE_SECONDS", 0.0)
-    published: list[Snapshot] = []
-    monkeypatch.setattr(server, "publish", published.append)
     storage = ForgetfulStorage()
     storage.error = AttributeError("no such field")
     stats = WorkerStats("worker-0", server, storage, Inbox())
@@ -126,24 +138,16 @@ def test_dead_letters_that_a_bug_keeps_are_the_last_error_and_the_stats_go_on(
 
 def test_the_stats_thread_survives_an_error_that_cannot_even_be_reported(
     server: AgentServer,
+    published: list[Snapshot],
     eventually: Callable[..., object],
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    published: list[Snapshot] = []
-    monkeypatch.setattr(server, "publish", published.append)
-    stats, is_broken = WorkerStats("worker-0", server, MemoryStorage(), Inbox()), False
-
-    def member() -> None:
-        if is_broken:
-            raise UnprintableError
-
-    stats.draw_from(Sources(member, BrokerView, dict, dict, lambda: None, lambda: None))
+    stats = BreakableStats("worker-0", server, MemoryStorage(), Inbox())
     stats.start()
     try:
-        is_broken = True
+        stats.error = UnprintableError()
         eventually(lambda: "the stats could not be published" in caplog.text)
-        is_broken, newest = False, published[-1].published_at
+        stats.error, newest = None, published[-1].published_at
         eventually(lambda: published[-1].published_at > newest, what="its stats are published on")
     finally:
         stats.close()
