@@ -22,7 +22,7 @@ _CYCLES_OF_A_WINDOW = 8.0
 _LONGEST_WINDOW_SECONDS = 86_400.0
 _CYCLES_KEPT = 16.0
 _LEAST_KEPT_SECONDS = 3600.0
-_UNKNOWN_CADENCE_SECONDS = 900.0
+_UNLEARNED = 1.5
 _AHEAD_SECONDS = 10.0
 _SOON_SECONDS = 3600.0
 _REWIND_SECONDS = 900.0
@@ -65,7 +65,8 @@ class Owner:
     last_batch_seconds: float | None = None
     batch_running_seconds: float | None = None
     members: int | None = None
-    """Without an owner: how many members the group's coordinator counts; None when it did not answer."""
+    """Without an owner: how many members the group's coordinator counts; None when it did not answer, and of clients
+    that choose their partitions themselves: their group has no protocol type and never a member."""
 
 
 def cycle_seconds(window: Window, owner: Owner) -> float:
@@ -90,9 +91,11 @@ def _normal_silence(window: Window, owner: Owner, rules: Rules) -> float:
     if running is not None and running > rules.batch_limit_seconds:
         return rules.window_seconds
     limit = max(rules.window_seconds, min(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
-    is_known = owner.trigger_seconds is not None or window.cadence_seconds is not None
-    has_reader = owner.name is not None or bool(owner.members) or window.moved_at is not None
-    return limit if is_known or not has_reader else max(limit, _UNKNOWN_CADENCE_SECONDS)
+    if owner.trigger_seconds is not None or window.cadence_seconds is not None:
+        return limit
+    if window.moved_at is not None:
+        return max(limit, _UNLEARNED * rules.batch_limit_seconds)
+    return limit if owner.members == 0 else max(limit, rules.batch_limit_seconds)
 
 
 def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
@@ -201,10 +204,11 @@ def _changing_hands(window: Window, newest: Observation, owner: Owner, quiet: fl
 
 
 def _nobody(owner: Owner) -> str:
-    ours = "" if owner.trigger_seconds is None else "no worker answers for it, "
-    if owner.members:
-        return f"{ours}its group has {owner.members} member{'s' * (owner.members > 1)}"
-    return "no worker has it" if owner.members is None else f"{ours}its group has no members"
+    is_ours = owner.trigger_seconds is not None
+    if owner.members is None:
+        return "no worker has it" if is_ours else "nobody is known to read it"
+    ours = "no worker answers for it, " if is_ours else ""
+    return f"{ours}its group has {owner.members or 'no'} member{'s' * (owner.members != 1)}"
 
 
 def _in_time(newest: Observation, owner: Owner) -> Judgement:
@@ -224,7 +228,7 @@ def _rising(window: Window, newest: Observation, owner: Owner, rules: Rules) -> 
     """Over the window, and over longer and longer times, as far as anything is known: what is much too slow shows
     soon, what is a little too slow later, when the rise is more than from one commit to the next."""
     cycle = max(cycle_seconds(window, owner), window.interval_seconds, 1.0)
-    horizon = span_seconds(window, owner, rules)
+    horizon = max(span_seconds(window, owner, rules), 2 * rules.window_seconds)
     while True:
         first = window.first(newest.at - horizon)
         if newest.at - window.at[first] < horizon / 2:
@@ -250,7 +254,7 @@ def _rise(window: Window, newest: Observation, first: int, cycle: float, allowed
         return None
     middle = bisect_right(window.at, (began + newest.at) / 2, first)
     later = _lags_after_commits(window, middle, len(window.at))
-    if len(later) < _LEAST_COMMITS or last - min(later) <= (_RISES - 1) * least:
+    if len(later) < _LEAST_COMMITS or last - min(later) <= (_RISES - 1) * least or last < max(later) - least:
         return None
     earlier = _lags_after_commits(window, first, middle)
     if not earlier or min(earlier) <= allowed or min(later) - min(earlier) <= least:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from benchmarks._burrow import Burrow, BurrowStatus
 from kctl.reduce.rows import PartitionRow, ResetPolicy
 from kctl.status.assessor import Assessor
 from kctl.status.rules import Judgement, Owner, Rules
@@ -15,6 +16,9 @@ from kctl.status.words import Status
 
 PAGE = (Path(__file__).parents[3] / "docs" / "status.md").read_text(encoding="utf-8")
 RULES = Rules()
+WELL = {"idle", "ok", "paused", "starting", "rebalancing", "unknown"}
+BURROW_S = {"OK": None, "none": None, "WARN": "warn", "STALL": "stalled", "STOP": "stopped", "REWIND": "rewind"}
+"""What Burrow's words are in ours."""
 
 
 class Seen(NamedTuple):
@@ -24,26 +28,42 @@ class Seen(NamedTuple):
     committed: int | None
     end: int | None
     start: int | None
+    is_repeated: bool
+    """Whether the same offset was committed again, which offsets do not show."""
 
 
-def cases() -> list[tuple[str, str, str, str]]:
+class Case(NamedTuple):
+    name: str
+    seen: str
+    reader: str
+    status: str
+    burrow: str
+    why: str
+
+
+def cases() -> list[Case]:
     rows = [line for line in PAGE.split("\n## Cases\n")[1].splitlines() if line.startswith("| ")][1:]
-    found = [tuple(cell.strip().strip("`") for cell in row.split("|")[1:-1]) for row in rows]
-    return [(name, seen, reader, status) for name, seen, reader, status in found]
+    return [Case(*(cell.strip().strip("`") for cell in row.split("|")[1:-1])) for row in rows]
+
+
+EACH_CASE = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
 
 def observations(seen: str) -> tuple[list[Seen], float]:
     """What a collection every second saw, and the time of the last."""
     jumps: dict[int, tuple[int | None, ...] | None] = {}
+    repeated: set[int] = set()
     steps: list[tuple[range, tuple[int, ...]]] = []
     for part in seen.split(", "):
         when, what = part.split(" ")
         if ".." in when:
             first, last, every = (int(number) for number in re.split(r"\.\.|/", when))
             steps.append((range(first, last + 1, every), tuple(int(number) for number in what.split("/"))))
-        else:
-            numbers = tuple(None if number == "-" else int(number) for number in what.split("/"))
-            jumps[int(when)] = None if what == "-" else (*numbers, 0)[:3]
+            continue
+        if "!" in what:
+            repeated.add(int(when))
+        numbers = tuple(None if number == "-" else int(number.strip("!")) for number in what.split("/"))
+        jumps[int(when)] = None if what == "-" else (*numbers, 0)[:3]
     last = max([*jumps, *(step[0][-1] for step in steps)])
     found: list[Seen] = []
     now: tuple[int | None, ...] | None = None
@@ -53,7 +73,8 @@ def observations(seen: str) -> tuple[list[Seen], float]:
             if second in times and now is not None:
                 now = tuple(None if old is None else old + new for old, new in zip(now, (*more, 0)[:3], strict=True))
         if now is not None:
-            found.append(Seen(float(second), *now))
+            committed, end, start = now
+            found.append(Seen(float(second), committed, end, start, second in repeated))
     return found, float(last)
 
 
@@ -72,14 +93,18 @@ def reader(words: str) -> Owner:
     return Owner("worker-0", "running" if kind == "attached" else kind, trigger, seconds("last"), seconds("batch"))
 
 
+def allowed_lag(words: str) -> int:
+    allowed = re.search(r" allowed=(\d+)", words)
+    return int(allowed[1]) if allowed else 0
+
+
 def judged(seen: str, words: str, shift: float = 0.0) -> Judgement:
     owner = reader(words)
-    allowed = re.search(r" allowed=(\d+)", words)
-    assessor = Assessor(Rules(hold_seconds=0.0, allowed_lag=int(allowed[1]) if allowed else 0))
+    assessor = Assessor(Rules(hold_seconds=0.0, allowed_lag=allowed_lag(words)))
     row = PartitionRow("orders", 0, None, None, None, None, None, owner.name, 1, 0.0, ResetPolicy.NONE)
     reported, last = observations(seen)
     at = last
-    for at, committed, end, start in reported:
+    for at, committed, end, start, _ in reported:
         row = row._replace(start=start, committed=committed, end=end)
         found = assessor.assess([row], lambda _: owner, at + shift, at)
     if last > at or not reported:
@@ -87,24 +112,47 @@ def judged(seen: str, words: str, shift: float = 0.0) -> Judgement:
     return found[0].status, found[0].reason
 
 
-@pytest.mark.parametrize(("name", "seen", "words", "status"), cases(), ids=lambda text: text if " " in text else "")
-def test_the_cases_are_judged_as_on_the_page(name: str, seen: str, words: str, status: str) -> None:
-    found, reason = judged(seen, words)
+def judged_by_burrow(seen: str, words: str) -> BurrowStatus:
+    """It learns of a commit when it is made, and of where logs end each ten seconds."""
+    burrow, committed = Burrow(), None
+    reported, last = observations(seen)
+    for each in reported:
+        if each.end is not None:
+            burrow.on_end(each.at, each.end)
+        if each.committed is not None and (each.committed != committed or each.is_repeated):
+            burrow.on_commit(each.at, each.committed)
+        committed = each.committed
+    return burrow.status(last, allowed_lag(words))
 
-    assert found.value == status, reason
+
+@EACH_CASE
+def test_the_cases_are_judged_as_on_the_page(case: Case) -> None:
+    found, reason = judged(case.seen, case.reader)
+
+    assert found.value == case.status, reason
     assert re.search(r"[a-z]{3}", reason)
 
 
-@pytest.mark.parametrize(
-    ("name", "seen", "words", "status"), cases()[::3], ids=lambda text: text if " " in text else ""
-)
-def test_no_judgement_depends_on_what_time_it_is(name: str, seen: str, words: str, status: str) -> None:
-    assert judged(seen, words, shift=1e6) == judged(seen, words)
+@EACH_CASE
+def test_burrow_judges_the_cases_as_on_the_page(case: Case) -> None:
+    assert judged_by_burrow(case.seen, case.reader).value == case.burrow
+
+
+@EACH_CASE
+def test_where_burrow_judges_otherwise_the_page_has_the_reason(case: Case) -> None:
+    is_same = BURROW_S[case.burrow] is None if case.status in WELL else BURROW_S[case.burrow] == case.status
+
+    assert (case.why == "") == is_same
+
+
+@pytest.mark.parametrize("case", cases()[::3], ids=lambda case: case.name)
+def test_no_judgement_depends_on_what_time_it_is(case: Case) -> None:
+    assert judged(case.seen, case.reader, shift=1e6) == judged(case.seen, case.reader)
 
 
 @pytest.mark.parametrize("name", ["messages wait, no batch begins", "the reader is dead and nobody comes"])
 def test_a_commit_ends_the_silence(name: str) -> None:
-    seen, words = next((seen, words) for its, seen, words, _ in cases() if its == name)
+    seen, words = next((case.seen, case.reader) for case in cases() if case.name == name)
     reported, last = observations(seen)
 
     found, _ = judged(f"{seen}, {last + 1:.0f} {reported[-1].end}/{reported[-1].end}", words)
@@ -122,7 +170,7 @@ def test_every_status_is_explained_and_has_a_case() -> None:
     table = re.findall(r"^\| `(\w+)` \|", PAGE.split("\n## ")[0], re.MULTILINE)
 
     assert table == [status.value for status in Status]
-    assert {status for *_, status in cases()} == set(table)
+    assert {case.status for case in cases()} == set(table)
 
 
 def test_the_page_names_the_measures_with_their_defaults() -> None:
