@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kctl.reduce import PartitionRow
 from kctl.status.hysteresis import Reported, settle
-from kctl.status.rules import Owner, Rules, growth_per_second, judge, kept_seconds, span_seconds
+from kctl.status.rules import Owner, Rules, growth_per_second, is_blind, judge, kept_seconds, span_seconds
 from kctl.status.sparkline import Sparkline
 from kctl.status.time_lag import Processed, lag_seconds, remembered
 from kctl.status.window import Observation, Uncommitted, Window
@@ -66,7 +66,8 @@ class Assessor:
             )
         span = span_seconds(window, owner, self._rules)
         judged = judge(window, owner, self._rules, now)
-        partition.reported = settle(partition.reported, judged, now, self._rules.hold_seconds)
+        blind = is_blind(window, self._rules, now)
+        partition.reported = settle(partition.reported, judged, now, self._rules.hold_seconds, is_blind=blind)
         growth = None if lag is None or judged[0] is Status.UNKNOWN else _rounded(growth_per_second(window, span))
         caught_up_at = window.caught_up_at
         caught_up_ago = None if caught_up_at is None else now - caught_up_at

@@ -20,15 +20,20 @@ class Reported:
     better_since: float | None = None
 
 
-def settle(reported: Reported | None, judged: Judgement, now: float, hold_seconds: float) -> Reported:
+def settle(
+    reported: Reported | None, judged: Judgement, now: float, hold_seconds: float, *, is_blind: bool = False
+) -> Reported:
     """What is reported from now on. From trouble (`warn` and worse) to anything better it takes `hold_seconds`; the
-    reason is then "not yet over". Rules that no longer know (`unknown`) are believed at once."""
+    reason is then "not yet over". Rules that no longer know (`unknown`) are believed at once, unless `is_blind`:
+    trouble is not over because nothing is seen any more."""
     if (
         reported is None
         or judged[0].severity >= reported.judgement[0].severity
         or reported.judgement[0].severity < _TROUBLE
     ):
         return Reported(judged)
+    if is_blind:
+        return Reported((reported.judgement[0], f"not seen to be over: {judged[1]}"))
     if judged[0] is Status.UNKNOWN:
         return Reported(judged)
     since = now if reported.better_since is None else reported.better_since

@@ -15,7 +15,17 @@ from fnmatch import fnmatchcase
 from kctl.status.window import Observation, Window
 from kctl.status.words import Status
 
-__all__ = ["Judgement", "Owner", "Rules", "allowed_lag", "growth_per_second", "judge", "kept_seconds", "span_seconds"]
+__all__ = [
+    "Judgement",
+    "Owner",
+    "Rules",
+    "allowed_lag",
+    "growth_per_second",
+    "is_blind",
+    "judge",
+    "kept_seconds",
+    "span_seconds",
+]
 
 _CYCLES_OF_SILENCE = 3.0
 _CYCLES_OF_A_WINDOW = 8.0
@@ -98,6 +108,11 @@ def _normal_silence(window: Window, owner: Owner, rules: Rules) -> float:
     return limit if owner.members == 0 else max(limit, rules.batch_limit_seconds)
 
 
+def is_blind(window: Window, rules: Rules, now: float) -> bool:
+    """Whether the newest offsets are too old to be judged by."""
+    return window.newest is not None and now - window.newest.at > rules.window_seconds
+
+
 def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
     """The status at `now`, before hysteresis."""
     newest = window.newest
@@ -106,9 +121,8 @@ def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
     if not window.is_lag_known and (owner.name is not None or owner.members):
         reader = _nobody(owner) if owner.name is None else f"{owner.name} is {owner.state or 'silent'}"
         return Status.UNKNOWN, f"{window.uncommitted}, so lag is not known; {reader}"
-    age = now - newest.at
-    if age > rules.window_seconds:
-        return Status.UNKNOWN, f"the last offsets are {_seconds(age)} old"
+    if is_blind(window, rules, now):
+        return Status.UNKNOWN, f"the last offsets are {_seconds(now - newest.at)} old"
     loss = _ahead(window, newest) or _overtaken(window, newest, rules)
     if loss is not None:
         return Status.LOSING, loss

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.reduce import PartitionRow
+from kctl.reduce import PartitionRow, ResetPolicy
 from kctl.status import Assessor, Owner, Rules, of_group
 from kctl.status.hysteresis import Reported, settle
 from kctl.status.rules import Judgement, allowed_lag, growth_per_second, judge
@@ -53,6 +53,21 @@ def test_what_flaps_stays_in_trouble() -> None:
 @pytest.mark.parametrize("status", [Status.IDLE, Status.STARTING, Status.REBALANCING, Status.PAUSED])
 def test_what_is_no_trouble_changes_at_once(status: Status) -> None:
     assert reported_after((0, (status, "")), (1, OK)).judgement == OK
+
+
+def test_trouble_is_not_over_because_nothing_is_seen_any_more() -> None:
+    assessor = Assessor(Rules())
+    rows = [row(0, 5, 9), row(1, 9, 9)]
+    for t in range(90):
+        assessor.assess(rows, lambda _: READER, float(t), 1000.0 + t)
+
+    stale = [each._replace(age_seconds=120.0) for each in rows]
+    found = assessor.assess(stale, lambda _: READER, 209.0, 1209.0)
+    gone = assessor.assess([row(0, None, 9)._replace(reset=ResetPolicy.NONE)], lambda _: READER, 210.0, 1210.0)
+
+    assert [each.status for each in found] == [Status.STALLED, Status.UNKNOWN]
+    assert found[0].reason == "not seen to be over: the last offsets are 120 s old"
+    assert gone[0].status is Status.UNKNOWN, "that its offset is gone is known"
 
 
 def test_time_lag_is_the_smaller_of_what_timestamp_and_log_allow() -> None:
