@@ -210,8 +210,8 @@ class _Making:
         return Truth.DEAD if silent else Truth.UNCLEAR
 
     def _may_be_a_batch(self, phase: _Phase) -> bool:
-        """Of a worker that is there; and of clients that were dead before anything was seen, as long as a member is there
-        or nobody counts them."""
+        """Of a worker that is there; and of clients that were dead before anything was seen, as long as a member is
+        there or nobody counts them."""
         if self.reader == "worker":
             return self.mode != "gone"
         return phase.at == 0 and (self.reader == "chosen" or self.mode != "gone")
