@@ -39,7 +39,7 @@ SCRAPES = 6
 def snapshot(cluster: str, tick: int) -> FleetSnapshot:
     """A fleet after `tick` scrapes: everything that is ever exported, exported; whatever can grow grows."""
     is_sick = cluster in SICK
-    status = (Status.STALLED, Status.STOPPED) if is_sick else (Status.OK, Status.OK)
+    status = (Status.STALLED, Status.STOPPED, Status.LOSING) if is_sick else (Status.OK,) * 3
     assessments = tuple(
         Assessment(one, "", 900.0 if is_sick else 0.5, 50.0 if is_sick else -1.0, 60.0) for one in status
     )
@@ -47,7 +47,7 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
     rows = tuple(
         PartitionRow("orders", number, start, committed, committed + 5, committed + (90_000 if is_sick else 10), None,
                      "worker-0", tick, 0.1)
-        for number in range(2)
+        for number in range(len(status))
     )  # fmt: skip
     causes = {cause.value: 2 * tick if is_sick and cause is Cause.SIGNAL else 0 for cause in Cause}
     sinker = SinkerStats(
