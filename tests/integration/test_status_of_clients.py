@@ -1,0 +1,147 @@
+"""A group of another client, judged by what a real broker reports: it commits, stands still, leaves, and loses."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+from kctl.config import Kafka
+from kctl.kafka.access import plain
+from kctl.kafka.broker_cache import BrokerCache
+from kctl.status import Assessment, Assessor, Owner, Rules, Status
+from kctl.testing import kafka_tools, topics
+from kctl.testing.kafka_broker import KafkaBroker
+
+pytestmark = [
+    pytest.mark.real,
+    # kafka-python drops the sockets of failed connects without closing them; the garbage collector does.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+RULES = Rules(window_seconds=2.0, hold_seconds=0.0, batch_limit_seconds=4.0)
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture(autouse=True)
+def collected_here() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def broker(short_dir: Path) -> Iterator[KafkaBroker]:
+    with KafkaBroker(short_dir) as running:
+        topics.create_topic(running.bootstrap_servers, "orders", 1)
+        with closing(KafkaProducer(bootstrap_servers=running.bootstrap_servers)) as producer:
+            for number in range(1000):
+                producer.send("orders", str(number).encode())
+            producer.flush()
+        yield running
+
+
+class Client:
+    """A member of the group `theirs`, on a thread of its own, as kafka-python wants it."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._commits, self._leaves = threading.Event(), threading.Event()
+        self._commits.set()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stand_still(self) -> None:
+        """It stays a member, and commits nothing."""
+        self._commits.clear()
+
+    def leave(self) -> None:
+        self._leaves.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        consumer = KafkaConsumer(
+            "orders", bootstrap_servers=self._servers, group_id="theirs", enable_auto_commit=False, max_poll_records=1
+        )
+        with closing(consumer):
+            offset = 0
+            while not self._leaves.wait(0.3):
+                consumer.poll(timeout_ms=100)
+                if self._commits.is_set() and consumer.assignment():
+                    offset += 1
+                    consumer.commit({ORDERS: OffsetAndMetadata(offset, "", -1)})
+
+
+@contextmanager
+def client(broker: KafkaBroker) -> Iterator[Client]:
+    found = Client(broker.bootstrap_servers)
+    try:
+        yield found
+    finally:
+        found.leave()
+
+
+class Watch:
+    """Judges the group again and again, as a collection does."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        servers = broker.bootstrap_servers
+        kafka = Kafka(bootstrap_servers=servers, group="theirs", topics=("orders",), isolation_level="read_committed")
+        self._cache = BrokerCache.of(kafka, plain(servers), 5)
+        self._assessor = Assessor(RULES)
+
+    async def until(self, is_so: Callable[[Assessment], bool], seconds: float = 30.0) -> list[Assessment]:
+        """All assessments up to the first that is so."""
+        found: list[Assessment] = []
+        async with asyncio.timeout(seconds):
+            while not found or not is_so(found[-1]):
+                await self._cache.refresh(5)
+                snapshot = self._cache.snapshot()
+                members = None if snapshot.group is None else snapshot.group.members
+                owner = Owner(None, None, None, members=members)
+                now = time.monotonic()
+                found += self._assessor.assess(snapshot.partitions, lambda _, o=owner: o, now, time.time())  # type: ignore[misc]
+                await asyncio.sleep(0.1)
+        return found
+
+    async def close(self) -> None:
+        await self._cache.close()
+
+
+def test_a_client_that_commits_stands_still_leaves_and_loses_is_judged_so(broker: KafkaBroker) -> None:
+    asyncio.run(judged(broker))
+
+
+async def judged(broker: KafkaBroker) -> None:
+    watch = Watch(broker)
+    try:
+        with client(broker) as theirs:
+            await watch.until(lambda found: found.status is Status.OK and "commits come" in found.reason)
+
+            theirs.stand_still()
+            found = await watch.until(lambda found: found.status not in (Status.OK, Status.UNKNOWN, Status.WARN))
+            assert found[-1].status is Status.STALLED
+            assert "its group has 1 member" in found[-1].reason
+
+            await asyncio.to_thread(theirs.leave)
+            found = await watch.until(lambda found: found.status is not Status.STALLED)
+            assert found[-1].status is Status.STOPPED
+            assert "its group has no members" in found[-1].reason
+
+        topics.delete_records(broker.bootstrap_servers, "orders", {0: 500})
+        found = await watch.until(lambda found: found.status is not Status.STOPPED)
+        assert found[-1].status is Status.LOSING
+        assert "were removed before they were read; " in found[-1].reason
+
+        await asyncio.to_thread(kafka_tools.reset_offsets, broker.bootstrap_servers, "theirs", "orders", "latest")
+        found = await watch.until(lambda found: found.status is not Status.LOSING)
+        assert found[-1].status in (Status.OK, Status.IDLE)
+    finally:
+        await watch.close()
