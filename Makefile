@@ -46,8 +46,9 @@ test: setup check ## everything the project can prove about itself, the fast par
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/integration
 	$(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
 
-test-long: setup ## soak and fault runs
+test-long: setup ## soak and fault runs, and workers with a Spark driver each
 	$(BIN)/pytest -m long $(ARGS) tests
+	KCTL_WORKERS_ENGINE=own $(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
 
 bench: setup ## the results of benchmarks/README.md, as JSON lines
 	@$(BIN)/python -m benchmarks $(ARGS)

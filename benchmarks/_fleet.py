@@ -101,8 +101,11 @@ def write_config(directory: Path, bootstrap_servers: str, workers: str = "") -> 
 
 
 def worker_settings(config: Path) -> JsonObject:
-    """What the master writes to the stdin of `WORKER`; `kctl_agent.worker.settings.parse` reads it as JSON text."""
-    return launch.worker_settings(load(config, {}), WORKER, [str(jar) for jar in jar_paths("spark")])
+    """What the master writes to the stdin of `WORKER`, which gets a driver of its own;
+    `kctl_agent.worker.settings.parse` reads it as JSON text."""
+    return launch.worker_settings(
+        load(config, {"KCTL_WORKERS_ENGINE": "own"}), WORKER, [str(jar) for jar in jar_paths("spark")]
+    )
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def main() -> None:
             create_topic(broker.bootstrap_servers, topic, PARTITIONS)
         config = write_config(place, broker.bootstrap_servers)
         given = worker_settings(config)
-        given["pipeline"]["spark_master"] = "local[1]"
+        given["spark"]["master"] = "local[1]"
         settings = parse(json.dumps(given))
         settings.scratch_dir.mkdir(parents=True)
         took = _measure(settings, rounds)
@@ -71,7 +71,7 @@ def _measure(settings: WorkerSettings, rounds: int) -> dict[str, list[float]]:
     first = queries["ours"].pipeline
     first.open()
     try:
-        queries["kafkas"].pipeline._spark = first._spark
+        queries["kafkas"].pipeline._driver = first._driver
         for topic, query in queries.items():
             query.start(WAITS_MS[topic])
         for number in range(WARM_UP_ROUNDS + rounds):

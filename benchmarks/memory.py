@@ -40,7 +40,7 @@ def main() -> None:
     with running_broker({"message.max.bytes": largest, "replica.fetch.max.bytes": largest}) as (broker, place):
         create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS, {"max.message.bytes": largest})
         _produce(broker.bootstrap_servers, messages)
-        with Fleet(place / "fleet", broker.bootstrap_servers) as fleet:
+        with Fleet(place / "fleet", broker.bootstrap_servers, 'engine = "own"') as fleet:
             until(lambda: bool(fleet.worker().get("pid")), "the worker answers")
             peaks = Peaks(fleet.worker()["pid"])
             peaks.start()

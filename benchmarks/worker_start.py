@@ -1,6 +1,6 @@
 """How long a worker's Spark session takes to start, with and without the classes that set-up has recorded.
 
-Each start is a process of its own, by turns with and without the archive (`kctl_agent.worker.class_archive`), with the
+Each start is a process of its own, by turns with and without the archive (`kctl_agent.spark.class_archive`), with the
 worker's own session and jars, until a first job is done. Processor time is that of the JVM and of what launches it;
 it shows more than the clock where other work is done beside it.
 
@@ -22,19 +22,19 @@ from pathlib import Path
 
 from benchmarks._fleet import progress, worker_settings, write_config
 from benchmarks._turns import plain_environment
-from kctl_agent.worker.class_archive import archive_path
+from kctl_agent.spark.class_archive import archive_path
 
 NO_ARCHIVE = "-Xshare:auto"
 """Java's own default; but a setting that names it is left alone by `class_archive.java_option`."""
 START = """
 import json, sys, time
 import psutil
-from kctl_agent.worker.session import session
+from kctl_agent.spark.session import session
 from kctl_agent.worker.settings import parse
 settings = parse(sys.stdin.readline())
 settings.scratch_dir.mkdir(parents=True)
 began = time.perf_counter()
-spark = session(settings)
+spark = session(settings.spark)
 spark.range(1).count()
 seconds = time.perf_counter() - began
 spent = psutil.Process(spark.sparkContext._gateway.proc.pid).cpu_times()
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
     if not archive_path().is_file():
-        sys.exit(f"nothing was recorded at {archive_path()}: run python -m kctl_agent.worker.class_archive")
+        sys.exit(f"nothing was recorded at {archive_path()}: run python -m kctl_agent.spark.class_archive")
     taken: dict[str, list[dict[str, float]]] = {"with": [], "without": []}
     for turn in range(rounds):
         for name in taken if turn % 2 else reversed(taken):

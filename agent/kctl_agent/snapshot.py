@@ -13,6 +13,7 @@ from kctl_agent.operations import Scope
 
 __all__ = [
     "BrokerMetadata",
+    "EngineStats",
     "Event",
     "MemberInfo",
     "PartitionMetadata",
@@ -162,6 +163,19 @@ class SinkerStats:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineStats:
+    """What an engine's JVM holds just now."""
+
+    workers: int
+    """So many have a gateway into it."""
+    queries: int
+    """So many streaming queries are active, those of workers that have just ended included."""
+    heap_used_bytes: int
+    """Garbage that was not collected yet included."""
+    heap_max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything an agent can answer at one moment."""
 
@@ -183,3 +197,5 @@ class Snapshot:
     """What it was asked not to read."""
     sinker: SinkerStats | None = None
     """Of a sinker only; its `work` counts handled messages and calls of the handler."""
+    engine: EngineStats | None = None
+    """Of an engine only, once its JVM is there."""

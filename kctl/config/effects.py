@@ -47,6 +47,8 @@ _NOW = frozenset(
         "workers.memory_breaches",
         "workers.memory_interval_seconds",
         "workers.stalled_seconds",
+        "engine.memory_soft",
+        "engine.memory_hard",
         "sinkers.count",
         "http.token_file",
         "http.read_token_file",
@@ -54,9 +56,9 @@ _NOW = frozenset(
         "log.level",
     }
 )
-_NEXT_START_SECTIONS = frozenset({"workers", "spark", "storage", "sinkers"})
-_FLEET = frozenset({"spark.jars"})
-"""Looked for once, before anything is started."""
+_NEXT_START_SECTIONS = frozenset({"workers", "engine", "spark", "storage", "sinkers"})
+_FLEET = frozenset({"spark.jars", "workers.engine"})
+"""Which processes there are, and what is looked for once, before anything is started."""
 _OF_WORKERS_ALONE = frozenset(
     {
         "kafka.auto_offset_reset",

@@ -159,13 +159,13 @@ def _check_times(config: Config) -> None:
 
 
 def _check_memory(config: Config) -> None:
-    workers = config.workers
-    soft, hard = size_bytes(workers.memory_soft), size_bytes(workers.memory_hard)
-    if soft is not None and hard is not None and soft > hard:
-        raise ConfigError(
-            f"{config.path}: workers.memory_soft ({workers.memory_soft}) must not be more than workers.memory_hard "
-            f"({workers.memory_hard})"
-        )
+    for name, section in (("workers", config.workers), ("engine", config.engine)):
+        soft, hard = size_bytes(section.memory_soft), size_bytes(section.memory_hard)
+        if soft is not None and hard is not None and soft > hard:
+            raise ConfigError(
+                f"{config.path}: {name}.memory_soft ({section.memory_soft}) must not be more than {name}.memory_hard "
+                f"({section.memory_hard})"
+            )
 
 
 def _check_storage(config: Config) -> None:

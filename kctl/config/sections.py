@@ -179,6 +179,12 @@ class Workers:
     """How many workers, what a batch is, and how they are started, stopped and started again."""
 
     count: int = setting(1, "How many workers the master runs.", minimum=0, maximum=1000)
+    engine: str = setting(
+        "shared",
+        "Where their queries run: in one Spark driver that all share, a process of its own named `engine`, or each in "
+        "its own.",
+        choices=("shared", "own"),
+    )
     transform: str = setting(
         "",
         "A stateless DataFrame -> DataFrame function, `module:function`, that keeps Kafka's coordinates; empty: none.",
@@ -264,13 +270,35 @@ class Workers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spark:
-    """The Spark session of each worker."""
+class Engine:
+    """The process `engine`, where `workers.engine` is `shared`. It is started, stopped and started again as `[workers]`
+    sets it; its memory is that of its JVM and of the executors' Pythons."""
 
-    master: str = setting("local[2]", "Spark's master URL: `local[k]`, `spark://…`, `k8s://…` or `yarn`.")
+    heap: str = setting(
+        "",
+        "The heap of its JVM; empty: `spark.driver_memory`, and a quarter of it for each worker beyond the first.",
+        pattern=(r"|[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `512m` or `2g`"),
+    )
+    memory_soft: str = setting(
+        "",
+        "As `workers.memory_soft`, of the engine. Workers go on with the next one, and stay members of their group.",
+        pattern=SIZE,
+    )
+    memory_hard: str = setting("", "As `workers.memory_hard`, of the engine.", pattern=SIZE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spark:
+    """The Spark driver of each worker, or of the engine that they share."""
+
+    master: str = setting(
+        "local[2]",
+        "Spark's master URL: `local[k]`, `spark://…`, `k8s://…` or `yarn`. With `local[k]` an engine runs k tasks at a "
+        "time for each worker.",
+    )
     driver_memory: str = setting(
         "512m",
-        "The heap of each driver's JVM.",
+        "The heap of each driver's JVM; of an engine's see `engine.heap`.",
         pattern=(r"[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `512m` or `2g`"),
     )
     jars: tuple[Path, ...] = setting(
@@ -531,6 +559,7 @@ SECTIONS: dict[str, type] = {
     "fleet": Fleet,
     "kafka": Kafka,
     "workers": Workers,
+    "engine": Engine,
     "spark": Spark,
     "storage": Storage,
     "sinkers": Sinkers,
@@ -550,6 +579,7 @@ class Config:
     fleet: Fleet
     kafka: Kafka
     workers: Workers
+    engine: Engine
     spark: Spark
     storage: Storage
     sinkers: Sinkers

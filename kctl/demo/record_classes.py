@@ -101,7 +101,7 @@ def main() -> int:
 
 def _record_worker() -> int:
     """In a process of its own: the control plane imports nothing of a worker. Returns its exit code."""
-    command = [*dies_with_parent("TERM"), *python_module("kctl_agent.worker.class_archive")]
+    command = [*dies_with_parent("TERM"), *python_module("kctl_agent.spark.class_archive")]
     with subprocess.Popen(
         command, env=safe_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:

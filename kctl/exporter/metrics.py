@@ -6,7 +6,7 @@ longer true is gone with the next one. docs/metrics.md is written from this tabl
 
 from __future__ import annotations
 
-from kctl.exporter import of_groups, of_master, of_partitions, of_workers
+from kctl.exporter import of_engine, of_groups, of_master, of_partitions, of_workers
 from kctl.exporter.metric import Metric
 from kctl.exporter.of_partitions import ALIAS
 
@@ -16,5 +16,6 @@ METRICS: tuple[Metric, ...] = (
     *of_partitions.METRICS,
     *of_groups.METRICS,
     *of_workers.METRICS,
+    *of_engine.METRICS,
     *of_master.METRICS,
 )

@@ -52,12 +52,13 @@ def _by_worker(values: Callable[[FleetSnapshot], Mapping[str, int]]) -> _Samples
 
 
 def _of_worker(value_of: Callable[[WorkerRow], float | None]) -> _Samples:
-    """What each worker reports. A sinker's batches are calls of its handler and have metrics of their own."""
+    """What each worker reports. A sinker's batches are calls of its handler and have metrics of their own;
+    an engine has none."""
 
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
         for row in snapshot.workers.result.rows:
             value = value_of(row)
-            if value is not None and row.kind != "sinker":
+            if value is not None and row.kind not in ("sinker", "engine"):
                 yield (snapshot.cluster, snapshot.group, row.name), value
 
     return samples

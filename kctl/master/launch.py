@@ -1,8 +1,11 @@
-"""How the configured workers and sinkers are started: names, settings and log files, from the configuration alone."""
+"""How the configured processes are started: names, settings and log files, from the configuration alone."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kctl.children import python_module
@@ -18,44 +21,67 @@ from kctl_agent.paths import socket_path
 from kctl_agent.wire import JsonObject
 
 __all__ = [
+    "ENGINE_COMMAND",
     "SINKER_COMMAND",
     "WORKER_COMMAND",
+    "engine_settings",
     "launches",
     "names",
-    "sinker_launches",
     "sinker_settings",
-    "supervision_policy",
+    "supervision_policies",
     "worker_settings",
 ]
 
 WORKER_COMMAND = python_module("kctl_agent.worker")
 SINKER_COMMAND = python_module("kctl_agent.sinker")
+ENGINE_COMMAND = python_module("kctl_agent.engine")
+
+_ENGINE = "engine"
+"""`kctl_agent.spark.gateway.ENGINE_NAME`, by which workers find it."""
+_ENGINE_HANGS = 0.5
+"""Its main thread has hung when it has for this part of `kafka.max_poll_interval_seconds`: before those of the workers
+that wait for it, which then need not be started again."""
+_HEAP_SHARE = 4
+_WAITING_TASKS = 512
+"""More than partitions are read on one host."""
+_LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>,\d+)?\])?")
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def names(config: Config) -> list[str]:
-    """All that is supervised: `worker-0` to `worker-(count - 1)`, `sinker-0` and so on."""
-    return [*_numbered("worker", config.workers.count), *_numbered("sinker", config.sinkers.count)]
+    """All that is supervised: `engine`, `worker-0` to `worker-(count - 1)`, `sinker-0` and so on."""
+    engine = [_ENGINE] if _has_engine(config) else []
+    return [*engine, *_numbered("worker", config.workers.count), *_numbered("sinker", config.sinkers.count)]
 
 
 def launches(config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND) -> list[Launch]:
-    """One launch per worker."""
+    """One launch for each process, in the order of their start. `command` is that of workers."""
     paths = [str(jar) for jar in jars]
-    return [
+    engine = [_launch(config, "engine", _ENGINE, ENGINE_COMMAND, engine_settings(config, paths))]
+    workers = [
         _launch(config, "worker", name, command, worker_settings(config, name, paths))
         for name in _numbered("worker", config.workers.count)
     ]
-
-
-def sinker_launches(config: Config) -> list[Launch]:
-    """One launch per sinker."""
-    return [
+    sinkers = [
         _launch(config, "sinker", name, SINKER_COMMAND, sinker_settings(config, name))
         for name in _numbered("sinker", config.sinkers.count)
     ]
+    return [*(engine if _has_engine(config) else []), *workers, *sinkers]
 
 
-def supervision_policy(config: Config) -> SupervisionPolicy:
-    """When they are restarted and what counts as unhealthy, as `[workers]` sets it."""
+def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
+    """When processes of each kind are restarted and what counts as unhealthy, as `[workers]` and `[engine]` set it."""
+    workers = _policy(config)
+    engine = replace(
+        workers.rules,
+        memory_soft_bytes=size_bytes(config.engine.memory_soft),
+        memory_hard_bytes=size_bytes(config.engine.memory_hard),
+        main_thread_seconds=_ENGINE_HANGS * config.kafka.max_poll_interval_seconds,
+    )
+    return {"worker": workers, "sinker": workers, "engine": replace(workers, rules=engine)}
+
+
+def _policy(config: Config) -> SupervisionPolicy:
     workers = config.workers
     return SupervisionPolicy(
         restart=RestartPolicy(
@@ -79,7 +105,7 @@ def supervision_policy(config: Config) -> SupervisionPolicy:
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:
     """The one line of JSON that a worker reads from its stdin; `kctl_agent.worker.settings` is the other side."""
-    kafka, workers, spark = config.kafka, config.workers, config.spark
+    kafka, workers = config.kafka, config.workers
     return {
         "name": name,
         "run_dir": str(config.fleet.run_dir),
@@ -99,20 +125,75 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             "security": _security(config),
         },
         "pipeline": {
-            "spark_master": spark.master,
-            "driver_memory": spark.driver_memory,
-            "jars": list(jars),
-            "conf": dict(spark.conf),
             "transform": workers.transform,
             "import_dir": str(config.path.parent),
             "max_records_per_batch": workers.max_records_per_batch,
             "trigger_seconds": workers.trigger_seconds,
             "on_data_loss": workers.on_data_loss,
             "revoke_timeout_seconds": workers.revoke_timeout_seconds,
-            "auth_secret": cluster_secret(config),
         },
-        "storage": storage_settings(config) | _handler_inside(config),
+        "spark": None if _has_engine(config) else _spark(config, jars),
+        "storage": storage_settings(config) | _handler_inside(config, name),
     }
+
+
+def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
+    """The one line of JSON that an engine reads from its stdin; `kctl_agent.engine.settings` is the other side."""
+    workers = max(config.workers.count, 1)
+    driver = _spark(config, jars)
+    return {
+        "name": _ENGINE,
+        "run_dir": str(config.fleet.run_dir),
+        "scratch_dir": str(config.fleet.data_dir / "scratch" / _ENGINE),
+        "log_level": config.log.level,
+        "spark": driver
+        | {
+            "master": _for_all(config, workers),
+            "driver_memory": config.engine.heap or _heap(config.spark.driver_memory, workers),
+            "workers": max(workers, 2),  # others may be added while it runs
+        },
+        "orphan_seconds": config.workers.stop_timeout_seconds,
+    }
+
+
+def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
+    """A driver as `kctl_agent.spark.settings.SparkSettings` has it."""
+    spark = config.spark
+    return {
+        "master": spark.master,
+        "driver_memory": spark.driver_memory,
+        "jars": list(jars),
+        "conf": dict(spark.conf),
+        "import_dir": str(config.path.parent) if config.workers.transform else None,
+        "auth_secret": cluster_secret(config),
+    }
+
+
+def _has_engine(config: Config) -> bool:
+    return config.workers.engine == "shared"
+
+
+def _for_all(config: Config, workers: int) -> str:
+    """`local[k]` with the k tasks of each worker; where they call the handler with so many that a worker whose handler
+    is slow leaves enough to the others (`kctl_agent.sinker.slots`). Any other master is a cluster's."""
+    found = _LOCAL.fullmatch(config.spark.master)
+    if found is None:
+        return config.spark.master
+    tasks = max(_tasks(config.spark.master) * workers, _WAITING_TASKS if config.storage.mode == "directly" else 0)
+    return f"local[{tasks}{found['failures'] or ''}]"
+
+
+def _tasks(master: str) -> int:
+    """So many tasks run at a time in a driver with this local master."""
+    found = _LOCAL.fullmatch(master)
+    given = None if found is None else found["tasks"]
+    return len(os.sched_getaffinity(0)) if given == "*" else int(given or 1)
+
+
+def _heap(driver_memory: str, workers: int) -> str:
+    """One driver's, and a quarter of it for each worker beyond the first: what their tasks hold at a time."""
+    size = int(driver_memory[:-1]) * _UNITS[driver_memory[-1].lower()]
+    return f"{(size + size * (workers - 1) // _HEAP_SHARE) // _UNITS['k']}k"
 
 
 def _security(config: Config) -> JsonObject | None:
@@ -162,9 +243,14 @@ def _handler_settings(config: Config) -> JsonObject:
     }
 
 
-def _handler_inside(config: Config) -> JsonObject:
-    """With mode `directly` the workers call the handler themselves."""
-    return {"handler": _handler_settings(config)} if config.storage.mode == "directly" else {}
+def _handler_inside(config: Config, name: str) -> JsonObject:
+    """With mode `directly` the workers call the handler themselves; in an engine in as many tasks at a time as each
+    would have alone, however many run."""
+    if config.storage.mode != "directly":
+        return {}
+    folder = config.fleet.data_dir / "scratch" / name
+    slots = {"folder": str(folder), "count": _tasks(config.spark.master)} if _has_engine(config) else None
+    return {"handler": _handler_settings(config), "slots": slots}
 
 
 def _numbered(kind: str, count: int) -> list[str]:

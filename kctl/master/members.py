@@ -18,9 +18,12 @@ __all__ = ["Members"]
 
 log = logging.getLogger(__name__)
 
-_ASKED_OF_SINKERS = frozenset({"ping", "describe", "workers", "block_size"})
-"""A sinker belongs to no consumer group and talks to no broker: it serves these only (`kctl_agent.sinker.main.SERVED`),
-and its silence about the others is no gap in an answer."""
+_SERVED = {
+    "sinker": frozenset({"ping", "describe", "workers", "block_size"}),
+    "engine": frozenset({"ping", "describe", "workers"}),
+}
+"""By kind, where it is not everything: neither belongs to a consumer group or talks to a broker, and their silence
+about the rest is no gap in an answer (`kctl_agent.sinker.main.SERVED`, `kctl_agent.engine.main`)."""
 
 
 class Members:
@@ -64,10 +67,12 @@ class Members:
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
         """Those of `sockets` that answer a command."""
-        if rpc in _ASKED_OF_SINKERS:
-            return dict(sockets)
         kinds = self._kinds()
-        return {name: path for name, path in sockets.items() if kinds.get(name) != "sinker"}
+        return {
+            name: path
+            for name, path in sockets.items()
+            if rpc in _SERVED.get(kinds.get(name, "worker"), frozenset({rpc}))
+        }
 
     async def ask(
         self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float

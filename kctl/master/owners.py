@@ -11,6 +11,8 @@ from kctl.status import Owner
 
 __all__ = ["owners"]
 
+_NOT_MEMBERS = frozenset({"sinker", "engine"})
+"""Kinds of processes that belong to no consumer group."""
 _COMING = frozenset({"starting", "backoff"})
 _SHARING = frozenset({AgentState.REBALANCING, AgentState.JOINING, AgentState.ASSIGNED})
 
@@ -50,7 +52,10 @@ def owners(
 
 def _of_fleet(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> str | None:
     """What a fleet does that has nobody for a partition: workers are starting, or sharing partitions out anew."""
-    states = {row.state for row in rows if row.kind != "sinker"}
-    if any(status.state in _COMING for status in statuses if status.kind != "sinker") or AgentState.STARTING in states:
+    states = {row.state for row in rows if row.kind not in _NOT_MEMBERS}
+    if (
+        any(status.state in _COMING for status in statuses if status.kind not in _NOT_MEMBERS)
+        or AgentState.STARTING in states
+    ):
         return "starting"
     return "rebalancing" if states & _SHARING else None

@@ -75,7 +75,10 @@ class Pauses:
         return list(self._pauses.values())
 
     def of(self, name: str) -> tuple[JsonObject, ...]:
-        """What this worker must not read. A sinker, which knows no topics, is paused by its name or with everything."""
+        """What this worker must not read. A sinker, which knows no topics, is paused by its name or with everything;
+        an engine reads nothing."""
+        if name == "engine":
+            return ()
         is_sinker = name.startswith("sinker-")
         return tuple(
             pause.scope()

@@ -28,13 +28,14 @@ class Supervisor:
     def __init__(
         self,
         launches: Iterable[Launch],
-        policy: SupervisionPolicy,
+        policies: Mapping[str, SupervisionPolicy],
         probe: Probe,
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
         paused: Callable[[str], tuple[PauseRow, ...]] = lambda _: (),
     ) -> None:
-        """`at_start` gives the settings of a new process beyond its launch's; `paused` what it shall not read."""
-        self._policy = policy
+        """`policies` by the kind of process. `at_start` gives the settings of a new process beyond its launch's;
+        `paused` what it shall not read."""
+        self._policies = policies
         self._probe = probe
         self._at_start = at_start
         self._paused = paused
@@ -52,7 +53,7 @@ class Supervisor:
         return sorted(self._processes)
 
     def kinds(self) -> dict[str, str]:
-        """Every name to `worker` or `sinker`."""
+        """Every name to `worker`, `sinker` or `engine`."""
         return {name: process.launch.kind for name, process in self._processes.items()}
 
     def on_heartbeats(self, beats: Mapping[str, Heartbeat], at: float) -> None:
@@ -68,7 +69,7 @@ class Supervisor:
         process = self._processes.get(name)
         if process is None:
             known = ", ".join(self.names) or "none"
-            raise BadParams(f"there is no worker or sinker {printable_name(name)}; there are {known}")
+            raise BadParams(f"there is no process {printable_name(name)}; there are {known}")
         return process
 
     async def run(self) -> None:
@@ -79,8 +80,11 @@ class Supervisor:
                 self._run(process)
 
     async def stop(self) -> None:
-        """Stops all workers at the same time; returns when nothing of them is left."""
-        await asyncio.gather(*(process.stop() for process in self._processes.values()))
+        """Stops all at the same time, but the engine after those that work in it; returns when nothing of them is
+        left."""
+        engines = [process for process in self._processes.values() if process.launch.kind == "engine"]
+        await asyncio.gather(*(process.stop() for process in self._processes.values() if process not in engines))
+        await asyncio.gather(*(process.stop() for process in engines))
 
     def add(self, launch: Launch) -> ProcessSupervisor:
         """One process more, started now."""
@@ -96,11 +100,11 @@ class Supervisor:
         task.cancel()
         await asyncio.wait([task])
 
-    def reconfigure(self, launches: Iterable[Launch], policy: SupervisionPolicy) -> None:
-        """From now on `policy` is that of all; a process that is started next is started by its new launch."""
-        self._policy = policy
+    def reconfigure(self, launches: Iterable[Launch], policies: Mapping[str, SupervisionPolicy]) -> None:
+        """From now on `policies` apply; a process that is started next is started by its new launch."""
+        self._policies = policies
         for process in self._processes.values():
-            process.policy = policy
+            process.policy = policies[process.launch.kind]
         for launch in launches:
             if launch.name in self._processes:
                 self._processes[launch.name].launch = launch
@@ -115,7 +119,7 @@ class Supervisor:
     async def resident_bytes(self) -> dict[str, int]:
         """Worker to the resident memory of its whole session, JVM included; workers without a process are absent."""
         pids = {process.name: process.pid for process in self._processes.values() if process.pid is not None}
-        is_old = time.monotonic() - self._sampled_at > min(_OLD_SECONDS, 0.9 * self._policy.memory_interval_seconds)
+        is_old = time.monotonic() - self._sampled_at > min(_OLD_SECONDS, 0.9 * self._memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
             healths = [self._processes[name].health for name in pids]
             is_starting = any(health is None or health.boot_bytes is None for health in healths)
@@ -132,7 +136,11 @@ class Supervisor:
             for name, resident_bytes in (await self.resident_bytes()).items():
                 if name in self._processes:
                     self._processes[name].on_memory_sample(resident_bytes)
-            await asyncio.sleep(self._policy.memory_interval_seconds)
+            await asyncio.sleep(self._memory_interval_seconds)
+
+    @property
+    def _memory_interval_seconds(self) -> float:
+        return min(policy.memory_interval_seconds for policy in self._policies.values())
 
     def _run(self, process: ProcessSupervisor) -> None:
         assert self._group is not None
@@ -140,4 +148,6 @@ class Supervisor:
         process.start()
 
     def _supervised(self, launch: Launch) -> ProcessSupervisor:
-        return ProcessSupervisor(launch, self._policy, self._probe, self._at_start, self._given_up.put_nowait)
+        return ProcessSupervisor(
+            launch, self._policies[launch.kind], self._probe, self._at_start, self._given_up.put_nowait
+        )

@@ -9,6 +9,7 @@ from kctl.rows.partitions import PartitionRow, ResetPolicy, TopicPartition
 from kctl.rows.storage import StorageRow, StorageStats
 from kctl.rows.workers import (
     AgentState,
+    EngineStats,
     EventRow,
     PauseRow,
     PingRow,
@@ -21,6 +22,7 @@ from kctl.rows.workers import (
 __all__ = [
     "AgentState",
     "BrokerRow",
+    "EngineStats",
     "EventRow",
     "MemberRow",
     "MethodRow",

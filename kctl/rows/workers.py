@@ -12,6 +12,7 @@ from kctl_agent.wire import JsonObject
 
 __all__ = [
     "AgentState",
+    "EngineStats",
     "EventRow",
     "PauseRow",
     "PingRow",
@@ -151,8 +152,19 @@ class SinkerStats:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineStats:
+    """What the JVM of an engine holds."""
+
+    workers: int | None = None
+    queries: int | None = None
+    heap_used_bytes: int | None = None
+    heap_max_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """What a worker, a sinker or an attached application is doing. Of a sinker a batch is a call of its handler."""
+    """What a worker, a sinker, an engine or an attached application is doing. Of a sinker a batch is a call of its
+    handler."""
 
     name: str
     kind: str | None = None
@@ -178,6 +190,8 @@ class WorkerRow:
     events: tuple[EventRow, ...] = ()
     sinker: SinkerStats | None = field(default=None, metadata={"is_left_out": True})
     """Of a sinker only; the JSON of others has no such field."""
+    engine: EngineStats | None = field(default=None, metadata={"is_left_out": True})
+    """Of an engine only, likewise."""
     age_seconds: float | None = None
     """Of the reply; None of a supervised one whose agent did not reply."""
     supervisor: WorkerStatus | None = None
@@ -242,6 +256,7 @@ def worker_row(name: str, result: JsonObject) -> WorkerRow:
         paused=_pauses(result),
         events=tuple(map(_event, fields.objects(result, "events") or ())),
         sinker=_sinker(result),
+        engine=_engine(result),
     )
 
 
@@ -356,4 +371,17 @@ def _sinker(row: JsonObject) -> SinkerStats | None:
         handler_errors=fields.count(stats, "handler_errors"),
         handler_p50_seconds=fields.number(stats, "handler_p50_seconds"),
         handler_p99_seconds=fields.number(stats, "handler_p99_seconds"),
+    )
+
+
+def _engine(row: JsonObject) -> EngineStats | None:
+    value = row.get("engine")
+    if value is None:
+        return None
+    stats = fields.object_of(value, "engine")
+    return EngineStats(
+        workers=fields.count(stats, "workers"),
+        queries=fields.count(stats, "queries"),
+        heap_used_bytes=fields.count(stats, "heap_used_bytes"),
+        heap_max_bytes=fields.count(stats, "heap_max_bytes"),
     )

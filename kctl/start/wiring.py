@@ -18,7 +18,7 @@ from kctl.master.agents import Agents
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer, Router, Service
 from kctl.master.events import EventFeed
-from kctl.master.launch import launches, sinker_launches, supervision_policy
+from kctl.master.launch import launches, supervision_policies
 from kctl.master.members import Members
 from kctl.master.operations import Context, OperationLog, operation_events, operation_types
 from kctl.master.pauses import Pauses
@@ -59,8 +59,8 @@ def wired(
     pauses = Pauses(config.fleet.data_dir / "pauses.json")
     agents = Agents(config.fleet.run_dir, pool)
     supervisor = Supervisor(
-        [*launches(config, jars, worker_command), *sinker_launches(config)],
-        supervision_policy(config),
+        launches(config, jars, worker_command),
+        supervision_policies(config),
         agents.ping,
         at_start=pauses.at_start,
         paused=pauses.rows,

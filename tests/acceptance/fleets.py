@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 from kafka import KafkaProducer, TopicPartition
 
+from kctl.config import load
 from kctl.demo.audit import Audit, audit
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
@@ -132,9 +133,38 @@ class Fleet(DemoFleet):
     def rpc(self, command: str) -> Any:
         return json.loads(self.kctl("rpc", command, "-o", "json", exit_code=None).stdout)
 
-    def workers(self) -> dict[str, dict[str, Any]]:
+    @property
+    def has_engine(self) -> bool:
+        """As it is by default, unless the file or the environment says otherwise."""
+        return load(self.config, os.environ).workers.engine == "shared"
+
+    def processes(self) -> dict[str, dict[str, Any]]:
+        """The answers of all agents, the engine's among them."""
         answer = self.ask("workers")
         return {row["name"]: row for row in answer["rows"]} if answer else {}
+
+    def workers(self) -> dict[str, dict[str, Any]]:
+        """The same without the engine's."""
+        return {name: row for name, row in self.processes().items() if row["kind"] != "engine"}
+
+    def engine(self) -> dict[str, Any]:
+        """The engine's answer; empty while there is none."""
+        return self.processes().get("engine", {})
+
+    def jvm(self, worker: str = "worker-0") -> psutil.Process:
+        """That in which this worker's queries run."""
+        driver = "engine" if self.has_engine else worker
+        children = psutil.Process(self.processes()[driver]["pid"]).children(recursive=True)
+        [jvm] = [child for child in children if child.name() == "java"]
+        return jvm
+
+    def family(self, *names: str) -> list[psutil.Process]:
+        """These processes (default: all that are supervised) and what they have started."""
+        supervised = [
+            psutil.Process(row["pid"]) for name, row in self.processes().items() if name in names or not names
+        ]
+        found = [each for process in supervised for each in (process, *process.children(recursive=True))]
+        return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
 
     def events(self) -> list[dict[str, Any]]:
         return [event for row in self.workers().values() for event in row["events"]]
@@ -184,11 +214,14 @@ class Fleet(DemoFleet):
                 "isolation_level": "read_uncommitted",
                 "group_instance_id": None,
             },
-            "pipeline": {
-                "spark_master": "local[1]",
+            "spark": {
+                "master": "local[1]",
                 "driver_memory": "512m",
                 "jars": [str(jar) for jar in jar_paths("spark")],
                 "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+                "import_dir": None,
+            },
+            "pipeline": {
                 "transform": "",
                 "import_dir": str(self.directory),
                 "max_records_per_batch": 100_000,

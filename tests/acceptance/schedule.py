@@ -42,9 +42,11 @@ FREEZE_SECONDS = (1.0, 30.0)
 LONGEST_ABSENCE_SECONDS = 3.0
 """Until broker, Redis or master are started again."""
 NAMES = ("sinker-0", "sinker-1", "worker-0", "worker-1")
+"""Beside the engine, where there is one."""
 MASTER_RESTART_SECONDS = 1.0
 _KINDS = {
-    "java": "a worker's JVM",
+    "java": "a JVM",
+    "kctl_agent.engine": "the engine's Python",
     "kctl_agent.worker": "a worker's Python",
     "kctl_agent.sinker": "a sinker",
     "kctl_agent.worker.daemon": "an executor's Python",
@@ -91,7 +93,6 @@ class Schedule:
         self._is_up: dict[str, bool] = {"broker": True, "redis": True, "master": True}
         if redis is None:
             del self._is_up["redis"]
-        self._kinds = tuple(kind for kind in KINDS if redis is not None or kind != "redis")
         self._due: list[tuple[float, str]] = []
         self._frozen: dict[psutil.Process, float] = {}
         """Until when."""
@@ -104,6 +105,9 @@ class Schedule:
             sinkers=SINKERS_TOML,
             workers_more=WORKERS_TOML,
         )
+        self._names = {*NAMES, *(["engine"] if self.fleet.has_engine else [])}
+        absent = {*([] if redis else ["redis"]), *([] if self.fleet.has_engine else [_KINDS["kctl_agent.engine"]])}
+        self._kinds = tuple(kind for kind in KINDS if kind not in absent)
         self.fleet.start()
         eventually(self.is_whole, START_SECONDS, "workers and sinkers run")
         if redis is None:
@@ -134,8 +138,8 @@ class Schedule:
         self._keep_up()
         if not all(self._is_up.values()):
             return False
-        rows = self.fleet.workers()
-        return rows.keys() == set(NAMES) and all(row["state"] in ("running", "idle") for row in rows.values())
+        rows = self.fleet.processes()
+        return rows.keys() == self._names and all(row["state"] in ("running", "idle") for row in rows.values())
 
     def settle_accounts(self) -> None:
         """Without help: all is whole, nothing is lost, nothing is stored twice, nothing is left over."""
@@ -161,7 +165,7 @@ class Schedule:
         self._eventually(self.is_whole, SETTLE_SECONDS, "the fleet is still whole")
         self._eventually(lambda: not self._strangers(), SETTLE_SECONDS, "no process is left that nobody supervises")
         assert self._files() == {"master.json", "master.lock", "master.pid", "master.sock"} | {
-            f"{name}.{suffix}" for name in NAMES for suffix in ("pid", "sock")
+            f"{name}.{suffix}" for name in self._names for suffix in ("pid", "sock")
         }
 
         assert self.fleet.stop() == 0
@@ -268,7 +272,7 @@ class Schedule:
 
     def _strangers(self) -> list[psutil.Process]:
         """Those of them that belong to no process which is supervised now."""
-        sessions = {row["pid"] for row in self.fleet.workers().values()}
+        sessions = {row["pid"] for row in self.fleet.processes().values()}
         return [process for process in self._marked() if _session(process.pid) not in {*sessions, None}]
 
     def _files(self) -> set[str]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 
-import psutil
 import pytest
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
@@ -14,7 +11,7 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, F
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
-def test_a_worker_whose_jvm_hangs_is_restarted_and_nothing_is_lost_or_stored_twice(
+def test_a_jvm_that_hangs_is_restarted_and_nothing_is_lost_or_stored_twice(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(
@@ -24,22 +21,23 @@ def test_a_worker_whose_jvm_hangs_is_restarted_and_nothing_is_lost_or_stored_twi
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
     load = fleet.load(rate=500)
     eventually(lambda: fleet.workers()["worker-0"]["batches_total"] > 1, SETTLE_SECONDS, "it stores")
-    pid = fleet.workers()["worker-0"]["pid"]
-    [jvm] = [child for child in psutil.Process(pid).children(recursive=True) if child.name() == "java"]
+    driver, seconds = ("engine", "7") if fleet.has_engine else ("worker-0", "1")
+    jvm, worker = fleet.jvm(), fleet.workers()["worker-0"]["pid"]
 
-    os.kill(jvm.pid, signal.SIGSTOP)
-    eventually(lambda: restarts(fleet).get("unresponsive"), SETTLE_SECONDS, "it is restarted")
+    jvm.suspend()
+    eventually(lambda: restarts(fleet, driver).get("unresponsive"), SETTLE_SECONDS, "it is restarted")
 
-    status = fleet.workers()["worker-0"]["supervisor"]
-    assert status["last_error"].startswith("its agent answers, but its main thread has hung for 1")
+    status = fleet.processes()[driver]["supervisor"]
+    assert status["last_error"].startswith(f"its agent answers, but its main thread has hung for {seconds}")
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
     assert not jvm.is_running(), "the JVM that hung is gone"
+    assert not fleet.has_engine or fleet.workers()["worker-0"]["pid"] == worker, "the worker needed no restart"
     found = fleet.audit()
     assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
 
 
-def restarts(fleet: Fleet) -> dict[str, int]:
+def restarts(fleet: Fleet, name: str) -> dict[str, int]:
     fleet.check()
-    causes = fleet.workers().get("worker-0", {}).get("supervisor", {}).get("restarts_by_cause", {})
+    causes = fleet.processes().get(name, {}).get("supervisor", {}).get("restarts_by_cause", {})
     return {str(cause): int(count) for cause, count in causes.items()}

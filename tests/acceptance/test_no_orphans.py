@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,15 +11,10 @@ import psutil
 import pytest
 
 from kctl.testing import kafka_tools
-from kctl_agent.worker.class_archive import archive_path
+from kctl_agent.spark.class_archive import archive_path
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
-
-def jvm_of(pid: int) -> psutil.Process:
-    [jvm] = [child for child in psutil.Process(pid).children() if child.name() == "java"]
-    return jvm
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -38,17 +32,18 @@ def test_a_killed_jvm_and_a_killed_master_leave_nothing_behind(
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
     load = fleet.load(rate=500)
-    first = fleet.workers()["worker-0"]["pid"]
+    driver = "engine" if fleet.has_engine else "worker-0"
+    first = fleet.processes()[driver]["pid"]
 
-    jvm_of(first).send_signal(signal.SIGKILL)
-    eventually(lambda: fleet.workers().get("worker-0", {}).get("pid") not in (None, first), SETTLE_SECONDS)
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "a new worker runs")
-    [status] = json.loads(fleet.kctl("status", "-o", "json").stdout)["rows"]
+    fleet.jvm().kill()
+    eventually(lambda: fleet.processes().get(driver, {}).get("pid") not in (None, first), SETTLE_SECONDS)
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "a new JVM runs")
+    rows = json.loads(fleet.kctl("status", "-o", "json").stdout)["rows"]
+    [status] = [row for row in rows if row["name"] == driver]
     assert status["restarts"] == 1
     assert "its JVM died (signal 9)" in status["last_error"]
 
-    worker = psutil.Process(fleet.workers()["worker-0"]["pid"])
-    everybody = [worker, *worker.children(recursive=True)]
+    everybody = fleet.family()
     assert any(process.name() == "java" for process in everybody)
     fleet.kill()
     eventually(lambda: not any(is_alive(process) for process in everybody), SETTLE_SECONDS, "all of them ended")
@@ -72,9 +67,8 @@ def test_sigterm_stops_workers_jvms_and_sockets_in_order(
     fleet = make_fleet(workers=1, partitions=1)
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
-    worker = psutil.Process(fleet.workers()["worker-0"]["pid"])
-    everybody = [worker, *worker.children(recursive=True)]
-    mapped = {Path(each.path) for each in jvm_of(worker.pid).memory_maps()}
+    everybody = fleet.family()
+    mapped = {Path(each.path) for each in fleet.jvm().memory_maps()}
     archive = archive_path().resolve()
     assert archive in mapped or not archive.exists(), "it starts with the classes that set-up recorded"
 

@@ -117,13 +117,6 @@ def nothing_left_behind() -> None:
     """The fleet outlives a test here."""
 
 
-def family(fleet: Fleet) -> list[psutil.Process]:
-    """The worker, its JVM and all that they have started."""
-    worker = psutil.Process(fleet.workers()["worker-0"]["pid"])
-    all_of_them = [worker, *worker.children(recursive=True)]
-    return [process for process in all_of_them if process.status() != psutil.STATUS_ZOMBIE]
-
-
 def ports(process: psutil.Process) -> list[tuple[str, int]]:
     found = [each.laddr for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
     return [(address.ip.removeprefix("::ffff:"), address.port) for address in found]
@@ -141,14 +134,15 @@ def test_nothing_that_lies_in_the_working_directory_is_run_and_the_transform_bes
     fleet: Fleet, place: Path
 ) -> None:
     assert not (place / "trace").exists()
-    assert (fleet.directory / "seen").read_text() == f"{SECRET} 512m", "the JVM has its conf"
+    heap = "524288k" if fleet.has_engine else "512m"
+    assert (fleet.directory / "seen").read_text() == f"{SECRET} {heap}", "the JVM has its conf"
     assert fleet.audit().stored == 10, "the executors have imported the transform's module"
 
 
 @needs_root
 def test_another_user_cannot_call_what_spark_calls(fleet: Fleet) -> None:
-    [worker, *_] = family(fleet)
-    listening = ports(worker)  # for callbacks, and PySpark's accumulators
+    [worker, *_] = fleet.family("worker-0")
+    listening = ports(worker)  # for callbacks, and PySpark's accumulators where the driver is its own
     call = b"c\np0\ncall\nn\ni7\ne\n"  # of the first proxy, foreachBatch's, with None and 7, as Py4J writes it
 
     replies = {
@@ -162,7 +156,7 @@ def test_another_user_cannot_call_what_spark_calls(fleet: Fleet) -> None:
 
 @needs_root
 def test_another_user_cannot_speak_to_sparks_rpc_and_block_manager(fleet: Fleet) -> None:
-    [_, jvm, *_] = family(fleet)
+    jvm = fleet.jvm()
     body = b"hello"
     request = struct.pack(">QBQI", 21 + len(body), 3, 1, len(body)) + body  # Spark's frame of an RpcRequest
 
@@ -177,7 +171,7 @@ def test_another_user_cannot_speak_to_sparks_rpc_and_block_manager(fleet: Fleet)
 
 
 def test_the_settings_of_a_worker_are_on_no_command_line(fleet: Fleet) -> None:
-    lines = [" ".join(process.cmdline()) for process in family(fleet)]
+    lines = [" ".join(process.cmdline()) for process in fleet.family()]
 
     assert any("SparkSubmit" in line for line in lines)
     assert not [line for line in lines if SECRET in line]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.attached.callbacks import authenticate
+from kctl_agent.spark.callbacks import authenticate
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

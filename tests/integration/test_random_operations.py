@@ -77,7 +77,7 @@ class Fleet:
         policy = SupervisionPolicy(RestartPolicy(0.01, 0.02, 0.0, 100), Rules(60.0), 0.5, 60.0)
         self.pauses = Pauses(self.config.fleet.data_dir / "pauses.json")
         agents = Agents(run_dir, self.pool)
-        self.supervisor = Supervisor(launches, policy, agents.ping, self.at_start)
+        self.supervisor = Supervisor(launches, dict.fromkeys(("worker", "sinker"), policy), agents.ping, self.at_start)
         members = Members(run_dir, self.supervisor.kinds, self.supervisor.status, self.pool)
         context = Context(
             self.config,

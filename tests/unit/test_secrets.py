@@ -9,7 +9,7 @@ import pytest
 from kctl.config import load
 from kctl.errors import ConfigError
 from kctl.kafka.access import of_context, of_fleet
-from kctl.master.launch import worker_settings
+from kctl.master.launch import engine_settings, worker_settings
 from kctl.secrets import cluster_secret
 
 TOML = """
@@ -83,7 +83,9 @@ def test_the_secret_of_a_spark_cluster_comes_from_its_file_or_else_from_the_envi
     path.write_text(TOML.format(kafka="", spark='auth_secret_file = "secret"'))
     secret(tmp_path, 0o600)
     assert cluster_secret(load(path, {}), {"KCTL_CLUSTER_SECRET": "of the environment"}) == "hunter2"
-    assert worker_settings(load(path, {}), "worker-0", [])["pipeline"]["auth_secret"] == "hunter2"
+    assert engine_settings(load(path, {}), [])["spark"]["auth_secret"] == "hunter2"
+    own = load(path, {"KCTL_WORKERS_ENGINE": "own"})
+    assert worker_settings(own, "worker-0", [])["spark"]["auth_secret"] == "hunter2"
 
     secret(tmp_path, 0o644)
     with pytest.raises(ConfigError, match=r"spark\.auth_secret_file cannot be read: .*mode 0644.*chmod o="):

@@ -14,9 +14,9 @@ from kctl_agent.operations import Inbox, Operation, Scope
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 
-__all__ = ["operation_commands"]
+__all__ = ["OPERATION_ID", "accepting", "operation_commands", "outcome_command"]
 
-_ID: Final = Param("operation", "string", "the id under which its outcome is asked for", required=True)
+OPERATION_ID: Final = Param("operation", "string", "the id under which its outcome is asked for", required=True)
 
 
 def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
@@ -24,19 +24,16 @@ def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
     commands = [
         Command(
             "pause",
-            _accepting(inbox, "pause", lambda params: inbox.pause([Scope.parse(each) for each in params["scopes"]])),
+            accepting(inbox, "pause", lambda params: inbox.pause([Scope.parse(each) for each in params["scopes"]])),
             "read exactly what these scopes leave, until the next `pause`; none: resume",
-            (_ID, Param("scopes", "array", "topic, partition, by, since; topic null: everything", required=True)),
+            (
+                OPERATION_ID,
+                Param("scopes", "array", "topic, partition, by, since; topic null: everything", required=True),
+            ),
             changes=True,
             needs_snapshot=False,
         ),
-        Command(
-            "operation",
-            _outcome(inbox),
-            "what became of an operation",
-            (_ID,),
-            needs_snapshot=False,
-        ),
+        outcome_command(inbox),
         LOG_LEVEL,
         STACK_DUMP,
     ]
@@ -44,10 +41,10 @@ def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
         commands.append(
             Command(
                 "seek",
-                _accepting(inbox, "seek"),
+                accepting(inbox, "seek"),
                 "go on reading a partition elsewhere, group and storage alike",
                 (
-                    _ID,
+                    OPERATION_ID,
                     Param("topic", "string", "its topic", required=True),
                     Param("partition", "integer", "its number", required=True),
                     Param("to", "string", "earliest, latest, an offset, or @milliseconds since 1970", required=True),
@@ -60,7 +57,14 @@ def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
     return {command.name: command for command in commands}
 
 
-def _accepting(inbox: Inbox, rpc: str, first: Callable[[JsonObject], None] = lambda _: None) -> Answer:
+def outcome_command(inbox: Inbox) -> Command:
+    """`operation`, by which the outcome of what was accepted is asked for."""
+    return Command("operation", _outcome(inbox), "what became of an operation", (OPERATION_ID,), needs_snapshot=False)
+
+
+def accepting(inbox: Inbox, rpc: str, first: Callable[[JsonObject], None] = lambda _: None) -> Answer:
+    """The answer of an operation: accepted, after `first` was called with its parameters on the agent's thread."""
+
     def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
         first(params)
         inbox.accept(Operation(params["operation"], rpc, params))

@@ -15,7 +15,7 @@ __all__ = ["WORKERS", "answer"]
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
     """State and pace. `batch_running_seconds` is null between batches; seconds and bytes everywhere. Of a sinker
-    there is `sinker` as well, and a batch is a call of its handler."""
+    there is `sinker` as well, and a batch is a call of its handler; of an engine there is `engine`."""
     work = snapshot.work
     return {
         "name": snapshot.name,
@@ -40,6 +40,7 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         "paused": [scope.to_json() for scope in snapshot.paused],
         "events": [_event(event) for event in snapshot.events],
         **({} if snapshot.sinker is None else {"sinker": dataclasses.asdict(snapshot.sinker)}),
+        **({} if snapshot.engine is None else {"engine": dataclasses.asdict(snapshot.engine)}),
     }
 
 

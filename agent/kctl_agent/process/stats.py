@@ -1,4 +1,4 @@
-"""What a worker and a sinker both publish about themselves: state, last error, events, what their storage holds.
+"""What a worker, a sinker and an engine publish about themselves: state, last error, events; what a storage holds.
 
 A thread publishes an immutable snapshot every half second and soon after each change, so that the answers stay young
 while the main thread is busy or waits.
@@ -21,7 +21,7 @@ from kctl_agent.snapshot import Event, Snapshot, StorageUsage, WorkStats
 from kctl_agent.storage.base import Storage, StorageStats
 from kctl_agent.storage.room import why_full
 
-__all__ = ["ProcessStats", "counted", "stored"]
+__all__ = ["ProcessStats", "StoringStats", "counted", "stored"]
 
 _PUBLISH_SECONDS = 0.5
 _EXPIRE_SECONDS = 60.0
@@ -35,11 +35,10 @@ class ProcessStats(ABC):
     usual_states: frozenset[str] = frozenset()
     """Going from one of these to another is not worth a line in the log."""
 
-    def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
+    def __init__(self, name: str, server: AgentServer, inbox: Inbox) -> None:
         self._log = logging.getLogger(type(self).__module__)
         self._name = name
         self._server = server
-        self._storage = storage
         self._inbox = inbox
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -53,10 +52,8 @@ class ProcessStats(ABC):
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
         self._last = Snapshot(name, "", self._state, self._state_since, self._started_at, self._started_at)
         """What was published last."""
-        self._expire_at = time.monotonic()
-        self._not_expired: str | None = None
-        """The error for which dead letters were not expired, the last error as long as there is no other; both are the
-        stats thread's."""
+        self._aside: str | None = None
+        """What is wrong beside the work itself: the last error as long as there is no other. The stats thread's."""
 
     @property
     def state(self) -> str:
@@ -108,9 +105,7 @@ class ProcessStats(ABC):
             started_at=self._started_at,
             published_at=now,
             storage=storage,
-            work=replace(
-                self._work, rows_per_second=rows_per_second, last_error=self._work.last_error or self._not_expired
-            ),
+            work=replace(self._work, rows_per_second=rows_per_second, last_error=self._work.last_error or self._aside),
             rss_bytes=_resident_bytes(),
             events=tuple(self._events),
             paused=self._inbox.paused,
@@ -138,30 +133,11 @@ class ProcessStats(ABC):
     def _turn(self) -> None:
         self._wake.wait(_PUBLISH_SECONDS)
         self._wake.clear()
-        if time.monotonic() >= self._expire_at:
-            self._expire_at = time.monotonic() + _EXPIRE_SECONDS
-            self._expire_dead()
+        self._before_publishing()
         self._publish()
 
-    def _expire_dead(self) -> None:
-        try:
-            count = self._storage.expire_dead()
-        except StorageError as error:  # reported where the storage is counted
-            self._log.debug("dead letters were not expired: %s", error)
-            return
-        except Exception as error:
-            self._report_not_expired(f"dead letters were not expired: {type(error).__name__}: {error}", error)
-            return
-        self._not_expired = None
-        if count:
-            age = self._storage.limits.dead_seconds
-            text = f"{count} dead letters were older than {age:g} s (storage.dead_expire_seconds) and were removed"
-            self._record(Event(time.time(), "dead_letters_expired", text))
-
-    def _report_not_expired(self, text: str, error: Exception) -> None:
-        if self._not_expired != text:
-            self._log.error("%s", text, exc_info=error)
-        self._not_expired = text
+    def _before_publishing(self) -> None:  # noqa: B027 - most have nothing to do then
+        """What is to be done every now and then, on the publishing thread."""
 
     def _publish(self) -> None:
         try:
@@ -176,6 +152,40 @@ class ProcessStats(ABC):
         if self._last.work.last_error != text:
             self._log.error("%s", text, exc_info=error)
         self._last = replace(self._last, work=replace(self._last.work, last_error=text))
+
+
+class StoringStats(ProcessStats):
+    """Of a process that works on a storage, whose old dead letters it removes every minute."""
+
+    def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
+        super().__init__(name, server, inbox)
+        self._storage = storage
+        self._expire_at = time.monotonic()
+
+    def _before_publishing(self) -> None:
+        if time.monotonic() >= self._expire_at:
+            self._expire_at = time.monotonic() + _EXPIRE_SECONDS
+            self._expire_dead()
+
+    def _expire_dead(self) -> None:
+        try:
+            count = self._storage.expire_dead()
+        except StorageError as error:  # reported where the storage is counted
+            self._log.debug("dead letters were not expired: %s", error)
+            return
+        except Exception as error:
+            self._report_not_expired(f"dead letters were not expired: {type(error).__name__}: {error}", error)
+            return
+        self._aside = None
+        if count:
+            age = self._storage.limits.dead_seconds
+            text = f"{count} dead letters were older than {age:g} s (storage.dead_expire_seconds) and were removed"
+            self._record(Event(time.time(), "dead_letters_expired", text))
+
+    def _report_not_expired(self, text: str, error: Exception) -> None:
+        if self._aside != text:
+            self._log.error("%s", text, exc_info=error)
+        self._aside = text
 
 
 def stored(storage: Storage) -> StorageUsage:

@@ -12,6 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from kctl_agent.message import Message
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.in_flight import RETURNED_FALSE
+from kctl_agent.sinker.slots import Slots
 from kctl_agent.storage.base import Advance, Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.put_rules import cut, judged, skipped
@@ -56,9 +58,12 @@ class HandlingStorage(DirectlyStorage):
     """Stored offsets and dead letters as in `DirectlyStorage`; a put calls the handler with the messages."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """`settings` are those of `open_storage`, with `handler` for `HandlerSettings`. Opens nothing yet."""
+        """`settings` are those of `open_storage`, with `handler` for `HandlerSettings`, and with `slots` (folder and
+        count) where more tasks may run than may call the handler at a time. Opens nothing yet."""
         self.settings = dict(settings)
         self.handler_settings = HandlerSettings(**settings["handler"])
+        slots = settings.get("slots")
+        self.slots = None if slots is None else Slots(Path(slots["folder"]), slots["count"])
         common: dict[str, Any] = {
             "block_messages": settings["block_messages"],
             "codec": settings["compression"],
@@ -150,6 +155,10 @@ class _HandlingWriter(Writer):
         self._pause = threading.Event()
 
     def put(self, chunk: Chunk) -> Put:
+        with nullcontext() if self._storage.slots is None else self._storage.slots.held():
+            return self._put(chunk)
+
+    def _put(self, chunk: Chunk) -> Put:
         stored = judged(chunk, self._storage.stored_offsets([chunk.tp]).get(chunk.tp))
         skip, done = skipped(chunk, stored), stored.next
         for block in cut(chunk, skip, self._settings.batch_size, None, "none"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kctl_agent.errors import StorageError
 from kctl_agent.operations import Inbox
-from kctl_agent.process.stats import ProcessStats, stored
+from kctl_agent.process.stats import StoringStats, stored
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, SinkerStats, Snapshot, StorageUsage
 from kctl_agent.storage.base import Storage
@@ -28,7 +28,7 @@ class Call:
     messages: int
 
 
-class SinkerProcessStats(ProcessStats):
+class SinkerProcessStats(StoringStats):
     """Every method may be called from any thread."""
 
     usual_states = frozenset({"idle", "running"})

@@ -22,6 +22,7 @@ from kctl_agent.worker.lifecycle_events import (
     Drain,
     Drained,
     Draining,
+    DriverEnded,
     Enter,
     Event,
     Fenced,
@@ -87,6 +88,7 @@ class Lifecycle:
             StartFailed: self._on_start_failed,
             QueryFailed: self._on_query_failed,
             Draining: self._on_draining,
+            DriverEnded: self._on_driver_ended,
             Drained: self._on_drained,
             SeekRequested: self._on_seek_requested,
             SeekBegun: self._on_seek_begun,
@@ -186,6 +188,12 @@ class Lifecycle:
             self._set_phase({event.group}, Phase.DRAINED)
             return []
         return [self._commit(), *self._stop_one(event.group)]  # its last batch may have ended since the last commit
+
+    def _on_driver_ended(self, event: DriverEnded, _now: float) -> list[Action]:
+        report = ReportEvent("engine_lost", event.why)
+        if not self.queries:
+            return [report]
+        return [report, *self._stop_all(), *self._enter(State.ASSIGNED)]
 
     def _on_seek_requested(self, _event: SeekRequested, _now: float) -> list[Action]:
         self.is_seeking = True

@@ -22,6 +22,7 @@ __all__ = [
     "Drain",
     "Drained",
     "Draining",
+    "DriverEnded",
     "Enter",
     "Event",
     "Fenced",
@@ -136,6 +137,13 @@ class StorageCounted:
 
 
 @dataclass(frozen=True, slots=True)
+class DriverEnded:
+    """The Spark driver is gone, and with it all queries."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class BatchStored:
     """A batch with these partitions has ended well."""
 
@@ -225,6 +233,7 @@ Event: TypeAlias = (
     | StartFailed
     | QueryFailed
     | Draining
+    | DriverEnded
     | Drained
     | SeekRequested
     | SeekBegun

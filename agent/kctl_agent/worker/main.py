@@ -10,8 +10,6 @@ Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as configured, or wa
 from __future__ import annotations
 
 import logging
-import shutil
-from pathlib import Path
 
 from kafka.errors import KafkaError
 
@@ -21,10 +19,11 @@ from kctl_agent.operations import Inbox
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.server import AgentServer
+from kctl_agent.spark.scratch import sweep
+from kctl_agent.spark.session import lost_jvm
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
 from kctl_agent.worker.membership import Fenced
-from kctl_agent.worker.session import lost_jvm
 from kctl_agent.worker.settings import WorkerSettings, parse
 from kctl_agent.worker.stats import WorkerStats
 from kctl_agent.worker.worker import Worker
@@ -46,20 +45,10 @@ def _commands(inbox: Inbox) -> dict[str, Command]:
     return {**COMMANDS, "ping": ping_of(inbox), **operation_commands(inbox, can_seek=True)}
 
 
-def _sweep(scratch_dir: Path) -> None:
-    """Remove what a killed predecessor of this name left; having its socket proves that it is gone."""
-    for pattern in ("query-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz4-java-*"):
-        for left in scratch_dir.glob(pattern):
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink(missing_ok=True)
-
-
 def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs each refused connection; an outage is logged once
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the trace of each failed batch
-    _sweep(settings.scratch_dir)
+    sweep(settings.scratch_dir)
     storage = _storage(settings)
     stats = WorkerStats(settings.name, server, storage, inbox)
     stats.start()

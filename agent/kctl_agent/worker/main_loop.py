@@ -17,6 +17,7 @@ from kafka.errors import KafkaError
 
 from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox, is_paused
+from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import Storage
 from kctl_agent.worker import lifecycle_events as events
 from kctl_agent.worker.brokers import Brokers, BrokerView, BrokerWatcher
@@ -46,6 +47,8 @@ LEADERLESS_SECONDS = 15.0
 no leader for longer the query is begun again without it."""
 ABANDON_SECONDS = 30.0
 """A batch that runs for so long beside a partition without leader waits for its records: it is not waited for."""
+ENGINE_SECONDS = 60.0
+"""An engine takes less to start, on a busy machine too."""
 RESUME_FRACTION = 0.8
 """A throttled worker goes on when the storage holds less than this part of its limit, so that it does not flap."""
 
@@ -149,7 +152,17 @@ class MainLoop:
                 # Nothing has failed for a while; no batch may come for long that could show it.
                 self._error.resolve("query")
             self._checks.check(running, view)
-        self._handle(events.StartDue())
+        if self._is_connected():
+            self._handle(events.StartDue())
+
+    def _is_connected(self) -> bool:
+        """Whether queries have a driver to run in. That of the engine may be starting, while the group is joined."""
+        why = self._pipeline.connect()
+        if why is None:
+            self._error.resolve("engine")
+            return True
+        self._error.tolerate("engine", why, time.monotonic(), ENGINE_SECONDS)
+        return False
 
     def _observe(self, view: BrokerView) -> None:
         assigned, scopes = self._membership.partitions, self._inbox.paused
@@ -157,8 +170,11 @@ class MainLoop:
         while self._stored:
             self._handle(events.BatchStored(self._stored.popleft()))
         self._handle(events.Draining(self._pipeline.draining))
-        for group, failure in self._pipeline.failures().items():
-            self._handle(events.QueryFailed(group, failure.text, failure.is_storage))
+        try:
+            for group, failure in self._pipeline.failures().items():
+                self._handle(events.QueryFailed(group, failure.text, failure.is_storage))
+        except DriverLost as error:
+            self._handle(events.DriverEnded(str(error)))
         self._handle(events.StorageCounted(self._stats.why_full(1.0), self._stats.why_full(RESUME_FRACTION)))
         reading, running = self._progress.reading, self._lifecycle.reading
         self._handle(

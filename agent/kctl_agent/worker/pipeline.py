@@ -17,7 +17,8 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,15 +26,16 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 
+from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.storage.base import Advance, Storage
 from kctl_agent.worker.batch_failure import Failure, failure
+from kctl_agent.worker.code_version import code_version
 from kctl_agent.worker.put import RESULT_SCHEMA, PartitionPlan, PutJob, put_in_task
-from kctl_agent.worker.session import session
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.transform import check_transform, load_transform
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 __all__ = ["Batch", "Pipeline", "Source"]
 
@@ -157,7 +159,7 @@ class _Run:
 
 
 class Pipeline:
-    """Owns the Spark session and the queries. `start`, `stop` and `failures` are for one thread at a time."""
+    """Owns the queries, and the driver that they run in. For one thread at a time."""
 
     def __init__(
         self,
@@ -170,16 +172,32 @@ class Pipeline:
         self._storage = storage
         self._runs: dict[frozenset[TopicPartition], _Run] = {}
         """By what they read; replaced, never changed in place."""
-        self._spark: SparkSession | None = None
         self._transform: Callable[[DataFrame], DataFrame] = load_transform(
             settings.pipeline.transform, settings.pipeline.import_dir
         )
+        self._driver = _driver(settings)
+        self._is_checked = False
 
     def open(self) -> None:
-        """Start the JVM and the session, and check the user's transform. Raises BootstrapError."""
-        self._spark = session(self._settings)
+        """Start the JVM and the session where they are the worker's own, and check the user's transform. Raises
+        BootstrapError."""
+        self._driver.open()
+        if self._driver.session is not None:
+            self._check()
+
+    def connect(self) -> str | None:
+        """Make sure that there is a session, where it can be had without waiting for it; else why there is none.
+        Raises BootstrapError: the user's transform does not fit."""
+        why = self._driver.connect()
+        if why is None and not self._is_checked:
+            self._check()
+        return why
+
+    def _check(self) -> None:
         topic = TopicPartition(self._settings.kafka.topics[0], 0)
-        check_transform(self._settings.pipeline.transform, self._transform(self._source({topic: Source(0, None)})))
+        with self._driver_used():
+            check_transform(self._settings.pipeline.transform, self._transform(self._source({topic: Source(0, None)})))
+        self._is_checked = True
 
     @property
     def groups(self) -> frozenset[frozenset[TopicPartition]]:
@@ -213,20 +231,21 @@ class Pipeline:
         return min((at for run in self._runs.values() if (at := run.batch_started_at) is not None), default=None)
 
     def start(self, sources: Mapping[TopicPartition, Source]) -> None:
-        """Begin to read these with a query of their own. Raises what Spark raises when it cannot be started."""
-        assert self._spark is not None
+        """Begin to read these with a query of their own. Raises what Spark raises when it cannot be started, DriverLost
+        when there is no driver any more."""
         checkpoint = Path(tempfile.mkdtemp(prefix="query-", dir=self._settings.scratch_dir))
         run = _Run(self._storage, sources, checkpoint, self)
         seconds = self._settings.pipeline.trigger_seconds
         try:
-            run.query = (
-                self._transform(self._source(sources))
-                .writeStream.foreachBatch(run.put_batch)
-                .option("checkpointLocation", checkpoint.as_uri())
-                .trigger(processingTime=f"{int(seconds * 1000)} milliseconds")
-                .start()
-            )
-            run.query_id = str(run.query.id)
+            with self._driver_used():
+                run.query = (
+                    self._transform(self._source(sources))
+                    .writeStream.foreachBatch(run.put_batch)
+                    .option("checkpointLocation", checkpoint.as_uri())
+                    .trigger(processingTime=f"{int(seconds * 1000)} milliseconds")
+                    .start()
+                )
+                run.query_id = str(run.query.id)
         except BaseException:
             shutil.rmtree(checkpoint, ignore_errors=True)
             raise
@@ -278,24 +297,37 @@ class Pipeline:
         return bool(runs) and all(run.batch_started_at is None and now - run.began_at > seconds for run in runs)
 
     def failures(self) -> dict[frozenset[TopicPartition], Failure]:
-        """The queries that ended by themselves, and why."""
+        """The queries that ended by themselves, and why. Raises DriverLost: all did, with the driver."""
         found = {}
-        for group, run in self._runs.items():
-            if not run.gate.is_set() and not run.query.isActive:
-                error = run.query.exception()
-                found[group] = run.failure or (run.failure_of(error) if error else Failure("the query ended"))
+        with self._driver_used():
+            for group, run in self._runs.items():
+                if not run.gate.is_set() and not run.query.isActive:
+                    self._driver.check()
+                    error = run.query.exception()
+                    found[group] = run.failure or (run.failure_of(error) if error else Failure("the query ended"))
         return found
+
+    @contextmanager
+    def _driver_used(self) -> Iterator[None]:
+        """What is raised inside becomes DriverLost where that is the reason."""
+        try:
+            yield
+        except DriverLost:
+            raise
+        except Exception:
+            self._driver.check()
+            raise
 
     def _of(self, group: frozenset[TopicPartition] | None) -> dict[frozenset[TopicPartition], _Run]:
         return {key: run for key, run in self._runs.items() if group is None or key == group}
 
     def close(self) -> None:
-        if self._spark is not None:
-            self._spark.stop()
-            self._spark = None
+        self._driver.close()
 
     def _source(self, sources: Mapping[TopicPartition, Source]) -> DataFrame:
-        assert self._spark is not None
+        spark = self._driver.session
+        if spark is None:
+            raise DriverLost("there is no Spark session")
         kafka, pipeline = self._settings.kafka, self._settings.pipeline
         assign: dict[str, list[int]] = {}
         starts: dict[str, dict[str, int]] = {}
@@ -303,7 +335,7 @@ class Pipeline:
             assign.setdefault(tp.topic, []).append(tp.partition)
             starts.setdefault(tp.topic, {})[str(tp.partition)] = source.start
         return (
-            self._spark.readStream.format("kafka")
+            spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
             .option("kafka.isolation.level", kafka.isolation_level)
             .options(**(kafka.security.spark_options() if kafka.security else {}))
@@ -318,3 +350,10 @@ class Pipeline:
             .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
             .load()
         )
+
+
+def _driver(settings: WorkerSettings) -> Driver:
+    if settings.spark is not None:
+        return OwnDriver(settings.spark)
+    import_dir = settings.pipeline.import_dir
+    return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, lambda: code_version(import_dir))

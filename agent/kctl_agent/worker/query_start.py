@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from kafka import TopicPartition
 from kafka.errors import KafkaError, LeaderNotAvailableError
 
+from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import StorageError
 from kctl_agent.worker.commit_errors import refusal
 from kctl_agent.worker.committer import topics_of
-from kctl_agent.worker.lifecycle_events import QueryStarted, StartFailed
+from kctl_agent.worker.lifecycle_events import DriverEnded, QueryStarted, StartFailed
 from kctl_agent.worker.membership import Membership
 from kctl_agent.worker.pipeline import Pipeline
 from kctl_agent.worker.positions import Moved
@@ -47,14 +48,16 @@ class QueryStart:
         self._reported: set[tuple[TopicPartition, Moved]] = set()
         """By starts that failed since the last one that did not: the next try finds the same once more."""
 
-    def start(self, wanted: frozenset[TopicPartition]) -> QueryStarted | StartFailed:
+    def start(self, wanted: frozenset[TopicPartition]) -> QueryStarted | StartFailed | DriverEnded:
         """Begin to read these with a query of their own, or those of them that can be read. Raises Lost, Fenced,
         BootstrapError."""
         try:
             return self._start(wanted)
-        except (KafkaError, StorageError) as error:
+        except (KafkaError, StorageError, DriverLost) as error:
             self._progress.epochs.give_up(wanted)  # with the next try the notes count again: nothing was committed
             what = f"cannot begin to read {topics_of(wanted)}"
+            if isinstance(error, DriverLost):
+                return DriverEnded(f"{what}: {error}")
             return StartFailed(self._describe(error, what) if isinstance(error, KafkaError) else f"{what}: {error}")
 
     def _start(self, wanted: frozenset[TopicPartition]) -> QueryStarted:

@@ -25,20 +25,23 @@ class ReportedError:
         """What fails just now, and since when."""
         self._about: str | None = None
         """What the last reported error is about; None when there is none."""
+        self._reported = ""
+        """The last one: logged once, until it is resolved."""
 
-    def tolerate(self, what: str, error: str, now: float) -> None:
+    def tolerate(self, what: str, error: str, now: float, grace_seconds: float = GRACE_SECONDS) -> None:
         """`what` has failed, once more or for the first time: reported only if it has for longer than the grace
         period."""
         since = self._tolerated.setdefault(what, now)
-        if now - since > GRACE_SECONDS:
+        if now - since > grace_seconds:
             self.report(what, error)
         else:
             log.debug("%s", error)
 
     def report(self, what: str, error: str) -> None:
         """`what` has failed, and is not expected to heal by itself."""
-        log.error("%s", error)
-        self._about = what
+        if (what, error) != (self._about, self._reported):
+            log.error("%s", error)
+        self._about, self._reported = what, error
         self._publish(error)
 
     def resolve(self, what: str) -> None:

@@ -6,17 +6,17 @@ started by hand fails with a sentence as well.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kctl_agent.operations import Scope
 from kctl_agent.process.bootstrap import fitting
+from kctl_agent.spark.settings import SparkSettings
 from kctl_agent.worker.security import Security
 
-__all__ = ["KafkaSettings", "PipelineSettings", "WorkerSettings", "dump", "parse"]
+__all__ = ["KafkaSettings", "PipelineSettings", "WorkerSettings", "parse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,6 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    spark_master: str
-    driver_memory: str
-    jars: tuple[str, ...]
-    conf: dict[str, str] = field(repr=False)
     transform: str
     import_dir: Path
     """Where the transform's module is searched first: the folder of kctl.toml."""
@@ -48,8 +44,6 @@ class PipelineSettings:
     trigger_seconds: float
     on_data_loss: str
     revoke_timeout_seconds: float
-    auth_secret: str | None = field(default=None, repr=False)
-    """What Spark's cluster and its applications know each other by; None: it has no secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +57,8 @@ class WorkerSettings:
     kafka: KafkaSettings
     pipeline: PipelineSettings
     storage: dict[str, Any]
+    spark: SparkSettings | None = None
+    """Those of its own driver; None: it takes part in that of the engine."""
     paused: tuple[Scope, ...] = ()
     """What it must not read until it is asked to."""
 
@@ -71,22 +67,17 @@ def parse(line: str) -> WorkerSettings:
     """Settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
     with fitting("worker"):
         given = json.loads(line)
-        kafka, pipeline = given.pop("kafka"), given.pop("pipeline")
+        kafka, pipeline, spark = given.pop("kafka"), given.pop("pipeline"), given.pop("spark")
+        scratch_dir = Path(given["scratch_dir"])
         security = Security(**kafka["security"]) if kafka.get("security") else None
         return WorkerSettings(
             kafka=KafkaSettings(**{**kafka, "topics": tuple(kafka["topics"]), "security": security}),
-            pipeline=PipelineSettings(
-                **{**pipeline, "jars": tuple(pipeline["jars"]), "import_dir": Path(pipeline["import_dir"])}
-            ),
+            pipeline=PipelineSettings(**{**pipeline, "import_dir": Path(pipeline["import_dir"])}),
+            spark=None if spark is None else SparkSettings.of(spark, given["name"], scratch_dir),
             **{
                 **given,
                 "run_dir": Path(given["run_dir"]),
-                "scratch_dir": Path(given["scratch_dir"]),
+                "scratch_dir": scratch_dir,
                 "paused": tuple(Scope.parse(each) for each in given.get("paused", ())),
             },
         )
-
-
-def dump(settings: WorkerSettings) -> str:
-    """The line that `parse` reads."""
-    return json.dumps(dataclasses.asdict(settings), default=str)

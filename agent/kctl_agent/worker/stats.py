@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from kafka import TopicPartition
 
 from kctl_agent.operations import Inbox, is_paused
-from kctl_agent.process.stats import ProcessStats, counted
+from kctl_agent.process.stats import StoringStats, counted
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, MemberInfo, PartitionStats, Snapshot, StorageUsage
 from kctl_agent.storage.base import Storage, StorageError, StorageStats
@@ -37,7 +37,7 @@ class Sources:
     """Where the group begins that has committed nothing."""
 
 
-class WorkerStats(ProcessStats):
+class WorkerStats(StoringStats):
     """State, work and events of one worker. Every method may be called from any thread."""
 
     def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:

@@ -73,7 +73,7 @@ class Glance:
     """What was answered; a part that was not is empty, and `problem` is the reason."""
 
     processes: tuple[WorkerRow, ...] = ()
-    """Workers and sinkers."""
+    """Workers, sinkers and the engine."""
     partitions: tuple[OffsetRow, ...] = ()
     storage: StorageStats = field(default_factory=StorageStats)
     problem: str | None = None
@@ -82,7 +82,7 @@ class Glance:
 
     @property
     def workers(self) -> list[WorkerRow]:
-        return [row for row in self.processes if not _is_sinker(row)]
+        return [row for row in self.processes if row.kind not in ("sinker", "engine")]
 
     @property
     def lag(self) -> int | None:
@@ -148,14 +148,15 @@ def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
 
 
 def summary(glance: Glance) -> str:
-    """One line: `3 of 4 workers run · 2 of 2 sinkers run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`"""
+    """One line: `3 of 4 workers run · 0 of 1 engines run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`"""
     if glance.problem is not None:
         return clean(glance.problem)
-    sinkers = [row for row in glance.processes if _is_sinker(row)]
+    sinkers, engines = ([row for row in glance.processes if row.kind == kind] for kind in ("sinker", "engine"))
     stopped = sum(map(_is_stopped, glance.processes))
     parts = [
         _running("worker", glance.workers),
         *([_running("sinker", sinkers)] if sinkers else []),
+        *([_running("engine", engines)] if any(_state(row) != "running" for row in engines) else []),
         *([f"{stopped} stopped by request"] if stopped else []),
         f"lag {_whole(glance.lag)}",
         f"{_whole(glance.rows_per_second)} rows/s",
@@ -263,10 +264,6 @@ def _line(text: str, columns: int, style: str = "") -> Text:
     from rich.text import Text
 
     return Text(clip(text, columns), style, no_wrap=True)
-
-
-def _is_sinker(row: WorkerRow) -> bool:
-    return row.kind == "sinker"
 
 
 def _is_stopped(row: WorkerRow) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kctl.config import Config, check_together
 from kctl.errors import OperationRefused
-from kctl.master.launch import launches, sinker_launches
+from kctl.master.launch import launches
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context, file_changed, settled, together
 from kctl.master.process_supervisor import Launch, ProcessSupervisor
@@ -73,6 +73,8 @@ async def drain(context: Context, params: JsonObject, caller: Caller, report: Re
     """Lets a process finish what it has begun, commit and leave; nothing is killed or abandoned. When that takes longer
     than the operation may, it goes on as before."""
     process = context.supervisor.process(params["name"])
+    if process.launch.kind == "engine":
+        raise OperationRefused(f"{process.name} is what workers run in: drain those, then `kctl stop {process.name}`")
     context.pauses.draining[process.name] = {
         "topic": None,
         "partition": None,
@@ -131,7 +133,7 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> tu
 
 
 def _launches(context: Context, config: Config) -> list[Launch]:
-    return [*launches(config, context.jars, context.worker_command), *sinker_launches(config)]
+    return launches(config, context.jars, context.worker_command)
 
 
 def _pid(process: ProcessSupervisor) -> JsonObject:

@@ -79,8 +79,8 @@ def scope(context: Context, params: JsonObject) -> tuple[str | None, str | None,
         raise BadParams("give a worker, a topic (and a partition of it), or all")
     if partition is not None and topic is None:
         raise BadParams("a partition belongs to a topic: name it too")
-    if worker is not None:
-        context.supervisor.process(worker)
+    if worker is not None and context.supervisor.process(worker).launch.kind == "engine":
+        raise BadParams(f"{worker} reads nothing itself: pause a worker, a topic, or all")
     if topic is not None:
         check_read(context, topic, partition)
     return worker, topic, partition
@@ -97,7 +97,8 @@ def check_read(context: Context, topic: str, partition: int | None) -> None:
 
 
 async def _send_pauses_to_all(context: Context, worker: str | None, report: Report) -> str:
-    names = context.supervisor.names if worker is None else [worker]
+    kinds = context.supervisor.kinds()
+    names = [name for name in context.supervisor.names if kinds[name] != "engine"] if worker is None else [worker]
     done = await asyncio.gather(*(context.send_pauses(name, report) for name in names))
     return f"carried out by {', '.join(done) or 'no process, for none is running'}"
 

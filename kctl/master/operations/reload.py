@@ -9,7 +9,7 @@ from dataclasses import replace
 from kctl.config import Config
 from kctl.config.effects import Change, Effect, changes
 from kctl.errors import AgentRefused
-from kctl.master.launch import launches, sinker_launches, supervision_policy
+from kctl.master.launch import launches, supervision_policies
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl.master.operations.processes import scaled
@@ -32,8 +32,7 @@ async def reload(context: Context, _params: JsonObject, _caller: Caller, report:
     renewed = context.use_http(config.http)
     context.config = config
     context.supervisor.reconfigure(
-        [*launches(context.config, context.jars, context.worker_command), *sinker_launches(context.config)],
-        supervision_policy(context.config),
+        launches(context.config, context.jars, context.worker_command), supervision_policies(context.config)
     )
     names = {change.name for change in found}
     if "log.level" in names:

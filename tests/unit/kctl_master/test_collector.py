@@ -54,7 +54,8 @@ class Fleet:
         self.pool, self.cluster = AgentPool(), BrokerCache(NoBrokers(), "127.0.0.1:1")
         members = Members(folder, dict, lambda: (), self.pool)
         agents = Agents(folder, self.pool)
-        supervisor = Supervisor([], SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0, 3), Rules(60.0)), agents.ping)
+        policy = SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0, 3), Rules(60.0))
+        supervisor = Supervisor([], {"worker": policy}, agents.ping)
         self.collector = Collector(load(folder / "kctl.toml", {}), members, self.cluster, supervisor, EventFeed(), dict)
 
     def offsets(self, _: Request) -> JsonObject:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+import pytest
+
 from kctl.config import Config, load
-from kctl.master.launch import launches, supervision_policy
+from kctl.master.launch import launches, supervision_policies
+from kctl_agent.engine.settings import parse as parse_engine
 from kctl_agent.worker.settings import parse
 
 TOML = """
@@ -31,7 +35,8 @@ def config(folder: Path) -> Config:
 
 
 def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_know(tmp_path: Path) -> None:
-    reported = [parse(json.dumps(launch.settings)) for launch in launches(config(tmp_path), [Path("/jars/a.jar")])]
+    engine, *workers = launches(config(tmp_path), [Path("/jars/a.jar")])
+    reported = [parse(json.dumps(launch.settings)) for launch in workers]
 
     assert [settings.name for settings in reported] == ["worker-0", "worker-1", "worker-2"]
     assert [settings.kafka.group_instance_id for settings in reported] == [f"kctl-worker-{n}" for n in range(3)]
@@ -39,7 +44,10 @@ def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_
     assert {settings.run_dir for settings in reported} == {tmp_path / "run"}
     first = reported[0]
     assert (first.kafka.bootstrap_servers, first.kafka.topics) == ("one:9092,two:9092", ("orders", "payments"))
-    assert (first.pipeline.jars, first.pipeline.conf) == (("/jars/a.jar",), {"spark.sql.shuffle.partitions": "4"})
+    assert first.spark is None
+    spark = parse_engine(json.dumps(engine.settings)).spark
+    assert (spark.jars, spark.conf) == (("/jars/a.jar",), {"spark.sql.shuffle.partitions": "4"})
+    assert (spark.master, spark.driver_memory, spark.workers) == ("local[6]", f"{768 << 10}k", 3)
     assert first.storage["path"] == str(tmp_path / "data" / "storage.sqlite")
 
 
@@ -47,8 +55,53 @@ def test_logs_and_sockets_have_the_workers_names_and_the_policy_is_the_configure
     loaded = config(tmp_path)
 
     assert [launch.log_path for launch in launches(loaded, [])] == [
-        tmp_path / "logs" / f"worker-{n}.log" for n in range(3)
+        tmp_path / "logs" / f"{name}.log" for name in ("engine", "worker-0", "worker-1", "worker-2")
     ]
-    assert launches(loaded, [])[1].socket_path == tmp_path / "run" / "worker-1.sock"
-    restart = supervision_policy(loaded).restart
+    assert launches(loaded, [])[2].socket_path == tmp_path / "run" / "worker-1.sock"
+    restart = supervision_policies(loaded)["worker"].restart
     assert (restart.backoff_min_seconds, restart.max_failures) == (2, 4)
+
+
+def test_a_worker_with_a_driver_of_its_own_gets_all_that_one_needs_and_there_is_no_engine(tmp_path: Path) -> None:
+    path = tmp_path / "kctl.toml"
+    path.write_text(TOML.replace("count = 3", 'count = 3\nengine = "own"'))
+
+    first, *others = launches(load(path, {}), [Path("/jars/a.jar")])
+    spark = parse(json.dumps(first.settings)).spark
+
+    assert [first.name, *(launch.name for launch in others)] == ["worker-0", "worker-1", "worker-2"]
+    assert spark is not None
+    assert (spark.name, spark.jars, spark.master, spark.workers) == ("worker-0", ("/jars/a.jar",), "local[2]", 1)
+
+
+PROCESSORS = len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("master", "becomes"),
+    [
+        ("local", "local[3]"),
+        ("local[2]", "local[6]"),
+        ("local[2,4]", "local[6,4]"),
+        ("local[*]", f"local[{3 * PROCESSORS}]"),
+        ("yarn", "yarn"),
+    ],
+)
+def test_an_engine_has_the_tasks_of_all_its_workers_where_it_has_them_in_its_own_jvm(
+    tmp_path: Path, master: str, becomes: str
+) -> None:
+    path = tmp_path / "kctl.toml"
+    path.write_text(f'{TOML}\nmaster = "{master}"\n[storage]\nmode = "redis"\n')
+
+    assert parse_engine(json.dumps(launches(load(path, {}), [])[0].settings)).spark.master == becomes
+
+
+def test_where_workers_call_the_handler_an_engine_has_tasks_that_wait_and_each_worker_as_many_calls_as_alone(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "kctl.toml"
+    path.write_text(f'{TOML}\n[storage]\nmode = "directly"\n[sinkers]\nhandler = "mine:handle"\n')
+    engine, first, *_ = launches(load(path, {}), [])
+
+    assert parse_engine(json.dumps(engine.settings)).spark.master == "local[512]"
+    assert first.settings["storage"]["slots"] == {"folder": str(tmp_path / "data/scratch/worker-0"), "count": 2}  # type: ignore[index]

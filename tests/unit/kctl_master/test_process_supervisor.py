@@ -92,7 +92,7 @@ class Supervised:
                     times.get("stop_timeout_seconds", 10.0),
                 )
             ],
-            SupervisionPolicy(policy, rules, ping_interval_seconds=0.05, memory_interval_seconds=0.05),
+            {"worker": SupervisionPolicy(policy, rules, ping_interval_seconds=0.05, memory_interval_seconds=0.05)},
             self.answer,
         )
 
@@ -370,7 +370,7 @@ async def test_a_worker_above_its_soft_limit_is_asked_to_leave_and_counted(tmp_p
         assert health is not None
         fleet.process._health = replace(health, boot_bytes=1 << 20)
         rules = Rules(60, memory_soft_bytes=40 << 20, memory_breaches=2)
-        fleet.supervisor.reconfigure([], SupervisionPolicy(QUICK, rules, 0.05, 0.05))
+        fleet.supervisor.reconfigure([], {"worker": SupervisionPolicy(QUICK, rules, 0.05, 0.05)})
         await until(lambda: fleet.supervisor.status()[0].restarts[Cause.MEMORY] >= 1)
 
         assert "was above memory_soft, 40 MiB, 2 times in a row" in (fleet.supervisor.status()[0].last_error or "")

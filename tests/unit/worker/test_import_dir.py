@@ -12,8 +12,9 @@ import pytest
 
 from kctl.config import load
 from kctl.master.launch import worker_settings
+from kctl_agent.spark.conf import configuration
+from kctl_agent.spark.settings import SparkSettings
 from kctl_agent.worker.settings import WorkerSettings, parse
-from kctl_agent.worker.spark_conf import configuration
 from kctl_agent.worker.transform import load_transform
 
 TOML = """
@@ -21,6 +22,8 @@ TOML = """
 bootstrap_servers = "localhost:9092"
 group = "g"
 topics = ["t"]
+[workers]
+engine = "own"
 """
 
 
@@ -30,6 +33,17 @@ def settings(folder: Path, **pipeline: Any) -> WorkerSettings:
     given = worker_settings(load(path, {}), "worker-0", [])
     given["pipeline"] |= pipeline
     return parse(json.dumps(given))
+
+
+def driver(folder: Path, transform: str = "", **spark: Any) -> SparkSettings:
+    """Of a worker that has its own."""
+    path = folder / "kctl.toml"
+    path.write_text(f'{TOML}transform = "{transform}"\n')
+    given = worker_settings(load(path, {}), "worker-0", [])
+    given["spark"] |= spark
+    found = parse(json.dumps(given)).spark
+    assert found is not None
+    return found
 
 
 def test_a_transform_is_found_beside_the_configuration_whatever_the_working_directory_is(
@@ -48,9 +62,9 @@ def test_a_transform_is_found_beside_the_configuration_whatever_the_working_dire
 def test_executors_look_for_a_transform_where_the_driver_did_and_never_in_their_working_directory(
     tmp_path: Path,
 ) -> None:
-    plain = configuration(settings(tmp_path))
+    plain = configuration(driver(tmp_path))
     given = {"spark.executorEnv.PYTHONPATH": "/srv/modules"}
-    transforming = configuration(settings(tmp_path, transform="cleaning:clean", conf=given))
+    transforming = configuration(driver(tmp_path, transform="cleaning:clean", conf=given))
 
     assert plain["spark.executorEnv.PYTHONSAFEPATH"] == transforming["spark.executorEnv.PYTHONSAFEPATH"] == "1"
     assert "spark.executorEnv.PYTHONPATH" not in plain

@@ -20,6 +20,7 @@ from kctl_agent.worker.lifecycle_events import (
     Drain,
     Drained,
     Draining,
+    DriverEnded,
     Enter,
     Event,
     Fenced,
@@ -129,6 +130,13 @@ def run(
           ReportQueryFailed("no number", is_first=True)]),
         ([*READS, QueryFailed(AB, "no number"), Tick(), StartDue()], State.ASSIGNED, []),
         ([*READS, Draining(frozenset({AB})), QueryFailed(AB, "no number"), Tick()], State.RUNNING, [Drain(AB)]),
+        # a driver that ended with all queries
+        ([*READS, DriverEnded("no engine")], State.ASSIGNED,
+         [ReportEvent("engine_lost", "no engine"), StopQuery(), Enter(State.ASSIGNED)]),
+        ([*READS, DriverEnded("no engine"), Tick(), StartDue()], State.ASSIGNED, [StartQuery(AB)]),
+        ([*JOINED, DriverEnded("no engine")], State.ASSIGNED, [ReportEvent("engine_lost", "no engine")]),
+        ([*READS, StopRequested(), DriverEnded("no engine")], State.STOPPING,
+         [ReportEvent("engine_lost", "no engine"), StopQuery()]),
         # a seek
         ([*READS, SeekRequested()], State.RUNNING, [Drain(AB)]),
         ([*READS, SeekRequested(), Drained(AB)], State.RUNNING, []),
@@ -285,6 +293,12 @@ class World(RuleBasedStateMachine):
     @rule()
     def a_query_cannot_be_started(self) -> None:
         self.start(StartFailed("no broker"))
+
+    @rule()
+    def the_driver_ends(self) -> None:
+        self.queries = dict.fromkeys(self.queries, False)
+        self.start(DriverEnded("no engine"))
+        assert not self.lifecycle.queries
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 5.0, 31.0]))
     def time_goes_by(self, seconds: float) -> None:

@@ -17,8 +17,10 @@ from kctl.testing.scripted_broker import Answers as Response
 from kctl.testing.scripted_broker import ScriptedBroker
 from kctl_agent.operations import Inbox, Operation, Scope
 from kctl_agent.server import AgentServer
+from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import Advance
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.worker.batch_failure import Failure
 from kctl_agent.worker.brokers import Bounds, Topics
 from kctl_agent.worker.groups import Group
 from kctl_agent.worker.main_loop import MainLoop
@@ -69,8 +71,19 @@ class PlayedPipeline(Pipeline):
     """Queries that run, and read nothing unless a test makes them."""
 
     folder: Path
+    has_driver = True
+
+    def connect(self) -> str | None:
+        return None if self.has_driver else "the engine is starting"
+
+    def failures(self) -> dict[Group, Failure]:
+        if self._runs and not self.has_driver:
+            raise DriverLost("the engine has ended")
+        return super().failures()
 
     def start(self, sources: Mapping[TopicPartition, Source]) -> None:
+        if not self.has_driver:
+            raise DriverLost("the engine has ended")
         run = _Run(self._storage, sources, self.folder / "none", self)
         run.query = Query()
         self._runs = {**self._runs, frozenset(sources): run}
@@ -175,6 +188,24 @@ def test_a_query_that_ends_by_itself_is_begun_again(turning: Callable[..., Turni
     worker.until_it_reads()
 
     assert worker.events() == ["query_failed"]
+
+
+def test_a_worker_whose_engine_ends_stays_a_member_and_reads_on_in_the_next_one(
+    turning: Callable[..., Turning],
+) -> None:
+    worker = turning()
+    worker.until_it_reads()
+    worker.reaches({ORDERS_0: 10})
+
+    worker.pipeline.has_driver = False
+    worker.until(lambda: worker.stats.state == "assigned")
+    joins = worker.broker.asked.count("JoinGroup")
+    worker.pipeline.has_driver = True
+    worker.until_it_reads()
+
+    [run] = worker.pipeline.runs.values()
+    assert (run.sources[ORDERS_0].start, worker.events()) == (10, ["engine_lost"])
+    assert worker.broker.asked.count("JoinGroup") == joins
 
 
 def test_what_is_paused_is_read_no_more_and_the_others_are(turning: Callable[..., Turning]) -> None:

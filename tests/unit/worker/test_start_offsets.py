@@ -66,9 +66,7 @@ def start_offsets(storage: FileStorage, answers: Answers, **settings: str) -> St
     kafka = KafkaSettings(
         "b:1", "g", ("t", "u"), settings.get("reset", "earliest"), "range", 6, 1, "read_uncommitted", None
     )
-    pipeline = PipelineSettings(
-        "local[1]", "1g", (), {}, "", Path(), 1, 0.0, settings.get("on_data_loss", "continue"), 1.0
-    )
+    pipeline = PipelineSettings("", Path(), 1, 0.0, settings.get("on_data_loss", "continue"), 1.0)
     own = {"on_lost_offsets": "stop", "on_other_storage": "stop"} | settings
     whole = WorkerSettings("w", Path(), Path(), "INFO", kafka, pipeline, own)
     brokers: Any = answers

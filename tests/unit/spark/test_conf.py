@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.worker.settings import WorkerSettings
-from kctl_agent.worker.spark_conf import configuration, is_local, properties_file
-from tests.unit.worker.test_import_dir import settings
+from kctl_agent.spark.conf import configuration, is_local, properties_file
+from tests.unit.worker.test_import_dir import driver
 
 
-def of(folder: Path, **pipeline: Any) -> dict[str, str]:
-    given: WorkerSettings = settings(folder, **pipeline)
-    return configuration(given)
+def of(folder: Path, **spark: Any) -> dict[str, str]:
+    return configuration(driver(folder, **spark))
 
 
 @pytest.mark.parametrize(
@@ -29,8 +27,8 @@ def of(folder: Path, **pipeline: Any) -> dict[str, str]:
 def test_a_master_that_draws_a_secret_authenticates_by_itself_and_a_standalone_one_with_a_secret(
     tmp_path: Path, master: str, local: bool
 ) -> None:
-    conf = of(tmp_path, spark_master=master)
-    with_secret = of(tmp_path, spark_master=master, auth_secret="hunter2")
+    conf = of(tmp_path, master=master)
+    with_secret = of(tmp_path, master=master, auth_secret="hunter2")
 
     assert is_local(master) is local
     assert conf.get("spark.authenticate") == (None if master.startswith(("spark://", "local-")) else "true")
@@ -59,7 +57,7 @@ def test_properties_are_in_a_file_for_this_user_alone_and_only_until_they_are_re
 
 
 def test_secrets_are_in_no_text_of_the_settings(tmp_path: Path) -> None:
-    given = settings(tmp_path, auth_secret="hunter2", conf={"spark.authenticate.secret": "hunter3"})
+    given = driver(tmp_path, auth_secret="hunter2", conf={"spark.authenticate.secret": "hunter3"})
 
     assert "hunter" not in repr(given)
 

@@ -3,7 +3,7 @@
 Java calls it class data sharing (JEP 350). A JVM compares its version and its class path with those of the archive, and
 goes on without one that does not fit; so a worker only has to name it.
 
-`python -m kctl_agent.worker.class_archive` makes it, 150 MB, once for each Python environment: its PySpark is the class
+`python -m kctl_agent.spark.class_archive` makes it, 150 MB, once for each Python environment: its PySpark is the class
 path.
 """
 
@@ -76,9 +76,9 @@ def _session(fresh: Path) -> SparkSession:
     """One whose JVM writes the classes that it has loaded into `fresh`."""
     from pyspark.sql import SparkSession
 
-    from kctl_agent.worker.session import LOG_OPTION
+    from kctl_agent.spark.session import LOG_OPTION, use_this_python
 
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    use_this_python()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return (
         SparkSession.builder.master("local[1]")

@@ -1,4 +1,4 @@
-"""The Spark properties of a worker, and the file by which its JVM gets them.
+"""The Spark properties of a driver, and the file by which its JVM gets them.
 
 On a command line, as PySpark hands them on, every user of the machine could read them in the list of processes.
 """
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kctl_agent.secrecy import SECRET_NAMES
-from kctl_agent.worker.settings import PipelineSettings, WorkerSettings
+from kctl_agent.spark.settings import SparkSettings
 
 __all__ = ["configuration", "is_local", "properties_file"]
 
@@ -28,17 +28,17 @@ MALLOC_CONF = {
 }
 """A task's Python keeps the memory of one Arrow batch for the next instead of giving it back to the kernel each time: a
 batch takes 3 % less (`man 3 mallopt`, benchmarks/README.md). Other C libraries than glibc ignore it."""
+KEPT_CONSUMERS = 64
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
 
-def configuration(settings: WorkerSettings) -> dict[str, str]:
+def configuration(settings: SparkSettings) -> dict[str, str]:
     """All Spark properties but `spark.driver.extraJavaOptions`; those of the user win."""
-    pipeline = settings.pipeline
     return {
         "spark.app.name": f"kctl {settings.name}",
-        "spark.jars": ",".join(pipeline.jars),
-        "spark.driver.memory": pipeline.driver_memory,
+        "spark.jars": ",".join(settings.jars),
+        "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(settings.scratch_dir),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -54,10 +54,11 @@ def configuration(settings: WorkerSettings) -> dict[str, str]:
         # `python -m` would else be searched in the executor's working directory first.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **MALLOC_CONF,
-        **_authentication(pipeline),
-        **pipeline.conf,
-        **_python_path(pipeline),
-        "spark.master": pipeline.spark_master,
+        **_sharing(settings),
+        **_authentication(settings),
+        **settings.conf,
+        **_python_path(settings),
+        "spark.master": settings.master,
     }
 
 
@@ -78,25 +79,36 @@ def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
         os.unlink(name)
 
 
-def _authentication(pipeline: PipelineSettings) -> dict[str, str]:
+def _sharing(settings: SparkSettings) -> dict[str, str]:
+    """What keeps workers that share a driver out of each other's way: a scheduler pool each, and as many of Spark's
+    kept consumers as each would have alone (its default, 64)."""
+    if settings.workers == 1:
+        return {}
+    return {
+        "spark.scheduler.mode": "FAIR",
+        "spark.kafka.consumer.cache.capacity": str(KEPT_CONSUMERS * settings.workers),
+    }
+
+
+def _authentication(settings: SparkSettings) -> dict[str, str]:
     """A local JVM, YARN and Kubernetes draw a secret for each application; a standalone cluster has one, and where it
     has, messages are encrypted too."""
-    if pipeline.auth_secret is not None:
+    if settings.auth_secret is not None:
         return {
             "spark.authenticate": "true",
-            "spark.authenticate.secret": pipeline.auth_secret,
+            "spark.authenticate.secret": settings.auth_secret,
             "spark.network.crypto.enabled": "true",
         }
-    master = pipeline.spark_master
+    master = settings.master
     return {"spark.authenticate": "true"} if is_local(master) or master.startswith(("yarn", "k8s://")) else {}
 
 
-def _python_path(pipeline: PipelineSettings) -> dict[str, str]:
-    """Executors import the transform's module by its name, as the driver did."""
-    if not pipeline.transform:
+def _python_path(settings: SparkSettings) -> dict[str, str]:
+    """Executors import the user's modules by their names, as the driver did."""
+    if settings.import_dir is None:
         return {}
-    given = pipeline.conf.get(PYTHON_PATH)
-    return {PYTHON_PATH: os.pathsep.join(filter(None, (str(pipeline.import_dir), given)))}
+    given = settings.conf.get(PYTHON_PATH)
+    return {PYTHON_PATH: os.pathsep.join(filter(None, (str(settings.import_dir), given)))}
 
 
 def _escaped(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from kctl_agent.worker.session import java_options
+from kctl_agent.spark.session import java_options
 
 
 def test_the_options_of_the_user_come_last(tmp_path: Path) -> None:

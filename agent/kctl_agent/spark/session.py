@@ -1,4 +1,4 @@
-"""The Spark session of a worker: one JVM that listens on loopback only, logs little, and is bounded in memory."""
+"""A Spark driver of our own: one JVM that listens on loopback only, logs little, and is bounded in memory."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl_agent.attached.callbacks import authenticate
-from kctl_agent.worker.class_archive import java_option
-from kctl_agent.worker.settings import WorkerSettings
-from kctl_agent.worker.spark_conf import configuration, is_local, properties_file
+from kctl_agent.spark.class_archive import java_option
+from kctl_agent.spark.conf import configuration, is_local, properties_file
+from kctl_agent.spark.settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOG_OPTION", "java_options", "lost_jvm", "session"]
+__all__ = ["LOG_OPTION", "java_options", "lost_jvm", "session", "use_this_python"]
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 """The Java option that sets what a JVM of ours logs, and where to."""
@@ -30,19 +29,22 @@ _END_SECONDS = 2.0
 """From the end of a connection to that of the process behind it."""
 
 
-def session(settings: WorkerSettings) -> SparkSession:
-    """Start the JVM and the session. Executors get this interpreter: by default they take any `python3` of the PATH."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if is_local(settings.pipeline.spark_master):
+def session(settings: SparkSettings) -> SparkSession:
+    """Start the JVM and the session."""
+    use_this_python()
+    if is_local(settings.master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
     conf = configuration(settings)
     conf[JAVA_OPTIONS] = java_options(settings.scratch_dir, conf.get(JAVA_OPTIONS, ""))
     with properties_file(conf, settings.scratch_dir) as path, _submitting(path):
-        spark = SparkSession.builder.getOrCreate()
-    authenticate(spark.sparkContext._gateway)  # noqa: SLF001 - PySpark has no setting for it
-    return spark
+        return SparkSession.builder.getOrCreate()
+
+
+def use_this_python() -> None:
+    """Executors get this interpreter: by default they take any `python3` of the PATH."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def java_options(scratch_dir: Path, given: str) -> str:

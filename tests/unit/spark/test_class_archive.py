@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.archives import fingerprint, is_private
-from kctl_agent.worker.class_archive import archive_path, java_option
+from kctl_agent.spark.class_archive import archive_path, java_option
 
 
 @pytest.fixture

@@ -1,0 +1,82 @@
+"""An engine at work: starts the JVM, gives workers their gateways, sees that it lives, ends when it is asked to."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from kctl_agent.engine.guests import Guests
+from kctl_agent.engine.settings import EngineSettings
+from kctl_agent.engine.stats import EngineProcessStats
+from kctl_agent.operations import Inbox, Operation, Outcome
+from kctl_agent.paths import ProcessIdentity
+from kctl_agent.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Engine"]
+
+log = logging.getLogger("kctl_agent.engine")
+
+TURN_SECONDS = 0.1
+"""How long a worker may wait for its gateway."""
+COUNT_SECONDS = 1.0
+
+
+class Engine:
+    """`run` and `close` are the main thread's."""
+
+    def __init__(self, settings: EngineSettings, stats: EngineProcessStats, inbox: Inbox) -> None:
+        self._settings = settings
+        self._stats = stats
+        self._inbox = inbox
+        self._master = os.getppid()
+        self._is_stop_requested = False
+        self._spark: SparkSession | None = None
+        self._count_at = 0.0
+
+    def stop(self) -> None:
+        """May be called from a signal handler and from any thread."""
+        self._is_stop_requested = True
+
+    def run(self) -> None:
+        """Until `stop`. Raises what PySpark and Py4J raise when the JVM does not start, or is gone."""
+        self._spark = session(self._settings.spark)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # PySpark would have it cancel all jobs
+        guests = Guests(self._spark)
+        self._stats.enter("running")
+        try:
+            while not self._is_stop_requested:
+                self._turn(guests)
+            self._stats.enter("stopping")
+            if os.getppid() != self._master:
+                # The workers have lost their master too: they finish their batches, commit and leave.
+                guests.await_end(self._settings.orphan_seconds)
+        finally:
+            guests.close()
+
+    def close(self) -> None:
+        """The JVM ends."""
+        if self._spark is not None:
+            self._spark.stop()
+
+    def _turn(self, guests: Guests) -> None:
+        guests.wait(TURN_SECONDS)
+        for operation in self._inbox.take():
+            self._inbox.report(operation.id, self._admitted(guests, operation))
+        if (now := time.monotonic()) >= self._count_at:
+            self._count_at = now + COUNT_SECONDS
+            # These are calls into the JVM: one that hangs is seen by the age of this thread, one that ended here.
+            self._stats.holds(guests.count())
+
+    def _admitted(self, guests: Guests, operation: Operation) -> Outcome:
+        params = operation.params
+        try:
+            port, token = guests.admit(params["name"], ProcessIdentity(params["pid"], params["start_ticks"]))
+        except ProcessLookupError as error:
+            return Outcome("failed", str(error))
+        return Outcome("done", "has a gateway", {"port": port, "token": token, "engine_pid": os.getpid()})

@@ -1,0 +1,139 @@
+"""The workers in the engine's JVM: a gateway and a session each, and what is freed when one is gone.
+
+All of a worker hangs on its process: the kernel reports its end (pidfd), however it ends. What it had in the JVM is
+freed then by a thread of its own, since queries may take seconds to stop.
+"""
+
+# ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import select
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kctl_agent.paths import ProcessIdentity, is_alive
+from kctl_agent.snapshot import EngineStats
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Guests"]
+
+log = logging.getLogger(__name__)
+
+_TOKEN_BYTES = 32
+
+
+@dataclass(slots=True)
+class _Guest:
+    name: str
+    identity: ProcessIdentity
+    descriptor: int
+    """Readable when the process has ended (pidfd_open(2))."""
+    session: Any
+    server: Any
+
+    @property
+    def port(self) -> int:
+        return int(self.server.getJavaServer().getListeningPort())
+
+
+class Guests:
+    """For the main thread."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark: Any = spark
+        self._guests: dict[str, _Guest] = {}
+        self._leaving: list[tuple[threading.Thread, _Guest]] = []
+        self._runtime = self._spark.sparkContext._jvm.java.lang.Runtime.getRuntime()
+        self._poll = select.poll()
+
+    def admit(self, name: str, identity: ProcessIdentity) -> tuple[int, str]:
+        """Port and token of a gateway for this process; one that it had is closed. Raises ProcessLookupError: it has
+        ended; what Py4J raises where the JVM cannot."""
+        former = self._guests.pop(name, None)
+        if former is not None:
+            self._dismiss(former)
+        descriptor = os.pidfd_open(identity.pid)
+        try:
+            if not is_alive(identity):
+                raise ProcessLookupError(f"process {identity.pid} has ended")
+            token = secrets.token_hex(_TOKEN_BYTES)
+            session = self._spark._jsparkSession.newSession()
+            guest = _Guest(name, identity, descriptor, session, self._server(session, token))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._guests[name] = guest
+        self._poll.register(descriptor, select.POLLIN)
+        log.info("%s, pid %d, has a gateway", name, identity.pid)
+        return guest.port, token
+
+    def wait(self, seconds: float) -> None:
+        """Until a worker has ended, at most so long; then what it had is freed."""
+        ended = {descriptor for descriptor, _ in self._poll.poll(seconds * 1000)}
+        for guest in [guest for guest in self._guests.values() if guest.descriptor in ended]:
+            del self._guests[guest.name]
+            log.info("%s, pid %d, has ended", guest.name, guest.identity.pid)
+            self._dismiss(guest)
+        self._leaving = [each for each in self._leaving if each[0].is_alive()]
+
+    def count(self) -> EngineStats:
+        """What the JVM holds now. Raises what Py4J raises where there is none any more."""
+        sessions = [guest.session for guest in (*self._guests.values(), *(guest for _, guest in self._leaving))]
+        return EngineStats(
+            workers=len(self._guests),
+            queries=sum(len(session.streams().active()) for session in sessions),
+            heap_used_bytes=self._runtime.totalMemory() - self._runtime.freeMemory(),
+            heap_max_bytes=self._runtime.maxMemory(),
+        )
+
+    def await_end(self, seconds: float) -> bool:
+        """Until all workers have left, at most so long; whether they have."""
+        deadline = time.monotonic() + seconds
+        while self._guests and (left := deadline - time.monotonic()) > 0:
+            self.wait(left)
+        return not self._guests
+
+    def close(self) -> None:
+        """Dismiss all; the JVM need not be there any more."""
+        for guest in self._guests.values():
+            self._poll.unregister(guest.descriptor)
+            os.close(guest.descriptor)
+        self._guests = {}
+
+    def _server(self, session: Any, token: str) -> Any:
+        """A gateway of its own in the JVM, on loopback, for whom has the token; as Spark's own `Py4JServer` makes it,
+        so that a callback runs on the thread that waits for it."""
+        jvm = self._spark.sparkContext._jvm
+        builder = jvm.py4j.ClientServer.ClientServerBuilder()
+        loopback = jvm.java.net.InetAddress.getLoopbackAddress()
+        server = builder.javaPort(0).javaAddress(loopback).authToken(token).entryPoint(session).build()
+        server.startServer()
+        return server
+
+    def _dismiss(self, guest: _Guest) -> None:
+        self._poll.unregister(guest.descriptor)
+        os.close(guest.descriptor)
+        thread = threading.Thread(target=_free, args=(guest,), name=f"kctl-free {guest.name}", daemon=True)
+        thread.start()
+        self._leaving.append((thread, guest))
+
+
+def _free(guest: _Guest) -> None:
+    """Stop its queries, close its gateway, drop its session."""
+    started = time.monotonic()
+    try:
+        queries = list(guest.session.streams().active())
+        for query in queries:
+            query.stop()
+        guest.server.shutdown()
+    except Exception as error:  # py4j's, of Java's: the engine goes on for the others
+        log.warning("freeing what %s had: %s", guest.name, str(error).splitlines()[0] if str(error) else error)
+    else:
+        log.debug("freed %s: %d queries, %.1f s", guest.name, len(queries), time.monotonic() - started)

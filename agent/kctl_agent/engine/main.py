@@ -1,0 +1,93 @@
+"""An engine's process: `python -m kctl_agent.engine`, settings on the first line of stdin.
+
+The agent's socket is up before Java is started; workers ask there for a gateway (command `gateway`).
+
+Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as configured; 1 anything else, the end of its JVM among it.
+The reason is the last line of the log.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kctl_agent.commands import COMMANDS, Command, ping_of
+from kctl_agent.commands.base import Param
+from kctl_agent.commands.log_level import LOG_LEVEL
+from kctl_agent.commands.operations import OPERATION_ID, accepting, outcome_command
+from kctl_agent.commands.stack_dump import STACK_DUMP
+from kctl_agent.engine.engine import Engine
+from kctl_agent.engine.settings import EngineSettings, parse
+from kctl_agent.engine.stats import EngineProcessStats
+from kctl_agent.operations import Inbox
+from kctl_agent.process import parent_watch
+from kctl_agent.process.bootstrap import begin, log_trace
+from kctl_agent.server import AgentServer
+from kctl_agent.spark.scratch import sweep
+from kctl_agent.spark.session import lost_jvm
+
+__all__ = ["main"]
+
+log = logging.getLogger("kctl_agent.engine")
+
+
+def main() -> int:
+    """The process: settings from stdin, agent socket first, exit code as above."""
+    return begin("engine", parse, _commands, _serve)
+
+
+def _commands(inbox: Inbox) -> dict[str, Command]:
+    gateway = Command(
+        "gateway",
+        accepting(inbox, "gateway"),
+        "open a gateway into the JVM for one process; the outcome holds its port and token",
+        (
+            OPERATION_ID,
+            Param("name", "string", "the worker's name", required=True),
+            Param("pid", "integer", "its process", required=True),
+            Param("start_ticks", "integer", "when that was started, /proc/PID/stat field 22", required=True),
+        ),
+        changes=True,
+        needs_snapshot=False,
+    )
+    own = (gateway, outcome_command(inbox), LOG_LEVEL, STACK_DUMP, ping_of(inbox))
+    return {
+        "describe": COMMANDS["describe"],
+        "workers": COMMANDS["workers"],
+        **{command.name: command for command in own},
+    }
+
+
+def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the trace of each lost connection
+    sweep(settings.scratch_dir)
+    stats = EngineProcessStats(settings.name, server, inbox)
+    stats.start()
+    engine = Engine(settings, stats, inbox)
+    parent_watch.start(engine.stop)
+    why = ""
+    try:
+        engine.run()
+    except Exception as error:  # the boundary of the process: its last line is why, in one sentence
+        why = f"failed: {lost_jvm(error) or f'{type(error).__name__}: {_first_line(error)}'}"
+        stats.enter("failed")
+        stats.failed(why[:500])
+        log_trace(error)
+    finally:
+        _close(engine)
+        stats.close()
+    if why:
+        log.error("%s", why)
+        return 1
+    log.info("left")
+    return 0
+
+
+def _close(engine: Engine) -> None:
+    try:
+        engine.close()
+    except Exception as error:  # a JVM that is gone
+        log.debug("while stopping: %s: %s", type(error).__name__, _first_line(error))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else ""

@@ -1,0 +1,28 @@
+"""What an engine publishes about itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kctl_agent.operations import Inbox
+from kctl_agent.process.stats import ProcessStats
+from kctl_agent.server import AgentServer
+from kctl_agent.snapshot import EngineStats, Snapshot
+
+__all__ = ["EngineProcessStats"]
+
+
+class EngineProcessStats(ProcessStats):
+    """Every method may be called from any thread."""
+
+    def __init__(self, name: str, server: AgentServer, inbox: Inbox) -> None:
+        super().__init__(name, server, inbox)
+        self._engine: EngineStats | None = None
+
+    def holds(self, engine: EngineStats) -> None:
+        """What its JVM holds, as counted just now."""
+        self._engine = engine
+
+    def _snapshot(self) -> Snapshot:
+        with self._lock:
+            return replace(self._common("engine", None), engine=self._engine)

@@ -1,0 +1,84 @@
+"""How a worker gets its gateway into the engine's JVM: by asking the engine's agent, whose socket is for this user
+alone. So port and token stand in no file, on no command line and in no environment that others could read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kctl_agent.client import ask
+from kctl_agent.errors import AgentError, CommandFailed
+from kctl_agent.paths import process_identity, socket_path
+
+__all__ = ["ENGINE_NAME", "Gateway", "GatewayRequest"]
+
+log = logging.getLogger(__name__)
+
+ENGINE_NAME = "engine"
+_ANSWER_SECONDS = 1.0
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A Py4J gateway of this process alone, on loopback; its entry point is a Spark session."""
+
+    port: int
+    token: str = field(repr=False)
+    engine_pid: int
+
+    def connect(self) -> Any:
+        """Py4J's client, as PySpark makes it in a process that Spark itself has started. Main thread."""
+        from pyspark.java_gateway import launch_gateway
+
+        os.environ[_PORT], os.environ[_SECRET] = str(self.port), self.token
+        try:
+            return launch_gateway()
+        finally:
+            del os.environ[_PORT], os.environ[_SECRET]
+
+
+class GatewayRequest:
+    """Asks for a gateway until there is one. For one thread; never waits long."""
+
+    def __init__(self, run_dir: Path, name: str) -> None:
+        """`name` is the worker's."""
+        self._path = socket_path(run_dir, ENGINE_NAME)
+        self._name = name
+        self._operation: str | None = None
+
+    def poll(self) -> Gateway | str:
+        """A gateway that nobody else has; or why there is none yet, in one sentence."""
+        try:
+            if self._operation is None:
+                self._operation = self._ask()
+            outcome = ask(self._path, "operation", {"operation": self._operation}, _ANSWER_SECONDS)
+        except CommandFailed as error:  # another engine than the one that was asked
+            self._operation = None
+            return f"the engine refuses: {error}"
+        except (OSError, AgentError) as error:
+            return f"the engine does not answer: {error}"
+        if outcome["state"] == "running":
+            return "the engine is starting"
+        self._operation = None
+        if outcome["state"] == "failed":
+            return str(outcome["text"])
+        result = outcome["result"]
+        return Gateway(result["port"], result["token"], result["engine_pid"])
+
+    def _ask(self) -> str:
+        """The id of the operation that the engine has accepted."""
+        identity, operation = process_identity(), uuid.uuid4().hex
+        params = {
+            "operation": operation,
+            "name": self._name,
+            "pid": identity.pid,
+            "start_ticks": identity.start_ticks,
+        }
+        ask(self._path, "gateway", params, _ANSWER_SECONDS)
+        return operation

@@ -1,0 +1,43 @@
+"""What a Spark driver is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SparkSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """One driver: a worker's own, or the engine that `workers` of them share."""
+
+    name: str
+    """Of the application."""
+    master: str
+    driver_memory: str
+    jars: tuple[str, ...]
+    conf: dict[str, str] = field(repr=False)
+    scratch_dir: Path
+    """Where the JVM writes what is of no use after its end."""
+    import_dir: Path | None
+    """Where executors find the user's modules; None where no query needs one."""
+    auth_secret: str | None = field(default=None, repr=False)
+    """What Spark's cluster and its applications know each other by; None: it has no secret."""
+    workers: int = 1
+    """How many may share the driver."""
+
+    @classmethod
+    def of(cls, given: dict[str, Any], name: str, scratch_dir: Path) -> SparkSettings:
+        """From the JSON object in the settings of a process. Raises KeyError, TypeError."""
+        import_dir = given["import_dir"]
+        return cls(
+            **{
+                **given,
+                "name": name,
+                "scratch_dir": scratch_dir,
+                "jars": tuple(given["jars"]),
+                "import_dir": None if import_dir is None else Path(import_dir),
+            }
+        )

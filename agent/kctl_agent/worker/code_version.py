@@ -1,0 +1,37 @@
+"""Which version of the user's code a worker runs, so that the executors' Pythons run the same.
+
+They import the user's modules by name, once, and Spark hands a Python that is free to the next task of any worker. With
+an own driver they end with the worker; an engine's live on, and would run old code for a worker that was started again
+with new code. Spark keeps Pythons of different environments apart: so the version goes into theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["VARIABLE", "code_version"]
+
+VARIABLE = "KCTL_CODE_VERSION"
+
+
+def code_version(import_dir: Path) -> dict[str, str]:
+    """The environment that stands for what this process has imported from `import_dir`: nothing if it has imported
+    nothing. Files are known by path, size and time of change."""
+    found = sorted(filter(None, (_described(module, import_dir) for module in list(sys.modules.values()))))
+    if not found:
+        return {}
+    return {VARIABLE: hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]}
+
+
+def _described(module: object, import_dir: Path) -> str:
+    path = getattr(module, "__file__", None)
+    if not isinstance(path, str) or not path.startswith(f"{import_dir}{os.sep}"):
+        return ""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    return f"{path} {found.st_size} {found.st_mtime_ns}"

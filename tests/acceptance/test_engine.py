@@ -1,0 +1,294 @@
+"""One Spark JVM for several workers: what one of them, or the engine, suffers is no matter of the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from statistics import median
+from time import monotonic
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+TRANSFORM = """
+def mark(frame):
+    return frame.mapInArrow(marked, frame.schema)
+
+def marked(batches):  # its module is imported by the executors' Pythons
+    import pyarrow
+    for batch in batches:
+        place = batch.schema.get_field_index("value")
+        values = pyarrow.array([{version!r}] * len(batch), pyarrow.binary())
+        yield batch.set_column(place, batch.schema.field(place), values)
+"""
+
+
+def held(fleet: Fleet) -> dict[str, int]:
+    """What the engine's JVM holds; empty while it does not answer."""
+    found: dict[str, int] = fleet.engine().get("engine") or {}
+    return found
+
+
+def generations(fleet: Fleet) -> set[int]:
+    """Of the group's members: one that had left or been lost would have made a new one."""
+    answer = fleet.ask("member_leader")
+    assert answer is not None
+    return {member["generation"] for member in answer["members"]}
+
+
+@pytest.fixture
+def two(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
+    """Two workers that store what is sent."""
+    fleet = make_fleet(workers=2, partitions=4, workers_more='engine = "shared"')
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both run")
+    return fleet
+
+
+def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
+    two: Fleet, eventually: Eventually
+) -> None:
+    load = two.load(rate=500)
+    eventually(lambda: all(row["batches_total"] for row in two.workers().values()), SETTLE_SECONDS, "both store")
+    before = {name: row["pid"] for name, row in two.workers().items()}
+    before_it = generations(two)
+    jvm = two.jvm()
+
+    jvm.kill()
+    eventually(lambda: "engine_lost" in {event["kind"] for event in two.events()}, SETTLE_SECONDS, "they report it")
+    eventually(lambda: held(two).get("queries") == 2, START_SECONDS, "both have a query in the next one")
+
+    two.finish(load)
+    eventually(two.is_caught_up, SETTLE_SECONDS, "everything is stored")
+    found = two.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, two.sent.total())
+    assert {name: row["pid"] for name, row in two.workers().items()} == before
+    assert generations(two) == before_it
+    status = two.engine()["supervisor"]
+    assert status["restarts_by_cause"]["exit"] == 1
+    assert not jvm.is_running()
+
+
+def test_a_worker_that_is_killed_leaves_nothing_in_the_engine_and_the_other_one_reads_on(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=2, partitions=4, workers_more='engine = "shared"', backoff="5.0")
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both run")
+    load = fleet.load(rate=500)
+    eventually(lambda: held(fleet).get("queries") == 2, SETTLE_SECONDS, "a query each")
+    eventually(lambda: all(row["batches_total"] for row in fleet.workers().values()), SETTLE_SECONDS, "both store")
+    other = fleet.workers()["worker-1"]
+
+    os.kill(fleet.workers()["worker-0"]["pid"], signal.SIGKILL)
+    eventually(lambda: (held(fleet)["workers"], held(fleet)["queries"]) == (1, 1), 5.0, "what it had is freed")
+    eventually(lambda: held(fleet)["workers"] == 2 and held(fleet)["queries"] == 2, START_SECONDS, "it is back")
+
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+    assert fleet.workers()["worker-1"]["pid"] == other["pid"]
+    assert fleet.workers()["worker-1"]["batches_total"] > other["batches_total"]
+
+
+def test_a_frozen_worker_holds_up_no_other(two: Fleet, eventually: Eventually) -> None:
+    load = two.load(rate=500)
+    eventually(lambda: all(row["batches_total"] for row in two.workers().values()), SETTLE_SECONDS, "both store")
+    frozen = two.workers()["worker-0"]["pid"]
+
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        before = two.workers()["worker-1"]["batches_total"]
+        eventually(lambda: two.workers()["worker-1"]["batches_total"] > before + 5, 8.0, "the other one stores on")
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+
+    two.finish(load)
+    eventually(two.is_caught_up, START_SECONDS, "everything is stored")
+    found = two.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, two.sent.total())
+
+
+def test_a_worker_that_is_started_again_with_new_code_runs_it_in_the_executors_too(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=1, workers_more='engine = "shared"\ntransform = "marking:mark"')
+    (fleet.directory / "marking.py").write_text(TRANSFORM.format(version=b"old"))
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")
+    fleet.send(1)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "one is stored")
+    engine = fleet.engine()["pid"]
+
+    (fleet.directory / "marking.py").write_text(TRANSFORM.format(version=b"newer"))
+    fleet.kctl("restart", "worker-0", "--wait")
+    fleet.send(1)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "another one is stored")
+
+    stored = sorted((record.offset, record.value) for block in fleet.storage.blocks() for record in block.messages())
+    assert stored == [(0, b"old"), (1, b"newer")]
+    assert fleet.engine()["pid"] == engine
+
+
+HANDLER = """
+import pathlib
+import time
+
+SLOW = pathlib.Path(__file__).with_name("slow")
+
+def handle(messages):
+    while SLOW.exists() and str(messages[0].partition) in SLOW.read_text().split():
+        time.sleep(0.05)
+    return [True] * len(messages)
+"""
+
+
+def test_a_worker_whose_handler_does_not_return_keeps_no_other_waiting(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(
+        workers=2,
+        partitions=8,
+        workers_more='engine = "shared"',
+        storage='mode = "directly"',
+        sinkers='handler = "slow_at_times:handle"',
+    )
+    (fleet.directory / "slow_at_times.py").write_text(HANDLER)
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both run")
+    fleet.send(80)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all are handled")
+    slow = [str(partition) for partition, row in fleet.offsets().items() if row["worker"] == "worker-0"]
+    (fleet.directory / "slow").write_text(" ".join(slow))
+
+    for number in (2, 3):
+        fleet.send(80)
+        eventually(lambda: waiting(fleet) == {int(each): 10 * (number - 1) for each in slow}, SETTLE_SECONDS)  # noqa: B023
+
+    (fleet.directory / "slow").unlink()
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all are handled")
+
+
+def waiting(fleet: Fleet) -> dict[int, int]:
+    """Of each partition with lag, how many messages are not committed."""
+    return {partition: lag for partition, row in fleet.offsets().items() if (lag := row["remaining_count"])}
+
+
+@pytest.mark.parametrize("times", [pytest.param(2, id="short"), pytest.param(20, id="long", marks=pytest.mark.long)])
+@pytest.mark.timeout(1800)
+def test_an_engine_that_is_killed_again_and_again_costs_nothing_but_time(
+    times: int, make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(
+        workers=4, partitions=8, workers_more='engine = "shared"\nbackoff_max_seconds = 0.2\nmax_failures = 1000'
+    )
+    fleet.start()
+    names = [f"worker-{number}" for number in range(4)]
+    eventually(lambda: fleet.is_running(*names), START_SECONDS, "all run")
+    load = fleet.load(rate=500)
+    before = {name: row["pid"] for name, row in fleet.workers().items()}
+    took = []
+    for _ in range(times):
+        batches = {name: row["batches_total"] or 0 for name, row in fleet.workers().items()}
+        killed = fleet.engine()["pid"]
+        os.kill(killed, signal.SIGKILL)
+        began = monotonic()
+        eventually(lambda: fleet.engine().get("pid") not in (None, killed), START_SECONDS, "the next one answers")  # noqa: B023
+        eventually(lambda: have_stored(fleet, batches), START_SECONDS, "all store again")  # noqa: B023
+        took.append(monotonic() - began)
+    print(f"all read again after {median(took):.1f} s, at most {max(took):.1f} s, of {times} times")
+
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+    assert {name: row["pid"] for name, row in fleet.workers().items()} == before, "no worker was started again"
+
+
+@pytest.mark.parametrize("times", [pytest.param(3, id="short"), pytest.param(100, id="long", marks=pytest.mark.long)])
+@pytest.mark.timeout(1800)
+def test_workers_that_are_killed_leave_nothing_in_the_engine(
+    times: int, make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    kafka = "static_membership = true"
+    fleet = make_fleet(
+        workers=1,
+        partitions=1,
+        backoff="0.05",
+        kafka=kafka,
+        workers_more='engine = "shared"\nmax_failures = 1000\nbackoff_max_seconds = 0.1',
+    )
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")
+    load = fleet.load(rate=100)
+
+    def kill() -> None:
+        killed = fleet.workers()["worker-0"]["pid"]
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: fleet.workers().get("worker-0", {}).get("pid") not in (None, killed), START_SECONDS)
+        eventually(lambda: have_stored(fleet, {"worker-0": 0}), START_SECONDS, "it stores again")
+
+    engine, jvm = fleet.engine()["pid"], fleet.jvm()
+    for _ in range(3):
+        kill()
+    before = held_at_rest(fleet, jvm, eventually)
+    for _ in range(times):
+        kill()
+    after = held_at_rest(fleet, jvm, eventually)
+    print(f"before {before}, after {times} more kills {after}")
+
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+    assert fleet.engine()["pid"] == engine
+    assert (after.workers, after.queries) == (1, 1)
+    assert after.threads - before.threads < 30
+    assert after.descriptors - before.descriptors < 30
+    assert after.heap - before.heap < 8 << 20
+    assert after.files - before.files < 10
+
+
+class Held(NamedTuple):
+    """What the engine's JVM holds, garbage collected."""
+
+    workers: int
+    queries: int
+    threads: int
+    """Those of Spark's block manager left out: pools that grow to 100 and shrink when they rest."""
+    descriptors: int
+    heap: int
+    files: int
+    """In its scratch folder."""
+
+
+def held_at_rest(fleet: Fleet, jvm: psutil.Process, eventually: Eventually) -> Held:
+    eventually(lambda: (held(fleet)["workers"], held(fleet)["queries"]) == (1, 1), SETTLE_SECONDS, "one of each")
+
+    def jcmd(*words: str) -> str:
+        return subprocess.run(["jcmd", str(jvm.pid), *words], capture_output=True, text=True, check=True).stdout
+
+    threads = [line for line in jcmd("Thread.print").splitlines() if line.startswith('"')]
+    *_, total = jcmd("GC.class_histogram").splitlines()  # of what lives: it collects all garbage first
+    return Held(
+        workers=held(fleet)["workers"],
+        queries=held(fleet)["queries"],
+        threads=len([line for line in threads if not line.startswith('"block-manager-')]),
+        descriptors=jvm.num_fds(),
+        heap=int(total.split()[2]),
+        files=len(list((fleet.directory / "data" / "scratch" / "engine").rglob("*"))),
+    )
+
+
+def have_stored(fleet: Fleet, batches: dict[str, int]) -> bool:
+    """Whether each of these workers has stored a batch more."""
+    rows = fleet.workers()
+    return all((rows.get(name, {}).get("batches_total") or 0) > before for name, before in batches.items())

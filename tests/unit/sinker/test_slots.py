@@ -1,0 +1,50 @@
+"""How many tasks of a worker call its handler at a time, over processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from kctl_agent.sinker.slots import Slots
+from tests.conftest import eventually
+
+HOLD = """
+import sys
+from pathlib import Path
+from kctl_agent.sinker.slots import Slots
+with Slots(Path(sys.argv[1]), 2).held():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holder(folder: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_there_are_no_more_holders_than_slots_and_one_that_is_killed_makes_room(tmp_path: Path) -> None:
+    first, second = holder(tmp_path), holder(tmp_path)
+    is_held = threading.Event()
+
+    def third() -> None:
+        with Slots(tmp_path, 2).held():
+            is_held.set()
+
+    waiting = threading.Thread(target=third)
+    waiting.start()
+    try:
+        assert not is_held.wait(0.2)
+        first.kill()
+        eventually(is_held.is_set, 10, "the slot of a process that was killed is free")
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.communicate()
+        waiting.join()
