@@ -33,12 +33,12 @@ def cell(value: object) -> str:
     """A value as it is printed: unknown as `-`, true as `yes`, lists with commas, no control characters."""
     if type(value) is int:
         return str(value)
-    if value is None or value is False or value == "":
+    if value is None or value is False or value == "" or value == []:
         return UNKNOWN
     if value is True:
         return "yes"
     if isinstance(value, list | tuple):
-        return ",".join(cell(each) for each in value) or UNKNOWN
+        return ",".join(cell(each) for each in value)
     return clean(str(value))
 
 

@@ -114,7 +114,7 @@ def _metadata_topics(topics: Sequence[TopicRow]) -> list[str]:
         Column("isr-nodes"),
         Column("offline"),
     )
-    return render(columns, topics)
+    return render(columns, [(*row[:3], *(nodes or None for nodes in row[3:])) for row in topics])
 
 
 def _workers(workers: Sequence[WorkerRow]) -> list[str]:
