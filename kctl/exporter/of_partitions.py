@@ -62,7 +62,8 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_consumer_lag_seconds",
         unit="seconds",
         sentence="The longest that a message which waits can have waited: the time since the last processed record's "
-        "timestamp, or since nothing waited, whichever is later; 0 when nothing waits.",
+        "timestamp, or since nothing waited, whichever is later (beyond an hour by the pace of arrivals); 0 when "
+        "nothing waits.",
         values=_assessed(attrgetter("lag_seconds")),
     ),
     Column(

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 __all__ = ["Observation", "Removal", "Rewind", "Uncommitted", "Window"]
 
-_KEPT = 80
-_THINNED = 60
+_KEPT = 64
+_THINNED = 48
 """Observations of an active partition, and how many are left of so many; at ten thousand partitions that is 20 MB."""
 _DETAIL = 6.0
 """From one observation to the next it is about this part of their age."""

@@ -164,7 +164,7 @@ def test_whatever_comes_the_window_stays_small_and_every_figure_sane(steps: list
         window.add(Observation(at, committed, end), 60.0)
         assert window.caught_up_at is None or window.caught_up_at <= at
         assert judge(window, READER, Rules(), at)[0] not in (Status.REWIND, Status.UNKNOWN)
-    assert len(window.at) == len(window.committed) == len(window.end) <= 80
+    assert len(window.at) == len(window.committed) == len(window.end) <= 64
     assert list(window.at) == sorted(set(window.at))
     assert list(window.end) == sorted(window.end)
     assert window.newest is None or window.newest[:3] == (window.at[-1], window.committed[-1], window.end[-1])
