@@ -25,4 +25,6 @@ class EngineProcessStats(ProcessStats):
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
-            return replace(self._common("engine", None), engine=self._engine)
+            common = self._common("engine", None)
+            work = replace(common.work, rows_per_second=None)  # it reads nothing itself
+            return replace(common, work=work, engine=self._engine)
