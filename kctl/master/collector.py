@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from kctl.config import Config
-from kctl.config.sections import size_bytes
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.agents import heartbeat
 from kctl.master.cached import CachedCommand
@@ -90,7 +89,6 @@ class Collector:
         rules = config.status
         allowed = allowed_lag(rules.allowed_lag, config.kafka.group)
         self._assessor = Assessor(Rules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds, allowed))
-        self._memory_limit = size_bytes(config.workers.memory_soft) or size_bytes(config.workers.memory_hard)
         self._sequence = 0
         self._members = members
         self._broker_cache = broker_cache
@@ -205,9 +203,7 @@ class Collector:
             rpc=self._rpc(),
             operations_total=dict(self._operations),
             http_refused_total=dict(self._http_refused),
-            memory_limit_bytes=dict.fromkeys(
-                (status.name for status in statuses if self._memory_limit is not None), self._memory_limit or 0
-            ),
+            memory_limit_bytes=self._supervisor.memory_limits(),
             sequence=self._sequence,
             taken_at_unix=taken_at_unix,
         )

@@ -32,7 +32,9 @@ class Rules:
     """So many measurements in a row above the soft limit."""
     stalled_seconds: float | None = None
     main_thread_seconds: float | None = None
-    """So long a worker's main thread may take for one turn."""
+    """So long its main thread may take for one turn."""
+    section: str = "workers"
+    """Of the configuration, where its memory limits stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def refusals(rules: Rules, health: Health) -> str | None:
     for name, limit in (("memory_soft", rules.memory_soft_bytes), ("memory_hard", rules.memory_hard_bytes)):
         if limit is not None and health.boot_bytes is not None and _applied(limit, health) is None:
             return (
-                f"workers.{name} ({_mebibytes(limit)}) is not applied: after its start alone it takes "
+                f"{rules.section}.{name} ({_mebibytes(limit)}) is not applied: after its start alone it takes "
                 f"{_mebibytes(health.boot_bytes)}; raise the limit"
             )
     return None

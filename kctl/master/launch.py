@@ -77,6 +77,7 @@ def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
         memory_soft_bytes=size_bytes(config.engine.memory_soft),
         memory_hard_bytes=size_bytes(config.engine.memory_hard),
         main_thread_seconds=_ENGINE_HANGS * config.kafka.max_poll_interval_seconds,
+        section="engine",
     )
     return {"worker": workers, "sinker": workers, "engine": replace(workers, rules=engine)}
 

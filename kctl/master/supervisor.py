@@ -127,6 +127,12 @@ class Supervisor:
             self._sampled_at = time.monotonic()
         return {name: self._resident[pid] for name, pid in pids.items() if pid in self._resident}
 
+    def memory_limits(self) -> dict[str, int]:
+        """The memory at which each process is restarted; those without a limit are absent."""
+        rules = {name: process.policy.rules for name, process in self._processes.items()}
+        limits = {name: each.memory_soft_bytes or each.memory_hard_bytes for name, each in rules.items()}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
     def logs(self) -> list[ProcessLog]:
         """Those that are written to now."""
         return [log for process in self._processes.values() if (log := process.log) is not None]

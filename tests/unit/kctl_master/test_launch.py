@@ -105,3 +105,15 @@ def test_where_workers_call_the_handler_an_engine_has_tasks_that_wait_and_each_w
 
     assert parse_engine(json.dumps(engine.settings)).spark.master == "local[512]"
     assert first.settings["storage"]["slots"] == {"folder": str(tmp_path / "data/scratch/worker-0"), "count": 2}  # type: ignore[index]
+
+
+def test_an_engine_has_memory_limits_of_its_own_and_is_found_to_hang_before_its_workers(tmp_path: Path) -> None:
+    path = tmp_path / "kctl.toml"
+    path.write_text(TOML.replace("count = 3", 'memory_soft = "300m"') + '[engine]\nmemory_soft = "3g"\n')
+
+    policies = supervision_policies(load(path, {}))
+    worker, engine = policies["worker"].rules, policies["engine"].rules
+
+    assert (worker.memory_soft_bytes, engine.memory_soft_bytes) == (300 << 20, 3 << 30)
+    assert (worker.main_thread_seconds, engine.main_thread_seconds) == (60.0, 30.0)
+    assert engine.section == "engine"

@@ -371,6 +371,7 @@ async def test_a_worker_above_its_soft_limit_is_asked_to_leave_and_counted(tmp_p
         fleet.process._health = replace(health, boot_bytes=1 << 20)
         rules = Rules(60, memory_soft_bytes=40 << 20, memory_breaches=2)
         fleet.supervisor.reconfigure([], {"worker": SupervisionPolicy(QUICK, rules, 0.05, 0.05)})
+        assert fleet.supervisor.memory_limits() == {"worker-0": 40 << 20}
         await until(lambda: fleet.supervisor.status()[0].restarts[Cause.MEMORY] >= 1)
 
         assert "was above memory_soft, 40 MiB, 2 times in a row" in (fleet.supervisor.status()[0].last_error or "")
