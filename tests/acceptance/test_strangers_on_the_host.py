@@ -155,6 +155,22 @@ def test_another_user_cannot_call_what_spark_calls(fleet: Fleet) -> None:
 
 
 @needs_root
+def test_another_user_gets_nothing_from_a_gateway_into_the_jvm(fleet: Fleet) -> None:
+    find_class = b"r\nu\njava.lang.System\nrj\ne\n"  # `jvm.java.lang.System`, as Py4J writes it
+    listening = ports(fleet.jvm())
+
+    replies = {
+        reply_to_nobody(address, sent)
+        for address in listening
+        for sent in (find_class, b"A\n" + b"0" * 64 + b"\ne\n" + find_class)
+    }
+
+    assert len(listening) >= (4 if fleet.has_engine else 3), "Spark's two, and a gateway for each process"
+    assert any(reply.startswith(b"!") for reply in replies), "a gateway was asked"
+    assert not [reply for reply in replies if b"!y" in reply], "a command was carried out"
+
+
+@needs_root
 def test_another_user_cannot_speak_to_sparks_rpc_and_block_manager(fleet: Fleet) -> None:
     jvm = fleet.jvm()
     body = b"hello"
