@@ -99,7 +99,8 @@ def config_file(short_dir: Path, broker: KafkaBroker) -> Callable[..., Path]:
     def write(**sections: dict[str, object]) -> Path:
         settings: dict[str, dict[str, object]] = {
             "kafka": {"bootstrap_servers": broker.bootstrap_servers, "group": short_dir.name, "topics": [TOPIC]},
-            "workers": {"count": 2, "backoff_min_seconds": 0.2, "backoff_max_seconds": 1.0},
+            # Stand-ins for Spark need no engine.
+            "workers": {"count": 2, "engine": "own", "backoff_min_seconds": 0.2, "backoff_max_seconds": 1.0},
             "collect": {"interval_seconds": 0.2},
             "http": {"port": 0},
         }

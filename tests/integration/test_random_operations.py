@@ -50,6 +50,7 @@ bootstrap_servers = "127.0.0.1:1"
 group = "g"
 topics = ["orders", "payments"]
 [workers]
+engine = "own"
 count = 3
 [sinkers]
 count = 1
