@@ -35,9 +35,9 @@ def main() -> None:
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
     leave = Stop()
     parent_watch.start(leave.ask)
-    workers = int(settings["pipeline"]["conf"]["KCTL_BENCHMARK_WORKERS"])
+    workers = int(settings["spark"]["conf"]["KCTL_BENCHMARK_WORKERS"])
     server = AgentServer(Path(settings["run_dir"]), settings["name"])
-    step = ROWS_A_BATCH if settings["pipeline"]["conf"].get("KCTL_BENCHMARK_LOAD") else 0
+    step = ROWS_A_BATCH if settings["spark"]["conf"].get("KCTL_BENCHMARK_LOAD") else 0
     resting, batches = _at_rest(settings, workers), 0
     server.publish(_refreshed(resting, 0, step))
     server.start()

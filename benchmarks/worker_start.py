@@ -74,7 +74,7 @@ def _start(java_options: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="b", dir="/tmp") as place:
         config = write_config(Path(place), "127.0.0.1:9092")  # nobody is asked: only the session is started
         settings = worker_settings(config)
-        settings["pipeline"]["conf"]["spark.driver.extraJavaOptions"] = java_options
+        settings["spark"]["conf"]["spark.driver.extraJavaOptions"] = java_options
         done = subprocess.run(
             [sys.executable, "-c", START],
             input=json.dumps(settings) + "\n",

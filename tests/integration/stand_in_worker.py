@@ -106,7 +106,7 @@ def hang() -> None:
 
 def main() -> int:
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
-    conf = settings["pipeline"]["conf"]
+    conf = settings["spark"]["conf"]
     behaviour = conf.get("KCTL_TEST_WORKER", "")
     if conf.get("KCTL_TEST_FAULT_FILE") and not Path(conf["KCTL_TEST_FAULT_FILE"]).exists():
         behaviour = ""
