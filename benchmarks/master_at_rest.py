@@ -38,6 +38,7 @@ bootstrap_servers = "{servers}"
 group = "bench"
 topics = ["{topic}"]
 [workers]
+engine = "own"
 count = {workers}
 [http]
 port = 0
