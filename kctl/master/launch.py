@@ -44,7 +44,7 @@ that wait for it, which then need not be started again."""
 _HEAP_SHARE = 4
 _WAITING_TASKS = 512
 """More than partitions are read on one host."""
-_LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>,\d+)?\])?")
+_LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>\s*,\s*\d+)?\s*\])?")
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 

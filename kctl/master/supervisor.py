@@ -69,7 +69,7 @@ class Supervisor:
         process = self._processes.get(name)
         if process is None:
             known = ", ".join(self.names) or "none"
-            raise BadParams(f"there is no process {printable_name(name)}; there are {known}")
+            raise BadParams(f"there is no worker or sinker {printable_name(name)}; there are {known}")
         return process
 
     async def run(self) -> None:

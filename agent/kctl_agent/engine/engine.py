@@ -25,6 +25,7 @@ log = logging.getLogger("kctl_agent.engine")
 TURN_SECONDS = 0.1
 """How long a worker may wait for its gateway."""
 COUNT_SECONDS = 1.0
+_REPARENTING_SECONDS = 0.2
 
 
 class Engine:
@@ -53,7 +54,8 @@ class Engine:
             while not self._is_stop_requested:
                 self._turn(guests)
             self._stats.enter("stopping")
-            if os.getppid() != self._master:
+            # The kernel closes a killed master's end of stdin a moment before it gives its children another parent.
+            if not guests.await_end(_REPARENTING_SECONDS) and os.getppid() != self._master:
                 # The workers have lost their master too: they finish their batches, commit and leave.
                 guests.await_end(self._settings.orphan_seconds)
         finally:
@@ -77,6 +79,6 @@ class Engine:
         params = operation.params
         try:
             port, token = guests.admit(params["name"], ProcessIdentity(params["pid"], params["start_ticks"]))
-        except ProcessLookupError as error:
-            return Outcome("failed", str(error))
+        except (OSError, OverflowError) as error:
+            return Outcome("failed", f"{params['name']} gets no gateway: {error}")
         return Outcome("done", "has a gateway", {"port": port, "token": token, "engine_pid": os.getpid()})

@@ -13,6 +13,7 @@ import secrets
 import select
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +55,8 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> tuple[int, str]:
-        """Port and token of a gateway for this process; one that it had is closed. Raises ProcessLookupError: it has
-        ended; what Py4J raises where the JVM cannot."""
-        former = self._guests.pop(name, None)
-        if former is not None:
-            self._dismiss(former)
+        """Port and token of a gateway for this process; one that it had is closed. Raises OSError, OverflowError: there
+        is no such process; what Py4J raises where the JVM cannot."""
         descriptor = os.pidfd_open(identity.pid)
         try:
             if not is_alive(identity):
@@ -69,6 +67,9 @@ class Guests:
         except BaseException:
             os.close(descriptor)
             raise
+        former = self._guests.pop(name, None)
+        if former is not None:
+            self._dismiss(former)
         self._guests[name] = guest
         self._poll.register(descriptor, select.POLLIN)
         log.info("%s, pid %d, has a gateway", name, identity.pid)
@@ -126,14 +127,18 @@ class Guests:
 
 
 def _free(guest: _Guest) -> None:
-    """Stop its queries, close its gateway, drop its session."""
+    """Close its gateway, stop its queries, drop its session: each whatever becomes of the others."""
     started = time.monotonic()
+    queries: list[Any] = []
+    _tried(guest, guest.server.shutdown)
+    _tried(guest, lambda: queries.extend(guest.session.streams().active()))
+    for query in queries:
+        _tried(guest, query.stop)
+    log.debug("freed %s: %d queries, %.1f s", guest.name, len(queries), time.monotonic() - started)
+
+
+def _tried(guest: _Guest, step: Callable[[], object]) -> None:
     try:
-        queries = list(guest.session.streams().active())
-        for query in queries:
-            query.stop()
-        guest.server.shutdown()
+        step()
     except Exception as error:  # py4j's, of Java's: the engine goes on for the others
-        log.warning("freeing what %s had: %s", guest.name, str(error).splitlines()[0] if str(error) else error)
-    else:
-        log.debug("freed %s: %d queries, %.1f s", guest.name, len(queries), time.monotonic() - started)
+        log.warning("freeing what %s had: %s", guest.name, " ".join(str(error).split())[:300])

@@ -6,9 +6,12 @@ JVM knows the token by which PySpark proves to it who it is; here both sides are
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 __all__ = ["authenticate"]
+
+_TOKEN_BYTES = 32
 
 
 def authenticate(gateway: Any) -> None:
@@ -21,7 +24,8 @@ def authenticate(gateway: Any) -> None:
     """
     from pyspark.java_gateway import ensure_callback_server_started
 
-    token = gateway.gateway_parameters.auth_token
+    # Not the gateway's own: whoever got hold of the port of a process that has ended would be sent it.
+    token = secrets.token_hex(_TOKEN_BYTES)
     ours = gateway.callback_server_parameters
     if gateway.__dict__.get("_callback_server") is not None:
         if ours.auth_token is None:

@@ -102,12 +102,17 @@ class EngineDriver(Driver):
         answer = self._request.poll()
         if not isinstance(answer, Gateway):
             return answer
+        java = None
         try:
-            self.session = self._joined(answer)
+            java = answer.connect()
+            self.session = self._joined(java)
+        except AgentError:  # the user's code, which another try would not mend
+            self._leave(java)
+            raise
         except Exception as error:  # py4j's and PySpark's alike: the next turn tries anew
             log.debug("the engine cannot be used", exc_info=True)
-            self._leave()
-            return f"the engine cannot be used: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
+            self._leave(java)
+            return f"the engine cannot be used: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         log.info("uses the engine, pid %d", answer.engine_pid)
         return None
 
@@ -125,18 +130,19 @@ class EngineDriver(Driver):
     def close(self) -> None:
         self._leave()
 
-    def _joined(self, gateway: Gateway) -> SparkSession:
+    def _joined(self, java: Any) -> SparkSession:
         """A session of this process in the engine's context."""
-        from pyspark import SparkConf, SparkContext
+        from pyspark import SparkConf
         from pyspark.sql import SparkSession
 
         use_this_python()
-        java = gateway.connect()
-        interrupted = signal.getsignal(signal.SIGINT)
         jsession = java.entry_point
         jcontext = java.jvm.JavaSparkContext.fromSparkContext(jsession.sparkContext())
-        context = SparkContext(jsc=jcontext, gateway=java, conf=SparkConf(_jconf=jcontext.getConf()))
-        signal.signal(signal.SIGINT, interrupted)  # PySpark would have it cancel the jobs of all workers
+        interrupted = signal.getsignal(signal.SIGINT)
+        try:
+            context = _shared_context()(jsc=jcontext, gateway=java, conf=SparkConf(_jconf=jcontext.getConf()))
+        finally:
+            signal.signal(signal.SIGINT, interrupted)  # PySpark would have it cancel the jobs of all workers
         self._make_private(context)
         joined = SparkSession(context, jsession)
         authenticate(java)
@@ -154,14 +160,27 @@ class EngineDriver(Driver):
         inner._temp_dir = str(self._scratch_dir)
         inner.environment.update(self._environment())
 
-    def _leave(self) -> None:
-        """Forget the session, without a word to the engine: it sees the process end, or was the one that ended."""
+    def _leave(self, gateway: Any = None) -> None:
+        """Forget the session; the gateway is closed, on both sides if the engine is there."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
         context: Any = SparkContext
-        gateway, self.session = context._gateway, None
+        gateway, self.session = gateway or context._gateway, None
         context._active_spark_context = context._gateway = context._jvm = None
         SparkSession._instantiatedSession = SparkSession._activeSession = None
         if gateway is not None:
             gateway.shutdown()  # raises nothing
+
+
+def _shared_context() -> type[SparkContext]:
+    """PySpark's, which does not stop what is everybody's: neither where its making fails half way, nor at the word of
+    the user's code (`frame.sparkSession.stop()`)."""
+    from pyspark import SparkContext
+
+    class Shared(SparkContext):  # type: ignore[misc]
+        def stop(self) -> None:
+            self._jsc = None
+            super().stop()
+
+    return Shared

@@ -50,35 +50,39 @@ class GatewayRequest:
         """`name` is the worker's."""
         self._path = socket_path(run_dir, ENGINE_NAME)
         self._name = name
-        self._operation: str | None = None
+        self._operation = uuid.uuid4().hex
+        """Of the request that is under way; asked again under the same id it is the same one."""
+        self._is_accepted = False
 
     def poll(self) -> Gateway | str:
         """A gateway that nobody else has; or why there is none yet, in one sentence."""
         try:
-            if self._operation is None:
-                self._operation = self._ask()
+            if not self._is_accepted:
+                self._ask()
             outcome = ask(self._path, "operation", {"operation": self._operation}, _ANSWER_SECONDS)
         except CommandFailed as error:  # another engine than the one that was asked
-            self._operation = None
+            self._begin_anew()
             return f"the engine refuses: {error}"
         except (OSError, AgentError) as error:
             return f"the engine does not answer: {error}"
         if outcome["state"] == "running":
             return "the engine is starting"
-        self._operation = None
+        self._begin_anew()
         if outcome["state"] == "failed":
             return str(outcome["text"])
         result = outcome["result"]
         return Gateway(result["port"], result["token"], result["engine_pid"])
 
-    def _ask(self) -> str:
-        """The id of the operation that the engine has accepted."""
-        identity, operation = process_identity(), uuid.uuid4().hex
+    def _ask(self) -> None:
+        identity = process_identity()
         params = {
-            "operation": operation,
+            "operation": self._operation,
             "name": self._name,
             "pid": identity.pid,
             "start_ticks": identity.start_ticks,
         }
         ask(self._path, "gateway", params, _ANSWER_SECONDS)
-        return operation
+        self._is_accepted = True
+
+    def _begin_anew(self) -> None:
+        self._operation, self._is_accepted = uuid.uuid4().hex, False

@@ -8,11 +8,12 @@ with new code. Spark keeps Pythons of different environments apart: so the versi
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import sys
 from pathlib import Path
 
-__all__ = ["VARIABLE", "code_version"]
+__all__ = ["VARIABLE", "code_version", "forget_code"]
 
 VARIABLE = "KCTL_CODE_VERSION"
 
@@ -24,6 +25,14 @@ def code_version(import_dir: Path) -> dict[str, str]:
     if not found:
         return {}
     return {VARIABLE: hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]}
+
+
+def forget_code(name: str, import_dir: Path) -> None:
+    """Have the module of `module:function`, and all that lies in `import_dir`, be imported anew."""
+    module = name.partition(":")[0]
+    for known in [each for each, found in sys.modules.items() if each == module or _described(found, import_dir)]:
+        del sys.modules[known]
+    importlib.invalidate_caches()
 
 
 def _described(module: object, import_dir: Path) -> str:

@@ -29,7 +29,7 @@ from kafka import TopicPartition
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.storage.base import Advance, Storage
 from kctl_agent.worker.batch_failure import Failure, failure
-from kctl_agent.worker.code_version import code_version
+from kctl_agent.worker.code_version import code_version, forget_code
 from kctl_agent.worker.put import RESULT_SCHEMA, PartitionPlan, PutJob, put_in_task
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.transform import check_transform, load_transform
@@ -175,7 +175,7 @@ class Pipeline:
         self._transform: Callable[[DataFrame], DataFrame] = load_transform(
             settings.pipeline.transform, settings.pipeline.import_dir
         )
-        self._driver = _driver(settings)
+        self._driver = self._new_driver()
         self._is_checked = False
 
     def open(self) -> None:
@@ -188,10 +188,29 @@ class Pipeline:
     def connect(self) -> str | None:
         """Make sure that there is a session, where it can be had without waiting for it; else why there is none.
         Raises BootstrapError: the user's transform does not fit."""
+        before = self._driver.session
         why = self._driver.connect()
-        if why is None and not self._is_checked:
-            self._check()
+        if why is None and self._driver.session is not before:
+            try:
+                self._check()
+            except DriverLost as error:
+                return str(error)
         return why
+
+    def _new_driver(self) -> Driver:
+        settings = self._settings
+        if settings.spark is not None:
+            return OwnDriver(settings.spark)
+        return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, self._with_code)
+
+    def _with_code(self) -> dict[str, str]:
+        """What tells executors' Pythons of this code from those of another. In the next engine the code is loaded anew:
+        what it made in the last one, such as a `udf` of its module, is gone."""
+        transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
+        if self._is_checked and transform:
+            forget_code(transform, import_dir)
+            self._transform = load_transform(transform, import_dir)
+        return code_version(import_dir)
 
     def _check(self) -> None:
         topic = TopicPartition(self._settings.kafka.topics[0], 0)
@@ -350,10 +369,3 @@ class Pipeline:
             .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
             .load()
         )
-
-
-def _driver(settings: WorkerSettings) -> Driver:
-    if settings.spark is not None:
-        return OwnDriver(settings.spark)
-    import_dir = settings.pipeline.import_dir
-    return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, lambda: code_version(import_dir))

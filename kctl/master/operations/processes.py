@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kctl.config import Config, check_together
 from kctl.errors import OperationRefused
-from kctl.master.launch import launches
+from kctl.master.launch import launches, supervision_policies
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context, file_changed, settled, together
 from kctl.master.process_supervisor import Launch, ProcessSupervisor
@@ -64,7 +64,9 @@ async def restart(context: Context, params: JsonObject, _caller: Caller, report:
             await one(process)
     else:
         alive = [each for each in processes if not params.get("all") or each.state not in (State.STOPPED, State.FATAL)]
-        await together(one(process) for process in alive)
+        engines = [each for each in alive if each.launch.kind == "engine"]  # the others work in it
+        await together(one(process) for process in engines)
+        await together(one(process) for process in alive if process not in engines)
     names = ", ".join(sorted(done)) or "none, for none is running"
     return f"restarted: {names}{await file_changed(context)}", {"restarted": sorted(done)}
 
@@ -117,6 +119,8 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> tu
     names = set(context.supervisor.names)
     added, removed = sorted(target.keys() - names), sorted(names - target.keys())
     context.config = config
+    # An engine that is started next has room for as many workers as there are now.
+    context.supervisor.reconfigure(target.values(), supervision_policies(config))
     before = {name: context.supervisor.add(target[name]) for name in added}
     report(f"starting {', '.join(added) or 'none'}, stopping {', '.join(removed) or 'none'}")
     await together(
