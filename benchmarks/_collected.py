@@ -36,6 +36,9 @@ class _Fleet:
         self.round = 0
         self.last_success = {"committed": 0.0, "offsets": 0.0, "group": 0.0}
 
+    def memory_limits(self) -> dict[str, int]:
+        return {}
+
     async def sockets(self) -> dict[str, Path]:
         return {f"worker-{n}": Path() for n in range(WORKERS)}
 
