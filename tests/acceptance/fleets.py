@@ -160,9 +160,9 @@ class Fleet(DemoFleet):
 
     def family(self, *names: str) -> list[psutil.Process]:
         """These processes (default: all that are supervised) and what they have started."""
-        supervised = [
-            psutil.Process(row["pid"]) for name, row in self.processes().items() if name in names or not names
-        ]
+        rows = self.processes()
+        pids = [row["pid"] for name, row in rows.items() if row["pid"] is not None and (name in names or not names)]
+        supervised = [psutil.Process(pid) for pid in pids]
         found = [each for process in supervised for each in (process, *process.children(recursive=True))]
         return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
 
