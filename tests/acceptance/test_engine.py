@@ -43,10 +43,23 @@ def generations(fleet: Fleet) -> set[int]:
     return {member["generation"] for member in answer["members"]}
 
 
+SAME = """
+from pyspark.sql.functions import udf
+
+@udf("binary")
+def same(value):  # holds an object of the JVM in which it was first used
+    return value
+
+def keep(frame):
+    return frame.withColumn("value", same("value"))
+"""
+
+
 @pytest.fixture
 def two(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
-    """Two workers that store what is sent."""
-    fleet = make_fleet(workers=2, partitions=4, workers_more='engine = "shared"')
+    """Two workers that store what is sent, by way of a transform with a function of Python."""
+    fleet = make_fleet(workers=2, partitions=4, workers_more='engine = "shared"\ntransform = "sameness:keep"')
+    (fleet.directory / "sameness.py").write_text(SAME)
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both run")
     return fleet

@@ -37,7 +37,7 @@ def test_nothing_is_lost_or_stored_twice_while_workers_join_die_and_come_back(
     assignor: str, make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     # A killed worker stays away for longer than its session lasts: its successor would else be there for the rebalance.
-    fleet = make_fleet(workers=1, partitions=4, backoff="12", kafka=f'assignor = "{assignor}"')
+    fleet = make_fleet(workers=1, partitions=4, backoff="25", kafka=f'assignor = "{assignor}"')
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the first worker runs")
     load = fleet.load(rate=1000)
