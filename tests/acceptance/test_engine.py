@@ -45,8 +45,9 @@ def generations(fleet: Fleet) -> set[int]:
 
 SAME = """
 from pyspark.sql.functions import udf
+from pyspark.sql.types import BinaryType
 
-@udf("binary")
+@udf(BinaryType())
 def same(value):  # holds an object of the JVM in which it was first used
     return value
 
