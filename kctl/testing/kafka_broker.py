@@ -15,6 +15,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -26,9 +27,11 @@ from kctl.testing import class_archive
 from kctl.testing.dies_with_parent import dies_with_parent
 from kctl.testing.jvm import kafka_command
 
-__all__ = ["KafkaBroker", "free_ports", "new_cluster_id"]
+__all__ = ["KafkaBroker", "free_ports", "new_cluster_id", "two_free_ports"]
 
 _HEAP = "512m"
+# Not the seeded one: two processes of a test run would choose the same ports.
+_chance = random.SystemRandom()
 _PORT_ATTEMPTS = 5
 _POLL_SECONDS = 0.05
 _STARTED = "Kafka Server started"
@@ -87,7 +90,7 @@ class KafkaBroker:
         self._directory = directory.absolute()
         self._extra = dict(properties or {})
         self._start_timeout_seconds = start_timeout_seconds
-        self._choose_ports = choose_ports or free_ports
+        self._choose_ports = choose_ports or two_free_ports
         self._cluster_id = cluster_id or new_cluster_id()
         self._heap = heap
         self._java_options = java_options
@@ -264,19 +267,26 @@ def new_cluster_id() -> str:
     return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
-def free_ports() -> tuple[int, int]:
-    """Two TCP ports of 127.0.0.1 that nobody listens on just now.
+def two_free_ports() -> tuple[int, int]:
+    """A broker's and its controller's port, as `free_ports` chooses them."""
+    broker, controller = free_ports(2)
+    return broker, controller
+
+
+def free_ports(count: int) -> list[int]:
+    """So many different TCP ports of 127.0.0.1 that nobody listens on just now. Take all that one thing needs at once:
+    a port of another call is free again, and may come a second time.
 
     They lie below the kernel's ephemeral ports (32768 and up): while a broker is down, its clients' own outgoing
     connections can take an ephemeral port, even connect to themselves, and the broker could not come back.
     """
-    with socket.socket() as first, socket.socket() as second:
-        return _bind_somewhere(first), _bind_somewhere(second)
+    with ExitStack() as held:
+        return [_bind_somewhere(held.enter_context(socket.socket())) for _ in range(count)]
 
 
 def _bind_somewhere(listener: socket.socket) -> int:
     while True:
-        port = random.randrange(20000, 32000)
+        port = _chance.randrange(20000, 32000)
         try:
             listener.bind(("127.0.0.1", port))
         except OSError:

@@ -20,7 +20,8 @@ class KafkaCluster:
 
     def __init__(self, directory: Path, brokers: int = 3, properties: Mapping[str, str] | None = None) -> None:
         """`properties` are every broker's and win over ours."""
-        self._ports = {number: free_ports() for number in range(1, brokers + 1)}
+        ports = free_ports(2 * brokers)
+        self._ports = {n: (ports[2 * n - 2], ports[2 * n - 1]) for n in range(1, brokers + 1)}
         replicas = str(min(3, brokers))
         shared = {
             "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{ports[1]}" for n, ports in self._ports.items()),

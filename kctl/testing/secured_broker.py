@@ -39,8 +39,8 @@ class SecuredBroker:
         self.ca_file = directory / "broker.pem"
         directory.mkdir(parents=True, exist_ok=True)
         self._make_certificate()
-        ports = [*free_ports(), *free_ports(), *free_ports()]
-        broker, controller, tls, sasl, sasl_tls, _ = ports
+        ports = free_ports(5)
+        broker, controller, tls, sasl, sasl_tls = ports
         self.tls, self.sasl, self.sasl_tls = (f"127.0.0.1:{port}" for port in (tls, sasl, sasl_tls))
         self.controller = f"127.0.0.1:{controller}"
         self.broker = KafkaBroker(
@@ -120,7 +120,7 @@ class SecuredBroker:
         for words in (make, ["-exportcert", "-rfc", "-file", str(self.ca_file)]):
             subprocess.run([keytool, *words, *store], check=True, capture_output=True)
 
-    def _properties(self, broker: int, controller: int, tls: int, sasl: int, sasl_tls: int, _: int) -> dict[str, str]:
+    def _properties(self, broker: int, controller: int, tls: int, sasl: int, sasl_tls: int) -> dict[str, str]:
         named = {"BROKER": broker, "TLS": tls, "SASL": sasl, "SASL_TLS": sasl_tls}
         advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in named.items())
         users = "".join(f' user_{user}="{PASSWORD}"' for user in ("alice", "boss"))

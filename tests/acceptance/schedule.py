@@ -21,7 +21,7 @@ import psutil
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 
-from kctl.testing.kafka_broker import KafkaBroker, free_ports
+from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from kctl.testing.redis_server import RedisServer
 from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
@@ -67,7 +67,7 @@ class OwnBroker(KafkaBroker):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._own_ports = free_ports()
+        self._own_ports = two_free_ports()
 
     def begin(self) -> Callable[[], None]:
         """Starts it; what is returned waits until it answers."""

@@ -17,7 +17,7 @@ from kafka.errors import TopicAlreadyExistsError
 
 from kctl.errors import KctlError, StartError
 from kctl.testing import kafka_tools, topics
-from kctl.testing.kafka_broker import KafkaBroker, free_ports
+from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.consumers import until_assigned
 
 pytestmark = pytest.mark.real
@@ -100,9 +100,9 @@ def test_a_directory_used_before_keeps_its_topics(short_dir: Path) -> None:
 @pytest.mark.parametrize("taken", ["broker", "controller"])
 def test_a_port_that_was_taken_meanwhile_is_replaced_by_another(short_dir: Path, taken: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as occupant:
-        good = free_ports()
+        good = two_free_ports()
         occupied = occupant.getsockname()[1]
-        choices = iter([(occupied, good[1]) if taken == "broker" else (good[0], occupied), free_ports()])
+        choices = iter([(occupied, good[1]) if taken == "broker" else (good[0], occupied), two_free_ports()])
 
         with KafkaBroker(short_dir, choose_ports=lambda: next(choices)) as broker:
             assert broker.bootstrap_servers != f"127.0.0.1:{occupied}"
