@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from benchmarks._burrow import Burrow, BurrowStatus
 from benchmarks._histories import History, Second, Truth
 from kctl.reduce import PartitionRow
-from kctl.reduce.rows import ResetPolicy
+from kctl.rows.partitions import ResetPolicy
 from kctl.status import Assessor, Rules, Status
 
 __all__ = ["RULES", "Score", "burrow_statuses", "scores", "statuses"]

@@ -20,8 +20,11 @@ from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.metadata_brokers import BrokerRows
 from kctl.reduce.metadata_topics import TopicRows
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.rows import AgentState, BrokerRow, MemberRow, StorageStats, TopicRow, WorkerRow
 from kctl.reduce.workers import Workers
+from kctl.rows.cluster import BrokerRow, TopicRow
+from kctl.rows.members import MemberRow
+from kctl.rows.storage import StorageStats
+from kctl.rows.workers import AgentState, WorkerRow
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 

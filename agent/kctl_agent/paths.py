@@ -23,6 +23,7 @@ from typing import Final
 from kctl_agent.errors import PathError
 
 __all__ = [
+    "ENGINE_NAME",
     "MASTER_NAME",
     "MAX_SOCKET_PATH_BYTES",
     "BoundSocket",
@@ -42,6 +43,8 @@ __all__ = [
 
 MAX_SOCKET_PATH_BYTES: Final = 107
 MASTER_NAME: Final = "master"
+ENGINE_NAME: Final = "engine"
+"""Of a fleet's shared engine, by which its workers find it."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SUFFIX: Final = ".sock"

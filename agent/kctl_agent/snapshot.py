@@ -45,7 +45,7 @@ class PartitionStats:
 
     @property
     def lag(self) -> int | None:
-        """As the master counts it (`kctl.reduce.rows`): from the committed offset to the end offset, never negative.
+        """As the master counts it (`kctl.rows`): from the committed offset to the end offset, never negative.
         Where nothing was ever committed, from the log start (`earliest`) or the position (`latest`); None when one of
         them is unknown."""
         first = self.committed

@@ -8,7 +8,7 @@ from kctl.exporter.metric import GROUP, Metric, Sample, Single
 from kctl.master.restart import State
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.storage import StorageStats
-from kctl.rows.workers import SinkerStats, WorkerRow
+from kctl.rows.workers import NOT_GROUP_MEMBERS, SinkerStats, WorkerRow
 
 __all__ = ["METRICS"]
 
@@ -58,7 +58,7 @@ def _of_worker(value_of: Callable[[WorkerRow], float | None]) -> _Samples:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
         for row in snapshot.workers.result.rows:
             value = value_of(row)
-            if value is not None and row.kind not in ("sinker", "engine"):
+            if value is not None and row.kind not in NOT_GROUP_MEMBERS:
                 yield (snapshot.cluster, snapshot.group, row.name), value
 
     return samples

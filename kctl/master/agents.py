@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kctl.errors import AgentRefused
 from kctl.master.health import Heartbeat
-from kctl.reduce.rows import PingRow
+from kctl.rows.workers import PingRow
 from kctl.rpc import results
 from kctl.rpc.fan_out import AgentPool, fan_out
 from kctl_agent.paths import socket_path

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kctl.master.events import FleetEvent
 from kctl.master.snapshot import FleetSnapshot
-from kctl.reduce.rows import EventRow
+from kctl.rows.workers import EventRow
 from kctl.status import Status
 from kctl_agent.messages import number_of
 

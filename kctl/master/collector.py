@@ -40,8 +40,9 @@ from kctl.reduce import BrokerSnapshot, Freshness, PartitionRow, kafka_lag
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
-from kctl.reduce.rows import PingRow, StorageRow, StorageStats, WorkerRow
 from kctl.reduce.workers import Workers
+from kctl.rows.storage import StorageRow, StorageStats
+from kctl.rows.workers import PingRow, WorkerRow
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessment, Assessor, Rules, allowed_lag, of_group
 from kctl_agent.wire import JsonObject

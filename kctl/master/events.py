@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kctl.reduce.rows import EventRow
+from kctl.rows.workers import EventRow
 from kctl_agent.wire import JsonObject
 
 __all__ = ["EventFeed", "FleetEvent"]

@@ -17,7 +17,7 @@ from kctl.master.health import Rules
 from kctl.master.process_supervisor import Launch, SupervisionPolicy
 from kctl.master.restart import RestartPolicy
 from kctl.secrets import cluster_secret
-from kctl_agent.paths import socket_path
+from kctl_agent.paths import ENGINE_NAME, socket_path
 from kctl_agent.wire import JsonObject
 
 __all__ = [
@@ -36,8 +36,6 @@ WORKER_COMMAND = python_module("kctl_agent.worker")
 SINKER_COMMAND = python_module("kctl_agent.sinker")
 ENGINE_COMMAND = python_module("kctl_agent.engine")
 
-_ENGINE = "engine"
-"""`kctl_agent.spark.gateway.ENGINE_NAME`, by which workers find it."""
 _ENGINE_HANGS = 0.5
 """Its main thread has hung when it has for this part of `kafka.max_poll_interval_seconds`: before those of the workers
 that wait for it, which then need not be started again."""
@@ -45,19 +43,18 @@ _HEAP_SHARE = 4
 _WAITING_TASKS = 512
 """More than partitions are read on one host."""
 _LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>\s*,\s*\d+)?\s*\])?")
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def names(config: Config) -> list[str]:
     """All that is supervised: `engine`, `worker-0` to `worker-(count - 1)`, `sinker-0` and so on."""
-    engine = [_ENGINE] if _has_engine(config) else []
+    engine = [ENGINE_NAME] if _has_engine(config) else []
     return [*engine, *_numbered("worker", config.workers.count), *_numbered("sinker", config.sinkers.count)]
 
 
 def launches(config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND) -> list[Launch]:
     """One launch for each process, in the order of their start. `command` is that of workers."""
     paths = [str(jar) for jar in jars]
-    engine = [_launch(config, "engine", _ENGINE, ENGINE_COMMAND, engine_settings(config, paths))]
+    engine = [_launch(config, "engine", ENGINE_NAME, ENGINE_COMMAND, engine_settings(config, paths))]
     workers = [
         _launch(config, "worker", name, command, worker_settings(config, name, paths))
         for name in _numbered("worker", config.workers.count)
@@ -143,14 +140,14 @@ def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {
-        "name": _ENGINE,
+        "name": ENGINE_NAME,
         "run_dir": str(config.fleet.run_dir),
-        "scratch_dir": str(config.fleet.data_dir / "scratch" / _ENGINE),
+        "scratch_dir": str(config.fleet.data_dir / "scratch" / ENGINE_NAME),
         "log_level": config.log.level,
         "spark": driver
         | {
             "master": _for_all(config, workers),
-            "driver_memory": config.engine.heap or _heap(config.spark.driver_memory, workers),
+            "driver_memory": config.engine.heap or _heap(size_bytes(config.spark.driver_memory) or 0, workers),
             "workers": max(workers, 2),  # others may be added while it runs
         },
         "orphan_seconds": config.workers.stop_timeout_seconds,
@@ -191,10 +188,9 @@ def _tasks(master: str) -> int:
     return len(os.sched_getaffinity(0)) if given == "*" else int(given or 1)
 
 
-def _heap(driver_memory: str, workers: int) -> str:
+def _heap(driver_bytes: int, workers: int) -> str:
     """One driver's, and a quarter of it for each worker beyond the first: what their tasks hold at a time."""
-    size = int(driver_memory[:-1]) * _UNITS[driver_memory[-1].lower()]
-    return f"{(size + size * (workers - 1) // _HEAP_SHARE) // _UNITS['k']}k"
+    return f"{(driver_bytes + driver_bytes * (workers - 1) // _HEAP_SHARE) // 1024}k"
 
 
 def _security(config: Config) -> JsonObject | None:

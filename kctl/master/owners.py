@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable
 
 from kctl.master.snapshot import WorkerStatus
 from kctl.reduce import PartitionRow
-from kctl.reduce.rows import AgentState, WorkerRow
+from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow
 from kctl.status import Owner
 
 __all__ = ["owners"]
 
-_NOT_MEMBERS = frozenset({"sinker", "engine"})
 """Kinds of processes that belong to no consumer group."""
 _COMING = frozenset({"starting", "backoff"})
 _SHARING = frozenset({AgentState.REBALANCING, AgentState.JOINING, AgentState.ASSIGNED})
@@ -52,9 +51,9 @@ def owners(
 
 def _of_fleet(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> str | None:
     """What a fleet does that has nobody for a partition: workers are starting, or sharing partitions out anew."""
-    states = {row.state for row in rows if row.kind not in _NOT_MEMBERS}
+    states = {row.state for row in rows if row.kind not in NOT_GROUP_MEMBERS}
     if (
-        any(status.state in _COMING for status in statuses if status.kind not in _NOT_MEMBERS)
+        any(status.state in _COMING for status in statuses if status.kind not in NOT_GROUP_MEMBERS)
         or AgentState.STARTING in states
     ):
         return "starting"

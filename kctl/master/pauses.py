@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from kctl.errors import OperationRefused
-from kctl.reduce.rows import PauseRow
+from kctl.rows.workers import PauseRow
+from kctl_agent.paths import ENGINE_NAME
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Pause", "Pauses"]
@@ -77,7 +78,7 @@ class Pauses:
     def of(self, name: str) -> tuple[JsonObject, ...]:
         """What this worker must not read. A sinker, which knows no topics, is paused by its name or with everything;
         an engine reads nothing."""
-        if name == "engine":
+        if name == ENGINE_NAME:
             return ()
         is_sinker = name.startswith("sinker-")
         return tuple(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kctl.master.snapshot import FleetSnapshot
-from kctl.reduce.rows import WorkerRow
+from kctl.rows.workers import WorkerRow
 from kctl.status import Status
 
 __all__ = ["Readiness", "not_ready"]

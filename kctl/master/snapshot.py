@@ -16,8 +16,9 @@ from kctl.reduce.metadata_brokers import BrokerRows
 from kctl.reduce.metadata_topics import TopicRows
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
-from kctl.reduce.rows import StorageStats, WorkerStatus
 from kctl.reduce.workers import Workers
+from kctl.rows.storage import StorageStats
+from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
 from kctl_agent.wire import JsonObject

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import attrgetter
 
 from kctl.master.snapshot import Reduced, WorkerStatus
-from kctl.reduce.rows import WorkerRow
 from kctl.reduce.workers import Workers
+from kctl.rows.workers import with_statuses
 
 __all__ = ["with_supervisor"]
 
@@ -18,8 +19,5 @@ def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus])
     A supervised worker whose agent is silent has a row too: its name, kind and pid, and None for what only it could
     report. Pure.
     """
-    rows = {row.name: row for row in reduced.result.rows}
-    for status in statuses:
-        silent = WorkerRow(status.name, status.kind, pid=status.pid)
-        rows[status.name] = replace(rows.get(status.name, silent), supervisor=status)
-    return replace(reduced, result=Workers(tuple(rows[name] for name in sorted(rows))))
+    rows = sorted(with_statuses(reduced.result.rows, statuses), key=attrgetter("name"))
+    return replace(reduced, result=Workers(tuple(rows)))

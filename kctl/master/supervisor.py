@@ -12,7 +12,7 @@ from kctl.master.memory import Memory
 from kctl.master.process_log import ProcessLog
 from kctl.master.process_supervisor import Launch, Probe, ProcessSupervisor, SupervisionPolicy
 from kctl.master.snapshot import WorkerStatus
-from kctl.reduce.rows import PauseRow
+from kctl.rows.workers import PauseRow
 from kctl_agent.errors import BadParams
 from kctl_agent.messages import printable_name
 

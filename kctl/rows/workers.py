@@ -11,6 +11,7 @@ from kctl.rows.partitions import topic_partition
 from kctl_agent.wire import JsonObject
 
 __all__ = [
+    "NOT_GROUP_MEMBERS",
     "AgentState",
     "EngineStats",
     "EventRow",
@@ -27,6 +28,9 @@ __all__ = [
     "worker_row",
     "worker_statuses",
 ]
+
+NOT_GROUP_MEMBERS = frozenset({"sinker", "engine"})
+"""Kinds of processes that own no partition."""
 
 
 class AgentState(StrEnum):

@@ -21,6 +21,7 @@ from kctl_agent.engine.stats import EngineProcessStats
 from kctl_agent.operations import Inbox
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import begin, log_trace
+from kctl_agent.process.tracebacks import first_line
 from kctl_agent.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
@@ -68,7 +69,7 @@ def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:
     try:
         engine.run()
     except Exception as error:  # the boundary of the process: its last line is why, in one sentence
-        why = f"failed: {lost_jvm(error) or f'{type(error).__name__}: {_first_line(error)}'}"
+        why = f"failed: {lost_jvm(error) or f'{type(error).__name__}: {first_line(error)}'}"
         stats.enter("failed")
         stats.failed(why[:500])
         log_trace(error)
@@ -86,8 +87,4 @@ def _close(engine: Engine) -> None:
     try:
         engine.close()
     except Exception as error:  # a JVM that is gone
-        log.debug("while stopping: %s: %s", type(error).__name__, _first_line(error))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else ""
+        log.debug("while stopping: %s: %s", type(error).__name__, first_line(error))

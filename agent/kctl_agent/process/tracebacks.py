@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 
-__all__ = ["MAX_CHARACTERS", "indented", "plain", "stack_of", "traceback_of"]
+__all__ = ["MAX_CHARACTERS", "first_line", "indented", "plain", "stack_of", "traceback_of"]
 
 MAX_CHARACTERS = 6000
 """Of one traceback. What is too long loses its middle: the beginning shows where from, the end what."""
@@ -40,6 +40,11 @@ def stack_of(thread: int | None) -> str:
         return ""
     frames = [each for each in traceback.extract_stack(frame, _MAX_FRAMES) if not each.filename.startswith(_OWN_FOLDER)]
     return _bounded("Stack of the call (most recent call last):\n" + "".join(traceback.format_list(frames)))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of its message: what Py4J adds to one is a trace of Java."""
+    return str(error).split("\n", 1)[0].rstrip("\r")
 
 
 def indented(sentence: str, trace: str) -> str:

@@ -4,7 +4,6 @@ alone. So port and token stand in no file, on no command line and in no environm
 
 from __future__ import annotations
 
-import logging
 import os
 import uuid
 from dataclasses import dataclass, field
@@ -13,13 +12,10 @@ from typing import Any
 
 from kctl_agent.client import ask
 from kctl_agent.errors import AgentError, CommandFailed
-from kctl_agent.paths import process_identity, socket_path
+from kctl_agent.paths import ENGINE_NAME, process_identity, socket_path
 
-__all__ = ["ENGINE_NAME", "Gateway", "GatewayRequest"]
+__all__ = ["Gateway", "GatewayRequest"]
 
-log = logging.getLogger(__name__)
-
-ENGINE_NAME = "engine"
 _ANSWER_SECONDS = 1.0
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 

@@ -18,6 +18,7 @@ from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
+from kctl_agent.process.tracebacks import first_line
 from kctl_agent.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
@@ -86,7 +87,7 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
 def _text(error: Exception, servers: str) -> str:
     if isinstance(error, KafkaError):
         return describe(error, "Kafka cannot be used", servers)
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _storage(settings: WorkerSettings) -> Storage:

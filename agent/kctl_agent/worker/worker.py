@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from kctl_agent.operations import Inbox
+from kctl_agent.process.tracebacks import first_line
 from kctl_agent.storage.base import Storage
 from kctl_agent.worker.brokers import Brokers
 from kctl_agent.worker.groups import Group
@@ -61,7 +62,7 @@ class Worker:
             try:
                 close()
             except Exception as error:  # a broker or a JVM that is gone must not keep the others from being left
-                log.warning("while stopping: %s: %s", type(error).__name__, str(error).split("\n")[0])
+                log.warning("while stopping: %s: %s", type(error).__name__, first_line(error))
 
     def _batch_done(self, batch: Batch) -> None:
         """On Spark's callback thread."""

@@ -27,7 +27,7 @@ from kctl.errors import KctlError, NoMaster
 from kctl.fleets import Fleet, find
 from kctl.rows.partitions import OffsetRow
 from kctl.rows.storage import StorageStats
-from kctl.rows.workers import AgentState, WorkerRow
+from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow
 from kctl.rpc import answers
 from kctl.terminal import plain
 from kctl_agent.errors import AgentError
@@ -82,7 +82,7 @@ class Glance:
 
     @property
     def workers(self) -> list[WorkerRow]:
-        return [row for row in self.processes if row.kind not in ("sinker", "engine")]
+        return [row for row in self.processes if row.kind not in NOT_GROUP_MEMBERS]
 
     @property
     def lag(self) -> int | None:

@@ -25,8 +25,9 @@ from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
-from kctl.reduce.rows import SinkerStats, StorageStats, WorkerRow
 from kctl.reduce.workers import Workers
+from kctl.rows.storage import StorageStats
+from kctl.rows.workers import SinkerStats, WorkerRow
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 

@@ -18,8 +18,8 @@ from kctl.http.errors import HttpError
 from kctl.master.events import EventFeed, FleetEvent
 from kctl.master.snapshot import Reduced
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.rows import WorkerRow
 from kctl.reduce.workers import Workers
+from kctl.rows.workers import WorkerRow
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import Request
 from tests.fleet_snapshot import TOKEN, TOKENS, UNIX, ask, healthy, partition, serving, snapshot, source_of, worker

@@ -14,8 +14,9 @@ from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
 from kctl.reduce import PartitionRow
 from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.rows import AgentState, EventRow, MemberRow, PauseRow, WorkerRow
 from kctl.reduce.workers import Workers
+from kctl.rows.members import MemberRow
+from kctl.rows.workers import AgentState, EventRow, PauseRow, WorkerRow
 from kctl.status import Assessment, Owner, Status
 
 

@@ -20,7 +20,7 @@ from kctl.master.process_supervisor import SupervisionPolicy
 from kctl.master.restart import RestartPolicy
 from kctl.master.supervisor import Supervisor
 from kctl.reduce.metadata_topics import TopicRows
-from kctl.reduce.rows import TopicRow
+from kctl.rows.cluster import TopicRow
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.messages import Request
 from kctl_agent.scripted import Answers, ScriptedAgent

@@ -9,7 +9,8 @@ import pytest
 
 from kctl.master.reduction import COMMANDS
 from kctl.reduce import Answer, encoded
-from kctl.reduce.rows import AgentState, PartitionRow
+from kctl.rows.partitions import PartitionRow
+from kctl.rows.workers import AgentState
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl.rpc.results import BadResult, partitions, ping, worker
 from kctl_agent.commands import COMMANDS as AGENTS

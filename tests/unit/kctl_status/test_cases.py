@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks._burrow import Burrow, BurrowStatus
-from kctl.reduce.rows import PartitionRow, ResetPolicy
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl.status.assessor import Assessor
 from kctl.status.rules import Judgement, Owner, Rules
 from kctl.status.words import Status
