@@ -263,7 +263,8 @@ class Workers:
         600.0,
         "A worker that has messages to read, and for so long neither finishes a batch nor stores anything of the one "
         "that runs, is started again; 0: never. Longer than the longest call of a handler with `storage.mode = "
-        '"directly"`.',
+        '"directly"`. Also a process that has not begun its work so long after its start, such as an engine whose JVM '
+        "hangs, or a handler that cannot be opened.",
         unit="seconds",
         minimum=0.0,
     )

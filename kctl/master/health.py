@@ -87,11 +87,11 @@ def on_heartbeat(health: Health, beat: Heartbeat, now: float) -> Health:
         or beat.batches_total != health.batches_total
         or (beat.progress is not None and beat.progress != health.progress)
     )
-    is_excused = not beat.lag or beat.state in _AT_REST
+    is_excused = (not beat.lag or beat.state in _AT_REST) and not _is_unbegun(beat)
     return replace(
         health,
         heartbeat_at=now,
-        progress_at=now if is_moving or is_excused else health.progress_at,
+        progress_at=now if is_excused or (is_moving and not _is_unbegun(beat)) else health.progress_at,
         state=beat.state,
         batches_total=beat.batches_total,
         progress=beat.progress,
@@ -132,8 +132,15 @@ def judge(rules: Rules, health: Health, now: float) -> Unhealthy | None:
         )
     idle = now - health.progress_at
     if rules.stalled_seconds is not None and idle >= rules.stalled_seconds:
+        if _is_unbegun(health):
+            return Unhealthy(Cause.STALLED, True, f"its agent answers, but it has not begun its work for {idle:.1f} s")
         return Unhealthy(Cause.STALLED, False, f"it has messages to read and has made no progress for {idle:.1f} s")
     return None
+
+
+def _is_unbegun(beat: Heartbeat | Health) -> bool:
+    """Its agent answers, but its main thread has not come to its first turn."""
+    return beat.state == "starting" and beat.main_thread_age_seconds is None
 
 
 def refusals(rules: Rules, health: Health) -> str | None:

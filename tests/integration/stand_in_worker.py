@@ -6,7 +6,8 @@ that `KCTL_TEST_FAULT_FILE` names only while that file is there, so that a later
 
 `boot_failure` ends with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stops answering, in C, with the
 interpreter held · `blocks` lets its main thread wait for ever while its agent answers · `grows` takes 200 MB more after
-a second · `stalls` finishes no batch · `slow` needs a second for the batch that an operation has to wait for
+a second · `stalls` finishes no batch · `loads` never comes to its first turn, though its agent answers · `slow` needs a
+second for the batch that an operation has to wait for
 """
 
 from __future__ import annotations
@@ -50,6 +51,12 @@ class StandIn:
     def is_paused(self) -> bool:
         return is_paused(self.inbox.paused, self.topic, self.partition)
 
+    @property
+    def state(self) -> str:
+        if self.behaviour == "loads":
+            return "starting"
+        return "paused" if self.is_paused else "running"
+
     def turn(self, publish: Callable[[Snapshot], None]) -> None:
         now = time.monotonic()
         if not self.is_paused and self.behaviour != "stalls":
@@ -88,7 +95,7 @@ class StandIn:
         return Snapshot(
             name=self.name,
             kind="worker",
-            state="paused" if self.is_paused else "running",
+            state=self.state,
             state_since=self.started_at,
             started_at=self.started_at,
             published_at=now,
@@ -132,6 +139,8 @@ def main() -> int:
     server = AgentServer(Path(settings["run_dir"]), settings["name"], commands)
     server.publish(worker.snapshot())
     server.start()
+    if behaviour == "loads":
+        signal.pause()
     held = b""
     while not leave.wait(0.05):
         worker.turn(server.publish)

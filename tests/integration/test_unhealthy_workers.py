@@ -193,6 +193,16 @@ def test_a_worker_that_makes_no_progress_is_restarted_as_stalled(
     assert re.match(r"it has messages to read and has made no progress for [1-4]\.\d s", after["last_error"])
 
 
+def test_a_worker_that_never_begins_its_work_is_restarted_as_stalled(
+    faulty: Callable[..., Any], eventually: Eventually
+) -> None:
+    fleet, fault = faulty("loads", stalled_seconds=1.0)
+
+    after = recovered(fleet, fault, eventually, "stalled")
+
+    assert re.match(r"its agent answers, but it has not begun its work for [1-4]\.\d s", after["last_error"])
+
+
 def test_a_paused_worker_is_not_stalled(faulty: Callable[..., Any], eventually: Eventually) -> None:
     fleet, _ = faulty("", stalled_seconds=1.0)
 

@@ -59,7 +59,8 @@ def test_the_gravest_fault_is_named(health: Health, now: float, cause: Cause | N
         (beat(batches=None), True),
         (beat(state="assigned"), False),
         (beat(state="rebalancing"), False),
-        *((beat(state=state), True) for state in ("starting", "joining", "throttled", "paused", "stopping")),
+        *((beat(state=state), True) for state in ("joining", "throttled", "paused", "stopping")),
+        (replace(beat(state="starting"), main_thread_age_seconds=0.1), True),
     ],
 )
 def test_no_batch_is_a_stall_only_where_one_was_to_be_expected(reported: Heartbeat, is_progress: bool) -> None:
@@ -87,6 +88,21 @@ def test_a_main_thread_hangs_only_by_two_answers_in_a_row() -> None:
 
     recovered = on_heartbeat(first, replace(beat(), main_thread_age_seconds=0.1), 102.0)
     assert judge(RULES, recovered, 102) is None
+
+
+@pytest.mark.parametrize("batches", [0, None])
+def test_a_process_whose_main_thread_never_comes_to_its_first_turn_is_stalled(batches: int | None) -> None:
+    """An engine whose JVM hangs at its start, a handler that cannot be opened: the agent answers all the time."""
+    health = Health(heartbeat_at=100.0, progress_at=100.0)
+    for now in (101.0, 130.0, 160.0):
+        health = on_heartbeat(health, Heartbeat(1, "starting", batches, lag=None), now)
+
+    assert judge(RULES, health, 159.9) is None
+    assert judge(RULES, health, 160.0) == Unhealthy(
+        Cause.STALLED, True, "its agent answers, but it has not begun its work for 60.0 s"
+    )
+    begun = on_heartbeat(health, Heartbeat(1, "starting", batches, main_thread_age_seconds=0.0), 160.5)
+    assert judge(RULES, begun, 161.0) is None
 
 
 def test_an_agent_that_reports_nothing_of_its_main_thread_is_judged_without() -> None:
