@@ -11,10 +11,19 @@ import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from kctl.errors import UsageError
 
-__all__ = ["as_owner"]
+__all__ = ["User", "as_owner", "owner_to_act_as"]
+
+
+class User(NamedTuple):
+    """With its groups, as a login gives them."""
+
+    uid: int
+    gid: int
+    groups: list[int]
 
 
 @contextmanager
@@ -27,23 +36,35 @@ def as_owner(path: Path, config: Path) -> Iterator[None]:
     Raises:
         UsageError: they belong to several users, so nobody's rights are the right ones.
     """
-    if os.geteuid() != 0 or not (owner := _owner(path, config)):
+    if (user := owner_to_act_as(path, config)) is None:
         yield
         return
     groups, group = os.getgroups(), os.getegid()
-    uid, gid = owner
+    os.setgroups(user.groups)
     try:
-        os.initgroups(pwd.getpwuid(uid).pw_name, gid)
-    except KeyError:  # a container's user without a name
-        os.setgroups([])
-    try:
-        os.setegid(gid)
-        os.seteuid(uid)
+        os.setegid(user.gid)
+        os.seteuid(user.uid)
         yield
     finally:
         os.seteuid(0)
         os.setegid(group)
         os.setgroups(groups)
+
+
+def owner_to_act_as(path: Path, config: Path) -> User | None:
+    """The user that `as_owner` acts as, for a process of that user's own; None where nothing is to be changed.
+
+    Raises:
+        UsageError: as `as_owner`.
+    """
+    if os.geteuid() != 0 or not (owner := _owner(path, config)):
+        return None
+    uid, gid = owner
+    try:
+        groups = os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
+    except KeyError:  # a container's user without a name
+        groups = []
+    return User(uid, gid, groups)
 
 
 def _owner(path: Path, config: Path) -> tuple[int, int] | None:

@@ -1,8 +1,9 @@
 """`python -m kctl_agent.user_code`: imports a handler or a transform as its process will, and reports what is wrong.
 For `kctl config check`: in a process of its own, for what is imported may do anything.
 
-Reads `{"kind": "handler" | "transform", "name": …, "import_dir": …}` from stdin and writes `{"error": …, "traceback":
-…}` to stdout, both null where it can be used. What the code itself prints goes to stderr.
+Reads `{"kind": "handler" | "transform", "name": …, "import_dir": …, "user": …}` from stdin and writes `{"error": …,
+"traceback": …}` to stdout, both null where it can be used. What the code itself prints goes to stderr. `user` is null,
+or `[uid, gid, [group, …]]`, which the process becomes before it imports the code, and stays.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import faulthandler
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from kctl_agent.process.bootstrap import BootstrapError
@@ -25,22 +27,34 @@ def main() -> None:
     asked = json.loads(sys.stdin.readline())
     stdout = os.dup(1)
     os.dup2(2, 1)
-    error, trace = _wrong_with(asked["kind"], asked["name"], Path(asked["import_dir"]))
+    load = _loader(asked["kind"])  # before our own files may become unreadable
+    if asked["user"] is not None:
+        _become(*asked["user"])
+    error, trace = _wrong_with(load, asked["name"], Path(asked["import_dir"]))
     sys.stdout.flush()
     os.write(stdout, json.dumps({"error": error, "traceback": trace}).encode())
     os._exit(0)
 
 
-def _wrong_with(kind: str, name: str, import_dir: Path) -> tuple[str | None, str | None]:
+def _loader(kind: str) -> Callable[[str, Path], object]:
+    if kind == "handler":
+        from kctl_agent.sinker.handler import load
+
+        return lambda name, import_dir: load(name, 1.0, import_dir)
+    from kctl_agent.worker.transform import load_transform
+
+    return load_transform
+
+
+def _become(uid: int, gid: int, groups: list[int]) -> None:
+    os.setgroups(groups)
+    os.setgid(gid)
+    os.setuid(uid)
+
+
+def _wrong_with(load: Callable[[str, Path], object], name: str, import_dir: Path) -> tuple[str | None, str | None]:
     try:
-        if kind == "handler":
-            from kctl_agent.sinker.handler import load
-
-            load(name, 1.0, import_dir)
-        else:
-            from kctl_agent.worker.transform import load_transform
-
-            load_transform(name, import_dir)
+        load(name, import_dir)
     except BootstrapError as error:
         cause = error.__cause__
         return plain(str(error)), None if cause is None else traceback_of(cause)

@@ -13,6 +13,7 @@ from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from kctl.children import child_environment, python_module
+from kctl.privileges import User, owner_to_act_as
 
 if TYPE_CHECKING:
     from kctl.config import Config
@@ -31,19 +32,27 @@ class Problem(NamedTuple):
 
 
 def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
-    """Of the code that the configuration names; at most so long for each."""
+    """Of the code that the configuration names; at most so long for each. Root has it run by the owner of its folder.
+
+    Raises:
+        UsageError: folder and configuration belong to several users.
+    """
+    folder = config.path.absolute().parent
+    user = owner_to_act_as(folder, config.path)
     named = (
         ("handler", "sinkers.handler", config.sinkers.handler),
         ("transform", "workers.transform", config.workers.transform),
     )
     for kind, setting, name in named:
         if name:
-            found = _imported(kind, f"{setting} {name!r}", name, config.path.absolute().parent, timeout_seconds)
+            found = _imported(kind, f"{setting} {name!r}", name, folder, user, timeout_seconds)
             if found is not None:
                 yield found
 
 
-def _imported(kind: str, what: str, name: str, folder: Path, timeout_seconds: float) -> Problem | None:
+def _imported(
+    kind: str, what: str, name: str, folder: Path, user: User | None, timeout_seconds: float
+) -> Problem | None:
     """Output goes to files, not pipes: a process that the code leaves behind would hold those open."""
     with TemporaryFile() as answer, TemporaryFile() as output:
         process = subprocess.Popen(
@@ -56,9 +65,8 @@ def _imported(kind: str, what: str, name: str, folder: Path, timeout_seconds: fl
         )
         try:
             with suppress(BrokenPipeError):
-                process.communicate(
-                    json.dumps({"kind": kind, "name": name, "import_dir": str(folder)}).encode(), timeout_seconds
-                )
+                asked = {"kind": kind, "name": name, "import_dir": str(folder), "user": user}
+                process.communicate(json.dumps(asked).encode(), timeout_seconds)
             code = process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
             with suppress(subprocess.TimeoutExpired):

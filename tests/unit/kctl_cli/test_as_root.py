@@ -1,4 +1,4 @@
-"""`sudo kctl storage …`: root opens nothing of another user's with root's rights."""
+"""`sudo kctl …`: root opens and runs nothing of another user's with root's rights."""
 
 from __future__ import annotations
 
@@ -85,3 +85,31 @@ def test_files_of_several_users_are_refused(kctl: Kctl, home: Path) -> None:
 
     assert ran.code == 2
     assert f"belong to several users (uids {STRANGER - 1}, {STRANGER}): run this as the user of the fleet" in ran.err
+
+
+def test_the_handler_is_imported_by_the_fleets_user(kctl: Kctl, home: Path) -> None:
+    (home / "shop.py").write_text(
+        "import os\nids = os.getuid(), os.geteuid(), os.getgid()\nraise ValueError(f'imported by {ids}')\n"
+    )
+    config = (home / "kctl.toml").read_text()
+    (home / "kctl.toml").write_text(f'{config}[sinkers]\ncount = 1\nhandler = "shop:handle"\n')
+
+    ran = kctl("config", "check")
+
+    assert ran.code == 2
+    assert f"imported by {(STRANGER, STRANGER, STRANGER)}" in ran.err
+
+
+def test_a_link_in_place_of_a_log_is_read_as_the_fleets_user(kctl: Kctl, home: Path, short_dir: Path) -> None:
+    secret, logs = short_dir / "roots-alone", home / "logs"
+    secret.touch(0o600)
+    secret.write_text("secret\n")
+    logs.mkdir()
+    (logs / "worker-0.log").symlink_to(secret)
+    for path in (logs, logs / "worker-0.log"):
+        os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+
+    ran = kctl("logs", "worker-0")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert f"the log {logs / 'worker-0.log'} cannot be read: Permission denied" in ran.err
