@@ -14,6 +14,8 @@ from kafka.errors import KafkaError
 __all__ = ["Producer"]
 
 TICK_SECONDS = 0.05
+BLOCK_SECONDS = 5.0
+"""How long a call of the client may wait for metadata or room: `stop` is noticed after that."""
 
 
 class Producer(threading.Thread):
@@ -38,6 +40,7 @@ class Producer(threading.Thread):
             enable_idempotence=True,
             acks="all",
             linger_ms=20,
+            max_block_ms=int(BLOCK_SECONDS * 1000),
             client_id="kctl-demo",
         )
 
@@ -59,6 +62,7 @@ class Producer(threading.Thread):
             return self._sent - self._acknowledged.total()
 
     def run(self) -> None:
+        self._await_topic()
         sent, started = 0, time.monotonic()
         while not self._stop_asked.wait(TICK_SECONDS):
             due = int((time.monotonic() - started) * self._rate)
@@ -83,6 +87,13 @@ class Producer(threading.Thread):
             self._producer._sender.force_close()  # noqa: SLF001 - it has no other name for giving up
             with suppress(KafkaError):
                 self._producer.close(timeout=5)
+
+    def _await_topic(self) -> None:
+        """Until the brokers have described it, or `stop`: a message without metadata is given up."""
+        while not self._stop_asked.is_set():
+            with suppress(KafkaError):
+                if self._producer.partitions_for(self._topic):
+                    return
 
     def _send(self, number: int) -> None:
         text = json.dumps({"number": number, "at": time.time()})
