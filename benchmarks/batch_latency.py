@@ -24,7 +24,7 @@ from benchmarks._fleet import progress, running_broker, worker_settings, write_c
 from kctl.testing.topics import create_topic
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage, StoredOffset
-from kctl_agent.worker import pipeline as worker
+from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.settings import WorkerSettings, parse
 
 PARTITIONS = 4

@@ -93,7 +93,7 @@ class Peaks(Thread):
         if process.pid == self._worker.pid:
             return "driver_python"
         # not by name: for a moment a child of the JVM has all its memory and the name of one of its threads
-        return "executor_python" if "kctl_agent.worker.daemon" in process.cmdline() else "jvm"
+        return "executor_python" if "kctl_agent.worker.query.daemon" in process.cmdline() else "jvm"
 
 
 def _report(messages: int, batches: int, megabytes: Counter[str]) -> None:

@@ -1,8 +1,8 @@
 """Rows per second from Kafka into each storage, against sinks that store nothing.
 
-Session, source, selected columns and put are the worker's own code (`kctl_agent.worker.pipeline`), with its default
-settings but for the size of a batch. The batches of one streaming query go to the sinks in turns, so that whatever else
-the machine does falls on each:
+Session, source, selected columns and put are the worker's own code (`kctl_agent.worker.query.pipeline`), with its
+default settings but for the size of a batch. The batches of one streaming query go to the sinks in turns, so that
+whatever else the machine does falls on each:
 
 - `drop`: a `mapInArrow` that drops what it gets, the source's own columns: the limit of any sink in Python;
 - `drop_selected`: the same with the columns that a put takes: a put takes longer by no more than the storing;
@@ -56,8 +56,8 @@ from benchmarks._storages import redis_server
 from kctl.testing.topics import create_topic
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Advance, Storage, StoredOffset
-from kctl_agent.worker import pipeline as worker
-from kctl_agent.worker.put import PartitionPlan, PutJob
+from kctl_agent.worker.query import pipeline as worker
+from kctl_agent.worker.query.put import PartitionPlan, PutJob
 from kctl_agent.worker.settings import WorkerSettings, parse
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ def _loader(kind: str) -> Callable[[str, Path], object]:
         from kctl_agent.sinker.handler import load
 
         return lambda name, import_dir: load(name, 1.0, import_dir)
-    from kctl_agent.worker.transform import load_transform
+    from kctl_agent.worker.query.transform import load_transform
 
     return load_transform
 

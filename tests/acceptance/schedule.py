@@ -49,7 +49,7 @@ _KINDS = {
     "kctl_agent.engine": "the engine's Python",
     "kctl_agent.worker": "a worker's Python",
     "kctl_agent.sinker": "a sinker",
-    "kctl_agent.worker.daemon": "an executor's Python",
+    "kctl_agent.worker.query.daemon": "an executor's Python",
 }
 """A word of the command line to what it is."""
 KINDS = ("broker", "master", "redis", *_KINDS.values())

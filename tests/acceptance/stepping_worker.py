@@ -15,11 +15,11 @@ from typing import Any
 import psutil
 
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.worker.brokers import Brokers
+from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.main import main
-from kctl_agent.worker.membership import Membership
-from kctl_agent.worker.pipeline import Pipeline, _Run
-from kctl_agent.worker.start_offsets import StartOffsets
+from kctl_agent.worker.offsets.brokers import Brokers
+from kctl_agent.worker.offsets.start_offsets import StartOffsets
+from kctl_agent.worker.query.pipeline import Pipeline, _Run
 
 STEPS: dict[str, tuple[Any, str, str]] = {
     "the stored offsets are read": (FileStorage, "stored_offsets", "after"),

@@ -16,7 +16,7 @@ from kctl.kafka.groups import Group, describe_groups
 from kctl.testing import topics
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl_agent.worker.membership import Fenced, Membership
+from kctl_agent.worker.consumer_group.membership import Fenced, Membership
 from kctl_agent.worker.settings import KafkaSettings
 
 __all__ = ["ConsumerGroup", "Member", "is_shared"]

@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 from kctl.testing import topics
 from kctl.testing.kafka_cluster import KafkaCluster
 from kctl_agent.attached.brokers import EndOffsets
-from kctl_agent.worker.brokers import Bounds, Brokers, BrokerWatcher
+from kctl_agent.worker.offsets.brokers import Bounds, Brokers, BrokerWatcher
 from kctl_agent.worker.settings import KafkaSettings
 from tests.clusters import running_cluster
 

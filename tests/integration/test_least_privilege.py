@@ -25,8 +25,8 @@ from kctl.kafka.group_reader import GroupReader
 from kctl.master.launch import worker_settings
 from kctl.testing import topics
 from kctl.testing.secured_broker import PASSWORD, Right, SecuredBroker
-from kctl_agent.worker.brokers import Brokers
-from kctl_agent.worker.membership import Membership
+from kctl_agent.worker.consumer_group.membership import Membership
+from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.settings import parse
 
 pytestmark = [

@@ -12,10 +12,10 @@ from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl_agent.worker.brokers import Brokers
-from kctl_agent.worker.epochs import LogSeen
-from kctl_agent.worker.membership import Fenced, Membership
-from kctl_agent.worker.positions import Found
+from kctl_agent.worker.consumer_group.membership import Fenced, Membership
+from kctl_agent.worker.offsets.brokers import Brokers
+from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.positions import Found
 from tests.integration.members import ConsumerGroup, Member, is_shared
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]

@@ -52,7 +52,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.streaming.pollingDelay": f"{POLLING_MS}ms",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
-        "spark.python.daemon.module": "kctl_agent.worker.daemon",
+        "spark.python.daemon.module": "kctl_agent.worker.query.daemon",
         # `python -m` would else be searched in the executor's working directory first.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **MALLOC_CONF,

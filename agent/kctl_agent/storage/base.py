@@ -7,9 +7,9 @@ What every implementation guarantees to the workers that put:
 - **The stored offset decides.** Messages below the stored offset are skipped, so a task that is retried, a batch that
   is run again and two owners that overlap store nothing twice. A chunk that begins above the stored offset is refused
   (`GapRefused`): it would lose what lies between.
-- **Only `init_offsets` moves a stored offset backwards**, for the reasons that `kctl_agent.worker.positions` decides
-  on, and only if the stored offset still is the one that the decision was made on: compare and set. Each such write
-  gives the stored offset a new version; puts and advances that were planned on another version are refused
+- **Only `init_offsets` moves a stored offset backwards**, for the reasons that `kctl_agent.worker.offsets.positions`
+  decides on, and only if the stored offset still is the one that the decision was made on: compare and set. Each such
+  write gives the stored offset a new version; puts and advances that were planned on another version are refused
   (`StoredOffsetMoved`). So a worker that was frozen between any two steps can neither move the stored offset of the
   next owner nor store beside it.
 - **One storage, one group.** With the first `bind` a storage gets an id of its own and belongs to one group of one

@@ -14,8 +14,8 @@ from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, MemberInfo, PartitionStats, Snapshot, StorageUsage
 from kctl_agent.storage.base import Storage, StorageError, StorageStats
 from kctl_agent.storage.room import why_full
-from kctl_agent.worker.brokers import BrokerView
-from kctl_agent.worker.pipeline import Batch
+from kctl_agent.worker.offsets.brokers import BrokerView
+from kctl_agent.worker.query.pipeline import Batch
 
 __all__ = ["Sources", "WorkerStats"]
 

@@ -1,7 +1,7 @@
 """A worker at work: opens what it needs in order, turns its main loop until it is stopped, closes all in reverse.
 
-The main thread owns it (see `main_loop`); batches run on Spark's threads (see `pipeline`), stats are published by
-another (`stats`).
+The main thread owns it (see `main_thread`); batches run on Spark's threads (see `query.pipeline`), stats are published
+by another (`stats`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 from kctl_agent.operations import Inbox
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.storage.base import Storage
-from kctl_agent.worker.brokers import Brokers
-from kctl_agent.worker.groups import Group
-from kctl_agent.worker.lifecycle_events import State
-from kctl_agent.worker.main_loop import MainLoop
-from kctl_agent.worker.pipeline import Batch, Pipeline
+from kctl_agent.worker.lifecycle.events import State
+from kctl_agent.worker.lifecycle.query_groups import Group
+from kctl_agent.worker.main_thread.main_loop import MainLoop
+from kctl_agent.worker.offsets.brokers import Brokers
+from kctl_agent.worker.query.pipeline import Batch, Pipeline
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.stats import WorkerStats
 

@@ -12,8 +12,8 @@ from kctl_agent.errors import AgentError, BadParams, BadPayload, BadRequest
 from kctl_agent.messages import Request, is_plain_number
 from kctl_agent.operations import Scope
 from kctl_agent.wire import Decoder, parse_object
-from kctl_agent.worker.positions import Found
-from kctl_agent.worker.seek import plan
+from kctl_agent.worker.offsets.positions import Found
+from kctl_agent.worker.offsets.seek import plan
 
 HUGE = [10**400, -(10**400), 2**63]
 NOT_JSON = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"]

@@ -64,9 +64,9 @@ def test_secrets_are_in_no_text_of_the_settings(tmp_path: Path) -> None:
 
 def test_the_daemon_of_spark_s_pythons_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack() -> None:
     code = (
-        "import os, sys, kctl_agent.worker.daemon\n"
+        "import os, sys, kctl_agent.worker.query.daemon\n"
         "print(*(open(f'/proc/self/task/{task}/comm').read().strip() for task in os.listdir('/proc/self/task')))\n"
-        "print('kctl_agent.worker.put' in sys.modules, 'pyarrow' in sys.modules)\n"
+        "print('kctl_agent.worker.query.put' in sys.modules, 'pyarrow' in sys.modules)\n"
     )
     env = {**os.environ, "OMP_NUM_THREADS": "1"}  # as Spark sets it for its Pythons
 

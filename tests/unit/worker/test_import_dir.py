@@ -14,8 +14,8 @@ from kctl.config import load
 from kctl.master.launch import worker_settings
 from kctl_agent.spark.conf import configuration
 from kctl_agent.spark.settings import SparkSettings
+from kctl_agent.worker.query.transform import load_transform
 from kctl_agent.worker.settings import WorkerSettings, parse
-from kctl_agent.worker.transform import load_transform
 
 TOML = """
 [kafka]

@@ -16,7 +16,7 @@ from kctl_agent.snapshot import Snapshot
 from kctl_agent.storage.base import Advance, StoredOffset
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker import stats as module
-from kctl_agent.worker.brokers import BrokerView
+from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.stats import Sources, WorkerStats
 
 TP = TopicPartition("t", 0)

@@ -1,0 +1,3 @@
+"""The worker as a member of its consumer group, and what the group has committed."""
+
+from __future__ import annotations

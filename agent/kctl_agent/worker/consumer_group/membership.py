@@ -1,0 +1,236 @@
+"""Membership in the consumer group: kafka-python joins, heartbeats and commits; it fetches nothing.
+
+All partitions are paused the moment they are assigned; Spark reads the records. The rebalance listener is awaited on
+kafka-python's I/O loop, where nothing may block and `commit()` raises; so the blocking part runs in a thread of its own
+while the heartbeats go on, and the offsets are committed inside the callback.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.base import MemberState
+from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
+from kafka.future import Future
+
+from kctl_agent.kafka_errors import reason
+from kctl_agent.snapshot import MemberInfo
+from kctl_agent.worker.consumer_group.assignor import leader_announcing
+from kctl_agent.worker.consumer_group.commit_errors import Commit, keep_partition_errors, refusal
+from kctl_agent.worker.settings import KafkaSettings
+
+__all__ = ["Fenced", "Lost", "Membership", "take_up_forgotten_join"]
+
+log = logging.getLogger(__name__)
+
+COMMIT_TIMEOUT_MS = 5000
+CLOSE_TIMEOUT_MS = 10_000
+METADATA_MAX_AGE_MS = 5000
+"""So soon the leader notices that a topic has grown, and everybody's share is made anew."""
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class Lost(Exception):
+    """The group goes on without this member: its session expired. Nothing may be committed; it joins again by
+    itself."""
+
+
+class Fenced(Exception):
+    """Another member has joined with this one's `group.instance.id` and owns its partitions. To join again would fence
+    that one in turn, so the worker has to end."""
+
+
+class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    """One member. `poll`, `commit` and `close` are for the main thread; the rest may be read from any thread.
+
+    `note(partition)` is what is committed with its offset, as metadata; it must not block either.
+
+    `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` likewise, with nothing to
+    commit; `on_committed(offsets)` gets what a callback has committed, on the I/O thread: it must not block.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        on_revoked: Callable[[set[TopicPartition]], Offsets],
+        on_lost: Callable[[], None],
+        on_committed: Callable[[Offsets], None],
+        note: Callable[[TopicPartition], str] = lambda _: "",
+    ) -> None:
+        self._settings = settings
+        self._suspended = False
+        self._given_up: int | None = None
+        self._leader: tuple[int, str | None] | None = None
+        self.on_revoked = on_revoked
+        self.on_lost = on_lost
+        self.on_committed = on_committed
+        self.note = note
+        assignor = leader_announcing(settings.assignor, lambda: str(self._metadata().member_id), self._on_leader)
+        session_ms = int(settings.session_timeout_seconds * 1000)
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=settings.bootstrap_servers,
+            group_id=settings.group,
+            group_instance_id=settings.group_instance_id,
+            client_id=client_id,
+            enable_auto_commit=False,
+            auto_offset_reset=settings.auto_offset_reset,
+            isolation_level=settings.isolation_level,
+            partition_assignment_strategy=[assignor],
+            session_timeout_ms=session_ms,
+            max_poll_interval_ms=int(settings.max_poll_interval_seconds * 1000),
+            heartbeat_interval_ms=int(settings.heartbeat_interval_seconds * 1000),
+            metadata_max_age_ms=METADATA_MAX_AGE_MS,
+            reconnect_backoff_max_ms=2000,
+            allow_auto_create_topics=False,
+            **(settings.security.client_settings() if settings.security else {}),
+        )
+        keep_partition_errors(self._consumer)
+        for topic in settings.topics:
+            self._consumer.partitions_for_topic(topic)  # a leader that knows no partitions assigns nothing at first
+        self._consumer.subscribe(list(settings.topics), listener=self)
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """What this member may read now; empty while a rebalance or a loss is under way."""
+        if self._suspended or (self._given_up is not None and self._given_up == self._metadata().generation_id):
+            return frozenset()
+        return frozenset(self._consumer.assignment())
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self._suspended
+
+    @property
+    def info(self) -> MemberInfo:
+        metadata = self._metadata()
+        joined = metadata.generation_id >= 0 and bool(metadata.member_id)
+        generation = metadata.generation_id if joined else None
+        leader = self._leader[1] if self._leader and self._leader[0] == generation else None
+        member_id = metadata.member_id if joined else None
+        return MemberInfo(self._settings.group, self._settings.assignor, member_id, generation, leader)
+
+    def poll(self, timeout_seconds: float) -> None:
+        """Take part in the group: rejoin when asked, call the listener. Raises Fenced, KafkaError."""
+        take_up_forgotten_join(self._consumer)
+        try:
+            self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
+        except FencedInstanceIdError as error:
+            raise self._fenced() from error
+        if has_given_up_heartbeats(self._consumer):
+            raise self._fenced()
+
+    def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
+        """Commit these offsets; as a reset of the group without a note, as every other client would. Returns the
+        partitions that the broker refuses to commit, each with its error; the others are committed.
+
+        Raises Lost when this member is no longer one, Fenced when another has its place, KafkaError when it may work
+        later.
+        """
+        commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
+        try:
+            self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
+        except FencedInstanceIdError as error:
+            raise self._fenced() from error
+        except CommitFailedError as error:
+            self._given_up = self._metadata().generation_id
+            raise Lost(str(error)) from error
+        return commit.refused
+
+    def close(self) -> None:
+        """Revoke (which commits) and leave the group."""
+        self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Awaited on the I/O loop before the partitions go to somebody else."""
+        self._suspended = True
+        try:
+            offsets = await self._in_thread(lambda: self.on_revoked(revoked))
+            if offsets:
+                commit = self._commit(offsets, self.note)
+                await self._consumer.commit_async(commit)
+                self.on_committed({tp: at for tp, at in offsets.items() if tp not in commit.refused})
+                if commit.refused:
+                    log.warning("%s", refusal(commit.refused))
+        except KafkaError as error:  # what is stored is marked: the next owner goes on from the stored offset
+            log.warning("offsets were not committed at the revocation (%s)", reason(error))
+        finally:
+            self._suspended = self._is_eager
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """Awaited on the I/O loop. Pauses here: after this callback the first poll has already returned records."""
+        self._consumer.pause(*assigned)
+        self._suspended = False
+
+    async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002
+        """Awaited on the I/O loop when the group has gone on without this member."""
+        self._suspended = True
+        try:
+            await self._in_thread(self.on_lost)
+        finally:
+            self._suspended = self._is_eager
+
+    @property
+    def _is_eager(self) -> bool:
+        """Eager: after a revocation nothing is ours until the next assignment. Cooperative: what stays goes on."""
+        return self._settings.assignor != "cooperative-sticky"
+
+    def _metadata(self) -> Any:
+        return self._consumer.group_metadata()
+
+    @staticmethod
+    def _commit(offsets: Offsets, note: Callable[[TopicPartition], str]) -> Commit:
+        return Commit({tp: OffsetAndMetadata(offset, note(tp), -1) for tp, offset in offsets.items()})
+
+    def _fenced(self) -> Fenced:
+        return Fenced(
+            f"another member of the group {self._settings.group} has joined with the group.instance.id "
+            f"{self._settings.group_instance_id}; each member needs its own: give fleets of one group different "
+            "fleet.name, and start this worker again"
+        )
+
+    def _on_leader(self, generation: int, leader: str | None) -> None:
+        self._leader = (generation, leader)
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        """Run blocking work beside the I/O loop and await its result there."""
+        done, loop = Future(), self._consumer._net  # noqa: SLF001 - kafka-python offers no public way to its loop
+
+        def run() -> None:
+            try:
+                result = work()
+            except BaseException as error:  # handed to the awaiting callback, which kafka-python logs
+                failure = error
+                loop.call_soon_threadsafe(lambda: done.failure(failure))
+            else:
+                loop.call_soon_threadsafe(lambda: done.success(result))
+
+        threading.Thread(target=run, name="kctl-rebalance", daemon=True).start()
+        return await done
+
+
+def take_up_forgotten_join(consumer: Any) -> None:
+    """To be called before each poll: kafka-python 3.0.12 forgets a join that outlasts a poll and was caused by new
+    metadata.
+
+    The leader's own assignment makes `need_rejoin` false, so nobody awaits the result; with its heartbeats off the
+    member is evicted, for good.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
+    if consumer.group_metadata().state == MemberState.REBALANCING and not coordinator.need_rejoin():
+        coordinator.request_rejoin()
+
+
+def has_given_up_heartbeats(consumer: Any) -> bool:
+    """Whether the member counts as stable, while kafka-python 3.0.12 sends no heartbeat for it and will not join again:
+    that is all it does about a heartbeat that is answered by FENCED_INSTANCE_ID."""
+    coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
+    with coordinator._lock:  # noqa: SLF001
+        is_silent = coordinator.state is MemberState.STABLE and not coordinator._heartbeat_enabled  # noqa: SLF001
+        return is_silent and not coordinator.need_rejoin() and not coordinator.rejoining

@@ -1,0 +1,314 @@
+"""What a worker does next: a state machine with events in and actions out.
+
+Pure: no clock, no Spark, no Kafka, no storage; times are the caller's monotonic seconds. `Lifecycle.on` takes one event
+and returns the actions that follow, to be carried out in their order; what they come to is reported as further events.
+`main_thread.main_loop` does both. Events are facts; decisions are taken at `Tick` (what has to end) and `StartDue`
+(what may begin), so that one turn never does more than one slow thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafka import TopicPartition
+
+from kctl_agent.worker.lifecycle.events import (
+    NONE,
+    Action,
+    BatchStored,
+    Commit,
+    Drain,
+    Drained,
+    Draining,
+    DriverEnded,
+    Enter,
+    Event,
+    Fenced,
+    LogsObserved,
+    Lost,
+    Paused,
+    Phase,
+    Polled,
+    QueryFailed,
+    QueryStarted,
+    ReportEvent,
+    ReportQueryFailed,
+    ReportRetry,
+    Revoked,
+    SeekBegun,
+    SeekEnded,
+    SeekRequested,
+    StartDue,
+    StartFailed,
+    StartQuery,
+    State,
+    StopQuery,
+    StopRequested,
+    StorageCounted,
+    Throttle,
+    Tick,
+)
+from kctl_agent.worker.lifecycle.left_out import LeftOut
+from kctl_agent.worker.lifecycle.query_groups import Group, Groups
+from kctl_agent.worker.lifecycle.start_backoff import StartBackoff
+
+__all__ = ["Lifecycle"]
+
+
+class Lifecycle:
+    """For one thread at a time: the main thread, or that of a revocation while the main thread waits for it."""
+
+    def __init__(self) -> None:
+        self.state = State.JOINING
+        self.queries: Mapping[Group, Phase] = {}
+        """Replaced, never changed in place."""
+        self.is_seeking = False
+        self._polled = Polled(NONE)
+        self._paused = NONE
+        self._logs = LogsObserved()
+        self._storage = StorageCounted()
+        self._failed: dict[Group, QueryFailed] = {}
+        """Since the last tick."""
+        self._throttled_by: str | None = None
+        self._plan: list[Group] = []
+        """Which queries there should be, as of the last tick."""
+        self._groups = Groups()
+        self._left_out = LeftOut()
+        self._backoff = StartBackoff()
+        self._rules: dict[type[Event], Callable[..., list[Action]]] = {
+            Polled: self._on_polled,
+            Paused: self._on_paused,
+            Revoked: self._on_revoked,
+            Lost: self._on_lost,
+            Fenced: self._on_fenced,
+            LogsObserved: self._on_logs,
+            StorageCounted: self._on_storage,
+            BatchStored: self._on_batch,
+            QueryStarted: self._on_started,
+            StartFailed: self._on_start_failed,
+            QueryFailed: self._on_query_failed,
+            Draining: self._on_draining,
+            DriverEnded: self._on_driver_ended,
+            Drained: self._on_drained,
+            SeekRequested: self._on_seek_requested,
+            SeekBegun: self._on_seek_begun,
+            SeekEnded: self._on_seek_ended,
+            Tick: self._on_tick,
+            StartDue: self._on_start_due,
+            StopRequested: self._on_stop,
+        }
+
+    def on(self, event: Event, now: float) -> list[Action]:
+        """The actions that follow, in their order. The first event of a worker is `Polled`."""
+        return self._rules[type(event)](event, now)
+
+    @property
+    def reading(self) -> Group:
+        """What queries read now."""
+        return NONE.union(*self.queries)
+
+    @property
+    def is_complete(self) -> bool:
+        """Everything that should be read is read."""
+        return bool(self.queries) and self.reading == NONE.union(*self._plan)
+
+    @property
+    def is_drained(self) -> bool:
+        """No batch runs, none will, and the group leaves this member what it has."""
+        return not self._polled.is_rebalancing and all(phase is Phase.DRAINED for phase in self.queries.values())
+
+    def left_out(self, seconds: float, now: float) -> dict[TopicPartition, str]:
+        """Partitions that have been left out for so long because no leader answers for them, and why."""
+        return self._left_out.lasting(seconds, now)
+
+    def isolated(self) -> dict[TopicPartition, str]:
+        """Partitions whose query fails while they are alone in it, and why."""
+        return self._groups.isolated()
+
+    def _on_polled(self, event: Polled, _now: float) -> list[Action]:
+        if event.is_rebalancing:
+            self._polled = Polled(NONE, is_rebalancing=True)
+            return self._enter(State.REBALANCING)
+        self._polled = event
+        return [self._commit()]
+
+    def _on_paused(self, event: Paused, _now: float) -> list[Action]:
+        self._paused = event.partitions
+        return []
+
+    def _on_revoked(self, event: Revoked, _now: float) -> list[Action]:
+        if not event.partitions:
+            return []
+        self._polled = Polled(NONE, is_rebalancing=True)
+        return [*self._enter(State.REBALANCING), *self._stop_all(is_waited_for=True)]
+
+    def _on_lost(self, _event: Lost, _now: float) -> list[Action]:
+        self._polled = Polled(NONE, is_rebalancing=self._polled.is_rebalancing)
+        return [ReportEvent("lost", "the group went on without this worker; it joins again"), *self._stop_all()]
+
+    def _on_fenced(self, event: Fenced, _now: float) -> list[Action]:
+        self._polled = Polled(NONE)
+        return [ReportEvent("fenced", event.why), *self._stop_all()]
+
+    def _on_logs(self, event: LogsObserved, _now: float) -> list[Action]:
+        self._logs = event
+        return []
+
+    def _on_storage(self, event: StorageCounted, _now: float) -> list[Action]:
+        self._storage = event
+        return []
+
+    def _on_batch(self, event: BatchStored, _now: float) -> list[Action]:
+        self._backoff.reset()
+        self._groups.stored(event.partitions)
+        return []
+
+    def _on_started(self, event: QueryStarted, now: float) -> list[Action]:
+        self._left_out.add(event.unanswered, now)
+        self._left_out.take_in(event.partitions)
+        self.queries = {**self.queries, event.partitions: Phase.READING}
+        return [self._commit(), *self._enter(State.RUNNING)]
+
+    def _on_start_failed(self, event: StartFailed, now: float) -> list[Action]:
+        seconds = self._backoff.failed(now)
+        return [ReportRetry(event.why, self._backoff.failures, seconds)]
+
+    def _on_query_failed(self, event: QueryFailed, _now: float) -> list[Action]:
+        self._failed[event.group] = event
+        return []
+
+    def _on_draining(self, event: Draining, _now: float) -> list[Action]:
+        self._set_phase({each for each in event.groups if self.queries.get(each) is Phase.READING}, Phase.DRAINING)
+        return []
+
+    def _on_drained(self, event: Drained, _now: float) -> list[Action]:
+        if event.group not in self.queries:
+            return []
+        if self.is_seeking:
+            self._set_phase({event.group}, Phase.DRAINED)
+            return []
+        return [self._commit(), *self._stop_one(event.group)]  # its last batch may have ended since the last commit
+
+    def _on_driver_ended(self, event: DriverEnded, _now: float) -> list[Action]:
+        report = ReportEvent("engine_lost", event.why)
+        if not self.queries:
+            return [report]
+        return [report, *self._stop_all(), *self._enter(State.ASSIGNED)]
+
+    def _on_seek_requested(self, _event: SeekRequested, _now: float) -> list[Action]:
+        self.is_seeking = True
+        return [] if self._polled.is_rebalancing else self._drain(set(self.queries))
+
+    def _on_seek_begun(self, _event: SeekBegun, _now: float) -> list[Action]:
+        return [self._commit(), *self._stop_all()]
+
+    def _on_seek_ended(self, _event: SeekEnded, _now: float) -> list[Action]:
+        self.is_seeking = False
+        return []
+
+    def _on_tick(self, _event: Tick, now: float) -> list[Action]:
+        if self._is_held:
+            return []
+        self._left_out.keep(self._polled.assigned, now)
+        unreadable = self._left_out.still(self._logs.answered, now)
+        self._plan = self._groups.plan(self._wanted - unreadable, now)
+        actions = self._end_outdated()
+        failed, self._failed = self._failed, {}
+        for group, failure in failed.items():
+            if self.queries.get(group) is Phase.READING:
+                actions += self._retry_query(group, failure, now)
+        return actions
+
+    def _end_outdated(self) -> list[Action]:
+        """Let queries end that read other partitions than they should, that drain already, that read a topic that was
+        recreated or has a partition without a leader, or that have to wait for room."""
+        if not self.queries:
+            return []
+        actions: list[Action] = []
+        is_every = self._logs.is_recreated or self._logs.is_leaderless
+        if not is_every:
+            actions = self._throttle()
+            is_every = self._throttled_by is not None
+        draining = {group for group, phase in self.queries.items() if phase is not Phase.READING}
+        outdated = set(self.queries) if is_every else (self.queries.keys() - set(self._plan)) | draining
+        if self._logs.is_hopeless:
+            for group in outdated:
+                actions += self._stop_one(group)
+            return actions
+        return actions + self._drain(outdated)
+
+    def _retry_query(self, group: Group, failure: QueryFailed, now: float) -> list[Action]:
+        actions = self._stop_one(group)
+        if not self.queries:
+            actions += self._enter(State.ASSIGNED)
+        failures, seconds = self._groups.failed(group, failure.why, now, may_split=not failure.is_storage)
+        return [
+            *actions,
+            ReportRetry(failure.why, failures, seconds, failure.is_storage),
+            ReportQueryFailed(failure.why, is_first=failures == 1),
+        ]
+
+    def _on_start_due(self, _event: StartDue, now: float) -> list[Action]:
+        if self._is_held:
+            return []
+        if not self.queries and self._polled.assigned and not self._wanted:
+            return self._enter(State.PAUSED)
+        due = [group for group in self._plan if group.isdisjoint(self.reading) and self._is_due(group, now)]
+        if not due:
+            return self._enter(State.RUNNING) if self.state is State.REBALANCING and self.is_complete else []
+        actions = self._throttle()
+        if self._throttled_by is not None:
+            return actions
+        if not self.queries:
+            actions += self._enter(State.ASSIGNED)
+        return [*actions, StartQuery(due[0])]  # one: it may take long, and the group must be polled
+
+    def _on_stop(self, _event: StopRequested, _now: float) -> list[Action]:
+        return self._enter(State.STOPPING)
+
+    @property
+    def _is_held(self) -> bool:
+        return self.is_seeking or self.state is State.STOPPING
+
+    @property
+    def _wanted(self) -> Group:
+        return self._polled.assigned - self._paused
+
+    def _is_due(self, group: Group, now: float) -> bool:
+        return self._backoff.is_due(now) and self._groups.is_due(group, now)
+
+    def _throttle(self) -> list[Action]:
+        """Once the storage has had no room, it has to have more before it has some again, so that it does not flap."""
+        before = self._throttled_by
+        why = self._throttled_by = self._storage.nearly_full if before else self._storage.full
+        actions: list[Action] = []
+        if why is not None:
+            actions += self._enter(State.THROTTLED)
+            if before is None:
+                actions.append(ReportEvent("throttled", f"takes no new batch: {why}"))
+        return [*actions, Throttle(why)] if why != before else actions
+
+    def _enter(self, state: State) -> list[Action]:
+        """A worker that stops does nothing else any more."""
+        if state is self.state or self.state is State.STOPPING:
+            return []
+        self.state = state
+        return [Enter(state)]
+
+    def _commit(self) -> Commit:
+        return Commit(self.reading & self._polled.assigned)
+
+    def _drain(self, groups: set[Group]) -> list[Action]:
+        self._set_phase({group for group in groups if self.queries[group] is Phase.READING}, Phase.DRAINING)
+        return [Drain(group) for group in sorted(groups, key=sorted)]
+
+    def _set_phase(self, groups: set[Group], phase: Phase) -> None:
+        self.queries = {**self.queries, **dict.fromkeys(groups, phase)}
+
+    def _stop_one(self, group: Group) -> list[Action]:
+        self.queries = {each: phase for each, phase in self.queries.items() if each != group}
+        return [StopQuery(group)]
+
+    def _stop_all(self, *, is_waited_for: bool = False) -> list[Action]:
+        self.queries = {}
+        return [StopQuery(is_waited_for=is_waited_for)]

@@ -1,0 +1,67 @@
+"""Commits to the group what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from kctl_agent.worker.consumer_group.commit_errors import refusal
+from kctl_agent.worker.consumer_group.membership import Membership
+from kctl_agent.worker.main_thread.reported_error import ReportedError
+from kctl_agent.worker.offsets.progress import Progress
+
+__all__ = ["Committer", "topics_of"]
+
+
+class Committer:
+    """For the main thread. `describe(error, what)` is an error of Kafka's in one sentence."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        progress: Progress,
+        error: ReportedError,
+        describe: Callable[[KafkaError, str], str],
+    ) -> None:
+        self._membership = membership
+        self._progress = progress
+        self._error = error
+        self._describe = describe
+
+    def commit(self, positions: Mapping[TopicPartition, int], now: float) -> None:
+        """Commit what is due of these; what fails is tried again with the next turn, or at the revocation.
+
+        Raises Lost, Fenced.
+        """
+        commits, epochs = self._progress.commits, self._progress.epochs
+        waiting = commits.waiting(self._membership.partitions, now)
+        positions = {tp: position for tp, position in positions.items() if tp not in waiting}
+        ends = commits.due(positions)
+        if not ends and commits.is_quiet:
+            ends = epochs.uncommitted(positions)
+        if not ends or self._membership.is_rebalancing:
+            return
+        try:
+            refused = self._membership.commit(ends)
+        except KafkaError as error:
+            text = self._describe(error, f"offsets of {topics_of(ends)} are stored, not yet committed")
+            self._error.tolerate("commit", text, now)
+        else:
+            self._committed(ends, refused, now)
+
+    def _committed(
+        self, ends: Mapping[TopicPartition, int], refused: Mapping[TopicPartition, type[KafkaError]], now: float
+    ) -> None:
+        self._progress.commits.answered(ends, refused, now)
+        self._progress.epochs.committed(ends.keys() - refused.keys())
+        if refused:
+            self._error.tolerate("commit", f"{refusal(refused)}; the other partitions are", now)
+        elif not self._progress.commits.is_refused:
+            self._error.resolve("commit")
+
+
+def topics_of(partitions: Iterable[TopicPartition]) -> str:
+    """Their names."""
+    return ", ".join(sorted({tp.topic for tp in partitions}))

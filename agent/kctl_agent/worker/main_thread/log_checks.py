@@ -1,0 +1,89 @@
+"""Whether what is read and stored is still there: in the logs of the brokers and in the storage.
+
+For the main thread. Where it is not, the queries drain: the next one begins where brokers and storage really are.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from kctl_agent.storage.base import Storage, StorageError
+from kctl_agent.worker.offsets.brokers import Brokers, BrokerView
+from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.query.pipeline import Pipeline, Source
+from kctl_agent.worker.stats import WorkerStats
+
+__all__ = ["LogChecks"]
+
+log = logging.getLogger("kctl_agent.worker")
+
+STORAGE_CHECK_SECONDS = 5.0
+"""So often a worker without a batch checks whether the storage still holds what was put into it."""
+
+
+class LogChecks:
+    """Of the queries that run."""
+
+    def __init__(
+        self, pipeline: Pipeline, brokers: Brokers, storage: Storage, progress: Progress, stats: WorkerStats
+    ) -> None:
+        self._pipeline = pipeline
+        self._brokers = brokers
+        self._storage = storage
+        self._progress = progress
+        self._stats = stats
+        self._compared: BrokerView | None = None
+        self._check_at = 0.0
+
+    def check(self, running: Mapping[TopicPartition, Source], view: BrokerView) -> None:
+        """`view` is what the brokers reported last."""
+        self._compare_logs(running, view)
+        self._check_storage()
+        for tp, (begin, start) in self._progress.reading.lost(running, self._pipeline.positions, view).items():
+            text = (
+                f"{tp.topic}-{tp.partition}: {start - begin} offsets from {begin} on were removed by retention "
+                "before they were read"
+            )
+            self._stats.happened("records_lost", text, tp, (begin, start))
+
+    def _compare_logs(self, running: Mapping[TopicPartition, Source], view: BrokerView) -> None:
+        """If the log of a partition was truncated below what is read of it, let the query end: the next one begins
+        where the log differs. A broker is asked only when another one leads than before."""
+        if view is self._compared:
+            return
+        self._compared = view
+        epochs = self._progress.epochs
+        logs = {tp: seen for tp, seen in view.logs.items() if tp in running}
+        try:
+            diverged, unknown = self._brokers.divergences_of_each(epochs.known, logs)
+        except KafkaError as error:
+            log.debug("which log it is is not known yet: %s", error)
+            return
+        planned = self._pipeline.planned
+        cut = {tp for tp, offset in diverged.items() if offset < planned.get(tp, offset)}
+        if cut:
+            self._pipeline.drain()
+        epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
+
+    def _check_storage(self) -> None:
+        """If the storage holds less than was put into it, let the query end: the next one reads it again. A put would
+        notice it, too, but a partition may be quiet for long."""
+        if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
+            return
+        self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS
+        positions = self._pipeline.positions  # before the stored offsets are read, which are never behind it
+        try:
+            stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in positions])
+        except StorageError as error:
+            log.debug("whether the storage has gone back is not known: %s", error)
+            return
+        if any(
+            (stored := stored_offsets.get(tuple(tp))) is None or stored.next < position
+            for tp, position in positions.items()
+        ):
+            self._pipeline.drain()

@@ -1,0 +1,252 @@
+"""The main thread's turns: what happens becomes an event of the `lifecycle`, and the actions that follow are done.
+
+A turn polls the group, carries out operations, checks the queries, the storage and the logs, and never waits long. A
+revocation runs in a thread of its own while the main thread waits for it inside `poll` (`consumer_group.membership`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from kctl_agent.kafka_errors import describe
+from kctl_agent.operations import Inbox, is_paused
+from kctl_agent.spark.driver import DriverLost
+from kctl_agent.storage.base import Storage
+from kctl_agent.worker.consumer_group.membership import Fenced, Lost, Membership
+from kctl_agent.worker.lifecycle import events
+from kctl_agent.worker.lifecycle.machine import Lifecycle
+from kctl_agent.worker.lifecycle.query_groups import Group
+from kctl_agent.worker.main_thread.committer import Committer
+from kctl_agent.worker.main_thread.log_checks import LogChecks
+from kctl_agent.worker.main_thread.query_start import QueryStart
+from kctl_agent.worker.main_thread.reported_error import GRACE_SECONDS, ReportedError
+from kctl_agent.worker.main_thread.requests import Requests
+from kctl_agent.worker.main_thread.seeking import Seeking
+from kctl_agent.worker.main_thread.unread_partitions import UnreadPartitions
+from kctl_agent.worker.offsets.brokers import Brokers, BrokerView, BrokerWatcher
+from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.offsets.start_offsets import StartOffsets
+from kctl_agent.worker.query.pipeline import Pipeline
+from kctl_agent.worker.settings import WorkerSettings
+from kctl_agent.worker.stats import Sources, WorkerStats
+
+__all__ = ["MainLoop"]
+
+log = logging.getLogger("kctl_agent.worker")
+
+POLL_SECONDS = 0.1
+LEADERLESS_SECONDS = 15.0
+"""A dead leader is noticed after 9 s (`broker.session.timeout.ms`), an election takes little. For a partition that has
+no leader for longer the query is begun again without it."""
+ABANDON_SECONDS = 30.0
+"""A batch that runs for so long beside a partition without leader waits for its records: it is not waited for."""
+ENGINE_SECONDS = 60.0
+"""An engine takes less to start, on a busy machine too."""
+RESUME_FRACTION = 0.8
+"""A throttled worker goes on when the storage holds less than this part of its limit, so that it does not flap."""
+
+
+class MainLoop:
+    """A member of the group, from its making on. `turn` and `close` are the main thread's."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        pipeline: Pipeline,
+        brokers: Brokers,
+        storage: Storage,
+        stats: WorkerStats,
+        inbox: Inbox,
+        stored: deque[Group],
+    ) -> None:
+        """`stored` is what batches have stored of since the last turn, filled by Spark's callback threads."""
+        self._settings = settings
+        self._pipeline = pipeline
+        self._stats = stats
+        self._inbox = inbox
+        self._stored = stored
+        self._progress = Progress()
+        self._lifecycle = Lifecycle()
+        self._error = ReportedError(stats.failed)
+        self._unread = UnreadPartitions(stats)
+        self._actions: dict[type[events.Action], Callable[[Any], None]] = self._performers()
+        self._stats.enter(self._lifecycle.state)
+        start_offsets = StartOffsets(settings, storage, brokers)
+        progress = self._progress
+        self._membership = Membership(
+            settings.kafka,
+            settings.name,
+            self._on_revoked,
+            self._on_lost,
+            progress.commits.done,
+            lambda tp: progress.note(tp, start_offsets.identity),
+        )
+        member = self._membership
+        self._watcher = BrokerWatcher(brokers, lambda: member.partitions)
+        self._committer = Committer(member, progress, self._error, self._describe)
+        self._query_start = QueryStart(pipeline, start_offsets, member, progress, stats, self._describe)
+        self._checks = LogChecks(pipeline, brokers, storage, progress, stats)
+        seeking = Seeking(pipeline, brokers, storage, member, progress, stats)
+        self._requests = Requests(
+            settings.name, inbox, member, self._lifecycle, seeking, self._handle, self._on_lost, self._describe
+        )
+        stats.draw_from(self._sources())
+        self._watcher.start()
+
+    def turn(self) -> None:
+        """Raises Fenced, BootstrapError, or what cannot be healed from inside."""
+        try:
+            self._poll()
+            self._requests.carry_out()
+            if not self._lifecycle.is_seeking:
+                self._check_queries()
+        except Fenced as error:
+            self._handle(events.Fenced(str(error)))
+            raise
+
+    def close(self) -> None:
+        """The batch ends, its offsets are committed, the group is left."""
+        self._handle(events.StopRequested())
+        self._watcher.stop()
+        self._membership.close()  # calls _on_revoked, commits, leaves
+
+    def _sources(self) -> Sources:
+        member, pipeline, progress, watcher = self._membership, self._pipeline, self._progress, self._watcher
+        return Sources(
+            member=lambda: member.info,
+            brokers=lambda: watcher.view,
+            positions=lambda: progress.positions(member.partitions, pipeline.positions, watcher.view),
+            committed=lambda: progress.committed(watcher.view),
+            query_id=lambda: pipeline.query_id,
+            batch_started_at=lambda: pipeline.batch_started_at,
+            reset=self._settings.kafka.auto_offset_reset,
+        )
+
+    def _poll(self) -> None:
+        try:
+            self._membership.poll(POLL_SECONDS)
+        except KafkaError as error:
+            text = self._describe(error, f"group {self._settings.kafka.group} cannot be polled")
+            self._error.tolerate("poll", text, time.monotonic())
+        else:
+            self._error.resolve("poll")
+        self._handle(events.Polled(self._membership.partitions, self._membership.is_rebalancing))
+
+    def _check_queries(self) -> None:
+        """Make them read what is assigned, as long as the storage has room."""
+        view = self._watcher.view
+        self._observe(view)
+        self._handle(events.Tick())
+        self._unread.left_out(self._lifecycle.left_out(GRACE_SECONDS, time.monotonic()))
+        self._unread.isolated(self._lifecycle.isolated())
+        running = self._pipeline.sources
+        if running is not None:
+            if self._lifecycle.is_complete and self._pipeline.has_settled(GRACE_SECONDS):
+                # Nothing has failed for a while; no batch may come for long that could show it.
+                self._error.resolve("query")
+            self._checks.check(running, view)
+        if self._is_connected():
+            self._handle(events.StartDue())
+
+    def _is_connected(self) -> bool:
+        """Whether queries have a driver to run in. That of the engine may be starting, while the group is joined."""
+        why = self._pipeline.connect()
+        if why is None:
+            self._error.resolve("engine")
+            return True
+        self._error.tolerate("engine", why, time.monotonic(), ENGINE_SECONDS)
+        return False
+
+    def _observe(self, view: BrokerView) -> None:
+        assigned, scopes = self._membership.partitions, self._inbox.paused
+        self._handle(events.Paused(frozenset(tp for tp in assigned if is_paused(scopes, tp.topic, tp.partition))))
+        while self._stored:
+            self._handle(events.BatchStored(self._stored.popleft()))
+        self._handle(events.Draining(self._pipeline.draining))
+        try:
+            for group, failure in self._pipeline.failures().items():
+                self._handle(events.QueryFailed(group, failure.text, failure.is_storage))
+        except DriverLost as error:
+            self._handle(events.DriverEnded(str(error)))
+        self._handle(events.StorageCounted(self._stats.why_full(1.0), self._stats.why_full(RESUME_FRACTION)))
+        reading, running = self._progress.reading, self._lifecycle.reading
+        self._handle(
+            events.LogsObserved(
+                answered=frozenset(view.ends),
+                is_recreated=reading.is_recreated(running, view),
+                is_leaderless=reading.is_without_leader(running, view, LEADERLESS_SECONDS),
+                is_hopeless=reading.is_without_leader(running, view, ABANDON_SECONDS),
+            )
+        )
+
+    def _handle(self, event: events.Event) -> None:
+        for action in self._lifecycle.on(event, time.monotonic()):
+            self._actions[type(action)](action)
+
+    def _performers(self) -> dict[type[events.Action], Callable[[Any], None]]:
+        return {
+            events.Enter: lambda action: self._stats.enter(action.state),
+            events.Commit: self._commit,
+            events.StartQuery: self._start_query,
+            events.Drain: self._drain,
+            events.StopQuery: self._stop_query,
+            events.Throttle: lambda action: self._stats.is_throttled_by(action.why),
+            events.ReportEvent: lambda action: self._stats.happened(action.kind, action.text),
+            events.ReportRetry: self._report_retry,
+            events.ReportQueryFailed: lambda action: self._stats.query_failed(action.why, is_first=action.is_first),
+        }
+
+    def _commit(self, action: events.Commit) -> None:
+        positions = {tp: at for tp, at in self._pipeline.positions.items() if tp in action.partitions}
+        try:
+            self._committer.commit(positions, time.monotonic())
+        except Lost:
+            self._on_lost()
+
+    def _start_query(self, action: events.StartQuery) -> None:
+        try:
+            answer = self._query_start.start(action.group)
+        except Lost:
+            self._on_lost()
+        else:
+            self._handle(answer)
+
+    def _drain(self, action: events.Drain) -> None:
+        if self._pipeline.drain(action.group):
+            self._handle(events.Drained(action.group))
+
+    def _stop_query(self, action: events.StopQuery) -> None:
+        wait_seconds = self._settings.pipeline.revoke_timeout_seconds if action.is_waited_for else 0.0
+        self._progress.reached(self._pipeline.stop(wait_seconds, action.group))
+
+    def _report_retry(self, action: events.ReportRetry) -> None:
+        """The first failure may be one that the next try heals, and is only logged. Not that of a batch which could not
+        be stored: its messages are there, and how they are stored after all shows that the error is overcome."""
+        if action.failures > 1 or action.is_storage:
+            self._error.report("query", f"{action.why}; next try in {action.seconds:.0f} s")
+        else:
+            log.warning("%s; tried again in %.0f s", action.why, action.seconds)
+
+    def _on_revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """In a thread of its own, while the I/O loop goes on with the heartbeats. Returns what has to be committed."""
+        if not partitions:
+            return {}
+        self._progress.epochs.give_up(partitions)
+        log.info("revoked: %s", sorted(f"{tp.topic}-{tp.partition}" for tp in partitions))
+        read = self._lifecycle.reading
+        self._handle(events.Revoked(frozenset(partitions)))
+        return self._progress.commits.due(self._progress.ends(read))
+
+    def _on_lost(self) -> None:
+        self._progress.epochs.give_up(self._progress.epochs.known)
+        self._handle(events.Lost())
+
+    def _describe(self, error: KafkaError, what: str) -> str:
+        return describe(error, what, self._settings.kafka.bootstrap_servers)

@@ -1,0 +1,103 @@
+"""Begins a query: decide, set the stored offsets, commit, read: in this order. A worker that is frozen after any of the
+steps finds itself refused at the next one, by the stored offset's version or by the group's coordinator."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError, LeaderNotAvailableError
+
+from kctl_agent.spark.driver import DriverLost
+from kctl_agent.storage.base import StorageError
+from kctl_agent.worker.consumer_group.commit_errors import refusal
+from kctl_agent.worker.consumer_group.membership import Membership
+from kctl_agent.worker.lifecycle.events import DriverEnded, QueryStarted, StartFailed
+from kctl_agent.worker.main_thread.committer import topics_of
+from kctl_agent.worker.offsets.positions import Moved
+from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.offsets.start_offsets import Decided, StartOffsets
+from kctl_agent.worker.query.pipeline import Pipeline
+from kctl_agent.worker.stats import WorkerStats
+
+__all__ = ["QueryStart"]
+
+log = logging.getLogger("kctl_agent.worker")
+
+
+class QueryStart:
+    """For the main thread; it blocks. `describe(error, what)` is an error of Kafka's in one sentence."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        start_offsets: StartOffsets,
+        membership: Membership,
+        progress: Progress,
+        stats: WorkerStats,
+        describe: Callable[[KafkaError, str], str],
+    ) -> None:
+        self._pipeline = pipeline
+        self._start_offsets = start_offsets
+        self._membership = membership
+        self._progress = progress
+        self._stats = stats
+        self._describe = describe
+        self._reported: set[tuple[TopicPartition, Moved]] = set()
+        """By starts that failed since the last one that did not: the next try finds the same once more."""
+
+    def start(self, wanted: frozenset[TopicPartition]) -> QueryStarted | StartFailed | DriverEnded:
+        """Begin to read these with a query of their own, or those of them that can be read. Raises Lost, Fenced,
+        BootstrapError."""
+        try:
+            return self._start(wanted)
+        except (KafkaError, StorageError, DriverLost) as error:
+            self._progress.epochs.give_up(wanted)  # with the next try the notes count again: nothing was committed
+            what = f"cannot begin to read {topics_of(wanted)}"
+            if isinstance(error, DriverLost):
+                return DriverEnded(f"{what}: {error}")
+            return StartFailed(self._describe(error, what) if isinstance(error, KafkaError) else f"{what}: {error}")
+
+    def _start(self, wanted: frozenset[TopicPartition]) -> QueryStarted:
+        decided = self._start_offsets.decide(wanted, self._progress.epochs.known)
+        readable = wanted.intersection(decided.found)
+        self._start_offsets.place(decided)
+        self._report(decided)
+        self._progress.began(decided, readable, self._membership.partitions, time.monotonic())
+        unanswered = {tp: why for tp, why in decided.unanswered.items() if tp in wanted}
+        refused = self._commit_first(decided, readable)
+        readable = readable.difference(refused)
+        unanswered |= {tp: refusal({tp: error}) for tp, error in refused.items()}
+        if not readable:
+            raise next(iter(refused.values()))(refusal(refused)) if refused else _unanswered(unanswered)
+        sources = {tp: decided.source(tp) for tp in readable}
+        self._pipeline.start(sources)
+        self._reported.clear()
+        log.info("reads %s", {f"{tp.topic}-{tp.partition}": sources[tp].start for tp in sorted(readable)})
+        return QueryStarted(readable, unanswered)
+
+    def _report(self, decided: Decided) -> None:
+        """What has moved, once."""
+        for tp, moved in decided.moves:
+            if (tp, moved) in self._reported:
+                continue
+            self._reported.add((tp, moved))
+            text = moved.sentence(f"{tp.topic}-{tp.partition}")
+            self._stats.happened(moved.kind, text, tp, (moved.from_offset, moved.to_offset))
+
+    def _commit_first(
+        self, decided: Decided, readable: frozenset[TopicPartition]
+    ) -> dict[TopicPartition, type[KafkaError]]:
+        """What has to be committed before anything is read. Returns what the broker refuses."""
+        first = decided.first_commits(readable)
+        if not first:
+            return {}
+        refused = self._membership.commit(first)
+        self._progress.commits.done({tp: at for tp, at in first.items() if tp not in refused})
+        return refused
+
+
+def _unanswered(reasons: Mapping[TopicPartition, str]) -> KafkaError:
+    return LeaderNotAvailableError(reasons[min(reasons)] if reasons else "no partition answers")

@@ -1,0 +1,104 @@
+"""Carries out the operations that the agent has accepted, one after another, a step in each turn of the main thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from kctl_agent.errors import AgentError
+from kctl_agent.operations import Inbox, Operation, Outcome, is_paused
+from kctl_agent.worker.consumer_group.membership import Lost, Membership
+from kctl_agent.worker.lifecycle.events import Event, SeekBegun, SeekEnded, SeekRequested
+from kctl_agent.worker.lifecycle.machine import Lifecycle
+from kctl_agent.worker.main_thread.seeking import Seeking
+
+__all__ = ["Requests"]
+
+log = logging.getLogger("kctl_agent.worker")
+
+_WAITS = Outcome("running", "the running batch is finished first")
+_MOST_NAMES = 10
+"""Of partitions in a sentence."""
+
+
+class Requests:
+    """For the main thread. `handle` gives the lifecycle an event and carries out what follows; `on_lost` does what
+    follows when the group goes on without this member; `describe(error, what)`
+    is an error of Kafka's in one sentence."""
+
+    def __init__(
+        self,
+        name: str,
+        inbox: Inbox,
+        membership: Membership,
+        lifecycle: Lifecycle,
+        seeking: Seeking,
+        handle: Callable[[Event], None],
+        on_lost: Callable[[], None],
+        describe: Callable[[KafkaError, str], str],
+    ) -> None:
+        self._name = name
+        self._inbox = inbox
+        self._membership = membership
+        self._lifecycle = lifecycle
+        self._seeking = seeking
+        self._handle = handle
+        self._on_lost = on_lost
+        self._describe = describe
+        self._waiting: list[Operation] = []
+        """The oldest first."""
+
+    def carry_out(self) -> None:
+        """As many as can be without waiting."""
+        self._waiting += self._inbox.take()
+        while self._waiting:
+            operation = self._waiting[0]
+            outcome = self._outcome(operation)
+            if outcome.state == "running":
+                return
+            if self._lifecycle.is_seeking:
+                self._handle(SeekEnded())
+            self._inbox.report(operation.id, outcome)
+            log.info("%s %s: %s; operation %s", operation.rpc, outcome.state, outcome.text, operation.id)
+            del self._waiting[0]
+
+    def _outcome(self, operation: Operation) -> Outcome:
+        try:
+            return self._pause() if operation.rpc == "pause" else self._seek(operation)
+        except KafkaError as error:
+            return Outcome("failed", self._describe(error, f"{operation.rpc} failed"))
+        except Lost as error:
+            self._on_lost()
+            return Outcome("failed", str(error))
+        except AgentError as error:
+            return Outcome("failed", str(error))
+
+    def _pause(self) -> Outcome:
+        """The inbox knows the scopes already; what they cover is read no more as soon as its query has drained."""
+        scopes = self._inbox.paused
+        if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
+            return _WAITS
+        paused = [tp for tp in sorted(self._membership.partitions) if is_paused(scopes, tp.topic, tp.partition)]
+        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in paused[:_MOST_NAMES])
+        more = f" and {len(paused) - _MOST_NAMES} more" if len(paused) > _MOST_NAMES else ""
+        return Outcome("done", f"paused {names}{more}" if paused else "nothing is paused")
+
+    def _seek(self, operation: Operation) -> Outcome:
+        """Called in every turn until it is no longer `running`."""
+        tp = TopicPartition(operation.params["topic"], operation.params["partition"])
+        if tp not in self._membership.partitions:
+            return Outcome("failed", f"{tp.topic}-{tp.partition} is not with {self._name} now")
+        found, planned = self._seeking.plan(tp, operation.params["to"])
+        if operation.params.get("dry_run"):
+            return Outcome("done", planned.sentence, planned.to_json())
+        self._handle(SeekRequested())
+        if not self._lifecycle.is_drained:
+            return _WAITS
+        planned = replace(planned, position=self._seeking.position(tp, found))  # where reading has ended
+        self._handle(SeekBegun())
+        self._seeking.move(tp, found, planned)
+        return Outcome("done", planned.sentence, planned.to_json())

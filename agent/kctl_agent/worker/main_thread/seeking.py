@@ -1,0 +1,73 @@
+"""Moves a stored offset and what the group has committed, while no query runs: what a `seek` is carried out with."""
+
+from __future__ import annotations
+
+from kafka import TopicPartition
+
+from kctl_agent.storage.base import Storage, StorageError, StoredOffset
+from kctl_agent.worker.consumer_group.commit_errors import refusal
+from kctl_agent.worker.consumer_group.membership import Membership
+from kctl_agent.worker.offsets.brokers import Brokers
+from kctl_agent.worker.offsets.positions import Found
+from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.offsets.seek import Plan, plan
+from kctl_agent.worker.query.pipeline import Pipeline
+from kctl_agent.worker.stats import WorkerStats
+
+__all__ = ["Seeking"]
+
+
+class Seeking:
+    """For the main thread; it blocks."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        brokers: Brokers,
+        storage: Storage,
+        membership: Membership,
+        progress: Progress,
+        stats: WorkerStats,
+    ) -> None:
+        self._pipeline = pipeline
+        self._brokers = brokers
+        self._storage = storage
+        self._membership = membership
+        self._progress = progress
+        self._stats = stats
+
+    def plan(self, tp: TopicPartition, to: str) -> tuple[Found, Plan]:
+        """Raises BadParams, KafkaError, StorageError."""
+        found = self._brokers.found([tp])[0][tp]
+        position = self.position(tp, found)
+        return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))
+
+    def position(self, tp: TopicPartition, found: Found) -> int | None:
+        """The next offset that would be stored: what the query has reached, else the stored offset, else what is
+        committed."""
+        reached = self._pipeline.positions.get(tp)
+        if reached is not None:
+            return reached
+        stored = self._storage.stored_offsets([tuple(tp)]).get(tuple(tp))
+        return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
+
+    def move(self, tp: TopicPartition, found: Found, planned: Plan) -> None:
+        """The group first: if the broker refuses, nothing has changed; killed in between, or if the stored offset has
+        moved, the next start sees a reset. Raises Lost, KafkaError, StorageError."""
+        stored_offsets = self._storage.stored_offsets([tuple(tp)])
+        stored = stored_offsets.get(tuple(tp))
+        if refused := self._membership.commit({tp: planned.target}, is_reset=True):
+            raise refused[tp](f"the group cannot be reset: {refusal(refused)}")
+        topic_id = found.topic_id or (stored.topic_id if stored else None)
+        try:
+            self._storage.init_offsets([StoredOffset(tp.topic, tp.partition, topic_id, planned.target)], stored_offsets)
+        except StorageError as error:
+            later = (
+                f"the group is reset to {planned.target}, and reading goes on there as soon as the storage can be used"
+            )
+            raise StorageError(f"{error}; {later}") from error
+        self._progress.commits.done({tp: planned.target})
+        self._progress.reached({tp: planned.target})
+        if planned.skipped or planned.again:
+            kind = "skipped" if planned.skipped else "rewound"
+            self._stats.happened(kind, f"on request: {planned.sentence}", tp, (planned.position or 0, planned.target))

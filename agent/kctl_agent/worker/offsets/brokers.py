@@ -1,0 +1,379 @@
+"""What the brokers report: ends of the log, the group's offsets, metadata. One admin client, asked from two threads.
+
+`Brokers` blocks; the main thread asks it at an assignment. `BrokerWatcher` asks it every second in a thread of its own
+and keeps the last answer, so that a broker that hangs ages the answers but stops nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    NoError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+
+from kctl_agent.attached.partition_offsets import answered_offsets
+from kctl_agent.kafka_errors import describe, name_of, reason
+from kctl_agent.snapshot import BrokerMetadata, PartitionMetadata
+from kctl_agent.stale_coordinators import forget_coordinators
+from kctl_agent.worker.offsets.epochs import LogSeen, divergence
+from kctl_agent.worker.offsets.note import log_seen, parse
+from kctl_agent.worker.offsets.positions import Found
+from kctl_agent.worker.settings import KafkaSettings
+
+__all__ = ["Bounds", "BrokerView", "BrokerWatcher", "Brokers", "Unanswered"]
+
+log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_MS = 5000
+METADATA_EVERY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """What the brokers report of the subscribed topics. `ids` are those of KIP-516, absent with old brokers; a topic
+    with an error has neither rows nor an id."""
+
+    rows: tuple[PartitionMetadata, ...]
+    ids: dict[str, str]
+    errors: dict[str, type[KafkaError]]
+
+    def ids_since(self, before: Mapping[str, str]) -> dict[str, str]:
+        """The ids, and for a topic that cannot be described for the moment the one from before: an error means nothing
+        about a topic but that it is unknown."""
+        kept = {
+            t: i
+            for t, i in before.items()
+            if self.errors.get(t, UnknownTopicOrPartitionError) is not UnknownTopicOrPartitionError
+        }
+        return {**kept, **self.ids}
+
+    def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """Partitions of topics with an error, and why. Without the topic's id nobody would notice that it was
+        recreated. Raises KafkaError when that is all of them."""
+        errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
+        if errors and len(errors) == len(partitions):
+            tp = min(errors)
+            raise errors[tp](f"topic {tp.topic}")
+        return {tp: f"topic {tp.topic} cannot be described ({name_of(error)})" for tp, error in errors.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """The last answers; each with the monotonic second at which it was taken, None before the first."""
+
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    taken_at: float | None = None
+    brokers: tuple[BrokerMetadata, ...] | None = None
+    topics: tuple[PartitionMetadata, ...] | None = None
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
+    """The ends, with the leaders that reported them."""
+    unanswered: dict[TopicPartition, Unanswered] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A partition that no leader answers for: why, and the monotonic second since which."""
+
+    why: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of the partitions that were answered for; of the others the reason why not."""
+
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
+    """The ends, with the leaders that reported them."""
+    unanswered: dict[TopicPartition, str] = field(default_factory=dict)
+
+
+class Brokers:
+    """Blocking questions to the cluster; safe to call from several threads (kafka-python runs one I/O thread)."""
+
+    def __init__(self, settings: KafkaSettings, client_id: str) -> None:
+        self._settings = settings
+        self._cluster_id: str | None = None
+        self._admin = KafkaAdminClient(
+            bootstrap_servers=settings.bootstrap_servers,
+            client_id=f"{client_id}-admin",
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            reconnect_backoff_max_ms=2000,
+            **(settings.security.client_settings() if settings.security else {}),
+        )
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def describe(self, error: KafkaError, what: str) -> str:
+        """What could not be done and why, in one sentence with the brokers' addresses."""
+        return describe(error, what, self._settings.bootstrap_servers)
+
+    def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
+        """Log start and end offsets, and the ends with the leaders that reported them. With `read_committed` the end is
+        the last stable offset.
+
+        A partition that has no leader, or whose leader does not answer, keeps nothing from being known of the others.
+        Raises KafkaError when none is answered for.
+        """
+        try:
+            starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
+            isolation = self._settings.isolation_level
+            ends, unended = answered_offsets(self._admin, starts, OffsetSpec.LATEST, isolation)
+        except KafkaError:
+            self._look_for_brokers()
+            raise
+        unanswered = unstarted | unended
+        if unanswered:
+            self._look_for_brokers()
+        return Bounds(
+            {tp: at.offset for tp, at in starts.items() if tp in ends},
+            {tp: at.offset for tp, at in ends.items()},
+            {tp: LogSeen(at.leader_epoch, at.offset) for tp, at in ends.items() if at.leader_epoch is not None},
+            unanswered,
+        )
+
+    def found(
+        self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
+    ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
+        """Everything that decides where to start reading these partitions; of those that no leader answers for, why.
+
+        Their logs are compared with what is `known` of them, else with what was noted with the committed offset.
+        Raises KafkaError when none is answered for.
+        """
+        group = self._settings.group
+        try:
+            offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
+        except KafkaError:
+            forget_coordinators(self._admin)
+            self._look_for_brokers()
+            raise
+        committed = {tp: at for tp, at in offsets.items() if at.offset >= 0}
+        notes = {tp: parse(at.metadata) for tp, at in committed.items()}
+        topics = self.topics()
+        undescribed = topics.undescribed(partitions)
+        bounds = self.bounds([tp for tp in partitions if tp not in undescribed])
+        before = {tp: log_seen(notes[tp], at.offset, at.leader_epoch) for tp, at in committed.items()}
+        diverged, unknown = self.divergences_of_each(before | dict(known or {}), bounds.logs)
+        unanswered = undescribed | bounds.unanswered | unknown
+        found = {
+            tp: Found(
+                tp.topic,
+                tp.partition,
+                topics.ids.get(tp.topic),
+                committed[tp].offset if tp in committed else None,
+                bounds.starts[tp],
+                bounds.ends[tp],
+                notes.get(tp),
+                bounds.logs.get(tp),
+                diverged.get(tp),
+            )
+            for tp in partitions
+            if tp not in unanswered
+        }
+        return found, unanswered
+
+    def divergences(
+        self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
+    ) -> dict[TopicPartition, int]:
+        """From where on logs differ from those seen before; no broker is asked unless another one leads.
+
+        Raises KafkaError when it can be known later; when it never can, that is logged, and nothing is known.
+        """
+        moved = {
+            tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].is_newer_than(seen)
+        }
+        ends = self._ends_of_epochs(moved) if moved else {}
+        found = {tp: divergence(seen, ends.get(tp)) for tp, (seen, _) in moved.items()}
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def divergences_of_each(
+        self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+        """The same, and why it is not known of some. Raises KafkaError when it is known of none."""
+        try:
+            return self.divergences(before, now), {}
+        except KafkaError as error:
+            first = error
+        diverged, unknown = dict[TopicPartition, int](), dict[TopicPartition, str]()
+        for tp in now:
+            try:
+                diverged |= self.divergences({tp: before.get(tp)}, {tp: now[tp]})
+            except KafkaError as error:
+                unknown[tp] = f"its leader does not answer which log it has ({reason(error)})"
+        if len(unknown) == len(now):
+            raise first
+        return diverged, unknown
+
+    def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
+        """OffsetForLeaderEpoch: where the log ends that was written up to the older epoch, as the newer leader answers.
+
+        kafka-python has the message, and no method of its admin client for it.
+        """
+        admin, ends = self._admin, dict[TopicPartition, int]()
+
+        async def ask() -> None:
+            led = await admin._async_get_leader_for_partitions(asked)  # noqa: SLF001
+            for leader, partitions in led.items():
+                response = await admin._manager.send(_of_epochs(partitions, asked), node_id=leader)  # noqa: SLF001
+                for topic in response.topics:
+                    for each in topic.partitions:
+                        tp, error = TopicPartition(topic.topic, each.partition), for_code(each.error_code)
+                        if error is NoError:
+                            ends[tp] = each.end_offset
+                        elif error.retriable:
+                            raise error(f"{tp.topic}-{tp.partition}")
+                        else:
+                            log.warning("a truncation of %s-%d would not be noticed: %s", *tp, name_of(error))
+
+        try:
+            admin._manager.run(ask)  # noqa: SLF001
+        except UnsupportedVersionError as error:
+            log.warning("a truncation would not be noticed, the broker is too old to be asked: %s", reason(error))
+        return ends
+
+    def _look_for_brokers(self) -> None:
+        """A broker has come back, or is new, and leads: kafka-python's admin client would not know it for minutes."""
+        self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
+
+    def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
+        """The first offset of a record that is not older than this; None when there is none. Raises KafkaError."""
+        found = self._admin.list_partition_offsets({partition: milliseconds})
+        offset: int = found[partition].offset
+        return offset if offset >= 0 else None
+
+    def cluster_id(self) -> str | None:
+        """None with brokers that are too old to have one; asked until it is known. Raises KafkaError."""
+        if self._cluster_id is None:
+            self._cluster_id = self._admin.describe_cluster()["cluster_id"]
+        return self._cluster_id
+
+    def partitions_of(self, topics: Collection[str]) -> set[TopicPartition]:
+        """All partitions of these topics. Raises KafkaError."""
+        return {TopicPartition(row.topic, row.partition) for row in self.topics().rows if row.topic in topics}
+
+    def topics(self) -> Topics:
+        """Partitions and ids of the subscribed topics. Raises KafkaError."""
+        rows: list[PartitionMetadata] = []
+        ids: dict[str, str] = {}
+        errors: dict[str, type[KafkaError]] = {}
+        for topic in self._admin.describe_topics(list(self._settings.topics)):
+            if topic["error_code"]:
+                errors[topic["name"]] = for_code(topic["error_code"])
+                continue
+            if topic.get("topic_id") is not None:
+                ids[topic["name"]] = str(topic["topic_id"])
+            rows += [_topic_partition(topic["name"], partition) for partition in topic["partitions"]]
+        return Topics(tuple(sorted(rows, key=lambda row: (row.topic, row.partition))), ids, errors)
+
+    def brokers(self) -> tuple[BrokerMetadata, ...]:
+        cluster = self._admin.describe_cluster()
+        controller = self._controller(cluster["controller_id"])
+        return tuple(
+            BrokerMetadata(b["broker_id"], b["host"], b["port"], b["rack"], b["broker_id"] == controller)
+            for b in cluster["brokers"]
+        )
+
+    def _controller(self, reported: int) -> int | None:
+        """The leader of the quorum. What DescribeCluster answers is the controller with ZooKeeper only; KRaft hides it
+        there, and any broker is named."""
+        try:
+            quorum = self._admin.describe_metadata_quorum()
+        except UnsupportedVersionError:
+            return reported
+        except ClusterAuthorizationFailedError:
+            return None
+        leaders: list[int] = [each["leader_id"] for topic in quorum["topics"] for each in topic["partitions"]]
+        return next((leader for leader in leaders if leader >= 0), None)
+
+
+def _of_epochs(
+    partitions: Collection[TopicPartition], asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]
+) -> OffsetForLeaderEpochRequest:
+    """A broker that leads in another epoch than the newer one refuses to answer."""
+    topics: dict[str, list[Any]] = {}
+    for tp in partitions:
+        before, now = asked[tp]
+        topics.setdefault(tp.topic, []).append(
+            OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(
+                partition=tp.partition, current_leader_epoch=now.epoch, leader_epoch=before.epoch
+            )
+        )
+    return OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.items()))
+
+
+def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata:
+    leader = partition["leader_id"]
+    return PartitionMetadata(
+        topic,
+        partition["partition_index"],
+        leader if leader >= 0 else None,
+        tuple(partition["replica_nodes"]),
+        tuple(partition["isr_nodes"]),
+        tuple(partition["offline_replicas"]),
+    )
+
+
+class BrokerWatcher(threading.Thread):
+    """Asks for the partitions that `watched()` names, once a second; `view` is the last answer (atomic to read)."""
+
+    def __init__(self, brokers: Brokers, watched: Callable[[], Collection[TopicPartition]], every_seconds: float = 1.0):
+        super().__init__(name="kctl-brokers", daemon=True)
+        self.view = BrokerView()
+        self._brokers = brokers
+        self._watched = watched
+        self._every_seconds = every_seconds
+        self._stop_asked = threading.Event()
+        self._metadata_at = float("-inf")
+        self._failing = False
+
+    def stop(self) -> None:
+        """Ends the thread; it is a daemon, and not waited for, because a request may hang until its time-out."""
+        self._stop_asked.set()
+
+    def run(self) -> None:
+        while not self._stop_asked.wait(self._every_seconds):
+            try:
+                self._look()
+                if self._failing:
+                    log.info("the brokers answer again")
+                self._failing = False
+            except KafkaError as error:
+                if not self._failing and not self._stop_asked.is_set():
+                    log.warning("%s", self._brokers.describe(error, "stats of partitions age until brokers answer"))
+                self._failing = True
+
+    def _look(self) -> None:
+        view = self.view
+        partitions = set(self._watched())
+        now = time.monotonic()
+        topics = self._brokers.topics()
+        partitions &= {TopicPartition(row.topic, row.partition) for row in topics.rows}
+        bounds = self._brokers.bounds(partitions) if partitions else Bounds()
+        unanswered = {
+            tp: Unanswered(why, view.unanswered[tp].since if tp in view.unanswered else now)
+            for tp, why in bounds.unanswered.items()
+        }
+        brokers = view.brokers
+        if brokers is None or now - self._metadata_at > METADATA_EVERY_SECONDS:
+            brokers = self._brokers.brokers()
+            self._metadata_at = now
+        ids = topics.ids_since(view.topic_ids)
+        self.view = BrokerView(bounds.starts, bounds.ends, now, brokers, topics.rows, ids, bounds.logs, unanswered)

@@ -1,0 +1,79 @@
+"""What a worker commits with an offset, as its metadata: the storage that holds what lies below it, and the log that
+was read.
+
+By the note a worker knows its group's own commits. A committed offset without one was written by somebody else, who
+thereby reset the group; one with a note is what a worker had stored, wherever the stored offset of the storage is now.
+
+Pure. Kafka keeps 4,096 bytes of metadata per offset (`offset.metadata.max.bytes`); a note takes about 200.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from kctl_agent.worker.offsets.epochs import LogSeen
+
+__all__ = ["CommitNote", "StorageId", "log_seen", "parse"]
+
+FORMAT = 1
+MAX_NAME = 200
+"""Characters of a storage's name; only people read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageId:
+    """A storage as a commit names it: the random id that it got when it was made, and where it was."""
+
+    id: str
+    name: str
+
+    def is_of(self, other: StorageId) -> bool:
+        """The same storage, wherever it is now. One without an id keeps nothing, and is like any other."""
+        return not self.id or not other.id or self.id == other.id
+
+
+ANY_STORAGE = StorageId("", "")
+"""Of commits that were written before notes named the storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """What lies below the offset is in this storage; it was read from this incarnation of the topic (KIP-516), in a log
+    that was seen so."""
+
+    storage: StorageId
+    topic_id: str | None = None
+    seen: LogSeen | None = None
+
+    def format(self) -> str:
+        """The metadata of a commit."""
+        fields: dict[str, object] = {"kctl": FORMAT, "storage": self.storage.id, "at": self.storage.name[:MAX_NAME]}
+        if self.topic_id is not None:
+            fields["topic"] = self.topic_id
+        if self.seen is not None:
+            fields |= {"leader_epoch": self.seen.epoch, "log_end": self.seen.end}
+        return json.dumps(fields, separators=(",", ":"))
+
+
+def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> LogSeen | None:
+    """The log as it was seen when an offset was committed; of another client's offset, by its leader epoch."""
+    if note is not None:
+        return note.seen
+    return LogSeen(leader_epoch, offset) if leader_epoch is not None and leader_epoch >= 0 else None
+
+
+def parse(metadata: str | None) -> CommitNote | None:
+    """None: the offset was committed by somebody else."""
+    try:
+        found = json.loads(metadata or "null")
+    except ValueError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    epoch, end = found.get("leader_epoch"), found.get("log_end")
+    seen = LogSeen(epoch, end) if isinstance(epoch, int) and isinstance(end, int) else None
+    if not isinstance(found.get("kctl"), int):
+        return CommitNote(ANY_STORAGE, None, seen) if seen else None
+    storage = StorageId(str(found.get("storage", "")), str(found.get("at", "")))
+    return CommitNote(storage, found.get("topic"), seen)

@@ -1,0 +1,156 @@
+"""Where a worker begins to read a partition: committed offset and its note, stored offset, log and reset policy
+compared against each other.
+
+Pure: no broker, no storage, no clock. The cases are those in which a stored offset that is trusted blindly loses
+messages (docs/architecture.md, "What the stored offset may not hide").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kctl_agent.storage.base import StoredOffset
+from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.note import CommitNote, StorageId
+
+__all__ = ["Found", "Moved", "Start", "decide"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the broker answers of one partition. `committed` is None when the group has no offset for it, `note` when it
+    was committed by another client than a worker."""
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    committed: int | None
+    log_start: int
+    log_end: int
+    note: CommitNote | None = None
+    seen: LogSeen | None = None
+    """Which leader has reported the end; None when the brokers are too old to report it."""
+    diverged: int | None = None
+    """From here on the log is another one than was read; None: it is the same, or it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The read position did not simply go on. `kind`: rewound, skipped, topic_recreated, truncated, records_lost,
+    storage_rolled_back, storage_lost_offsets, other_storage."""
+
+    kind: str
+    from_offset: int
+    to_offset: int
+    storages: tuple[str, str] = ("", "")
+    """Names of the storage that the committed offset speaks of, and of this one."""
+
+    def sentence(self, where: str) -> str:
+        """What was found and what is done about it, for logs and events; `where` is `topic-partition`."""
+        return f"{where}: {self.cause}; {self._effect}"
+
+    @property
+    def cause(self) -> str:
+        begin, end = self.from_offset, self.to_offset
+        theirs, ours = self.storages
+        return {
+            "rewound": f"the group was reset from {begin} back to {end}",
+            "skipped": f"the group was reset from {begin} forward to {end}",
+            "topic_recreated": "the topic was deleted and recreated",
+            "truncated": f"the log was truncated to {end}, below the stored offset {begin}, and messages that are "
+            "stored are no longer in Kafka",
+            "records_lost": f"{end - begin} offsets from {begin} on were removed by retention before they were read",
+            "storage_rolled_back": f"the storage {ours} has gone back in time: the group has committed offset {begin} "
+            f"with it, and it holds only what lies below {end}",
+            "storage_lost_offsets": f"the group has committed offset {begin} with the storage {ours}, which no longer "
+            "knows the partition: it was emptied or replaced, or has gone back to before the partition was first read",
+            "other_storage": f"offset {begin} was committed with another storage, {theirs}; this one is {ours}",
+        }[self.kind]
+
+    @property
+    def _effect(self) -> str:
+        begin, end = self.from_offset, self.to_offset
+        return {
+            "rewound": f"offsets from {end} on are read again",
+            "skipped": f"{end - begin} offsets are skipped",
+            "topic_recreated": f"offset {begin} of the earlier topic is void, reading starts at {end}",
+            "storage_rolled_back": f"offsets {end} to {begin - 1} are read again",
+            "storage_lost_offsets": f"reading goes on at {end}; what it held below that and was not handled is lost",
+        }.get(self.kind, f"reading goes on at {end}")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first offset to read, the stored offset to set (None: it stays as it is) and what has to be
+    reported.
+
+    With `must_commit` this offset has to be committed, with a note, before anything is read from it: else what is put
+    next would make the committed offset pass for a reset, or once more like a storage that has gone back.
+    """
+
+    offset: int
+    stored_offset: StoredOffset | None
+    moved: tuple[Moved, ...]
+    must_commit: bool
+
+
+def decide(found: Found, stored: StoredOffset | None, first: int, storage: StorageId) -> Start:
+    """Decide for one partition. `first` is where to begin when nobody has read it yet.
+
+    - Another topic id voids the stored offset, and an offset that was committed with it. An id that is not known voids
+      nothing.
+    - A committed offset without a note is somebody else's, and honoured: a reset if there is a stored offset, else a
+      group that another client has left.
+    - One that was noted with this storage only shows how far the storage once was: reading goes on from the stored
+      offset. Above the stored offset it shows that the storage has gone back in time; without a stored offset, that it
+      was emptied.
+    - One that was noted with another storage counts instead of the stored offset.
+
+    At last the offset is brought into the log: above its end, or above the offset from which on it is another one, is
+    truncation, below its start is loss by retention.
+    """
+    end = found.log_end if found.diverged is None else min(found.log_end, max(found.diverged, found.log_start))
+    offset, moved = _go_on(found, stored, first, storage, end)
+    if offset > end:
+        moved.append(Moved("truncated", offset, end))
+        offset = end
+    elif offset < found.log_start:
+        moved.append(Moved("records_lost", offset, found.log_start))
+        offset = found.log_start
+    topic_id = found.topic_id or (stored.topic_id if stored else None)
+    # In a log that differs from the one that was read the stored offset is another one, even if it stays where it is: a
+    # task of the old log that was frozen must not put beside the next owner.
+    kept = stored is not None and stored.next == offset and stored.topic_id == topic_id and found.diverged is None
+    placed = None if kept else StoredOffset(found.topic, found.partition, topic_id, offset)
+    is_ours = found.note is not None and found.note.storage.id == storage.id
+    must_commit = found.committed is not None and (not is_ours or found.committed > offset)
+    return Start(offset, placed, tuple(moved), must_commit)
+
+
+def _go_on(
+    found: Found, stored: StoredOffset | None, first: int, storage: StorageId, end: int
+) -> tuple[int, list[Moved]]:
+    """Before it is brought into the log, which ends at `end`; and what has happened."""
+    committed, note = found.committed, found.note
+    if stored is not None and _is_other(found.topic_id, stored.topic_id):
+        return found.log_start, [Moved("topic_recreated", stored.next, found.log_start)]
+    if committed is None:
+        return stored.next if stored else first, []
+    if note is None:
+        if stored is None or committed == stored.next:
+            return committed, []
+        return committed, [Moved("rewound" if committed < stored.next else "skipped", stored.next, committed)]
+    names = (note.storage.name, storage.name)
+    if not note.storage.is_of(storage) and note.storage.name != storage.name:
+        return committed, [Moved("other_storage", committed, committed, names)]
+    if _is_other(found.topic_id, note.topic_id):
+        return (stored.next, []) if stored else (first, [Moved("topic_recreated", committed, first)])
+    if stored is None:
+        return committed, [Moved("storage_lost_offsets", committed, committed, names)]
+    once = min(committed, end)  # what was committed beyond the end of a truncated log is not missing here
+    return stored.next, [Moved("storage_rolled_back", once, stored.next, names)] if once > stored.next else []
+
+
+def _is_other(topic_id: str | None, before: str | None) -> bool:
+    """Both are known, and the topic was recreated."""
+    return topic_id is not None and before is not None and topic_id != before

@@ -1,0 +1,62 @@
+"""How far reading and committing have come, as this worker knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from kafka import TopicPartition
+
+from kctl_agent.worker.consumer_group.commits import Commits
+from kctl_agent.worker.offsets.brokers import BrokerView
+from kctl_agent.worker.offsets.epochs import Epochs
+from kctl_agent.worker.offsets.note import CommitNote, StorageId
+from kctl_agent.worker.offsets.reading import Reading
+from kctl_agent.worker.offsets.start_offsets import Decided
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """Changed by the main thread, or by that of a revocation while the main thread waits for it; read by any."""
+
+    def __init__(self) -> None:
+        self.commits = Commits()
+        self.epochs = Epochs()
+        self.reading = Reading()
+        self._reached: dict[TopicPartition, int] = {}
+        """Positions at the end of earlier queries; what a throttled or waiting worker still knows."""
+
+    def note(self, tp: TopicPartition, storage: StorageId) -> str:
+        """What is committed with an offset; on kafka-python's I/O thread too."""
+        return CommitNote(storage, self.reading.topic_id(tp), self.epochs.seen(tp)).format()
+
+    def began(
+        self, decided: Decided, partitions: Collection[TopicPartition], assigned: Collection[TopicPartition], now: float
+    ) -> None:
+        """Reading of these begins: from here on the logs and offsets that were found are the ones that count."""
+        found = {tp: decided.found[tp] for tp in partitions}
+        recreated = {tp for tp, moved in decided.moves if moved.kind == "topic_recreated"}
+        self.reading.began({tp: at.topic_id for tp, at in found.items()}, recreated, now)
+        self.epochs.began({tp: at.seen for tp, at in found.items()})
+        committed = {tp: at.committed for tp, at in found.items() if at.committed is not None}
+        others = {tp: at for tp, at in self.commits.known.items() if tp in assigned and tp not in found}
+        self.commits.found({**others, **committed})
+
+    def reached(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Queries were stopped at these positions, or a seek has moved them."""
+        self._reached = {**self._reached, **ends}
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where queries that read these were stopped."""
+        return {tp: self._reached[tp] for tp in partitions if tp in self._reached}
+
+    def positions(
+        self, assigned: Collection[TopicPartition], running: Mapping[TopicPartition, int], view: BrokerView
+    ) -> dict[TopicPartition, int | None]:
+        """Of everything that is assigned, whether a query reads it just now or not."""
+        reached = {**self._reached, **running}
+        return {tp: None if self.reading.is_void(tp, view) else reached.get(tp) for tp in assigned}
+
+    def committed(self, view: BrokerView) -> dict[TopicPartition, int]:
+        """Of what is not void."""
+        return {tp: offset for tp, offset in self.commits.known.items() if not self.reading.is_void(tp, view)}

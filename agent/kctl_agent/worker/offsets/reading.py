@@ -1,0 +1,70 @@
+"""What a worker knows of the logs since it began to read them: what is void, without a leader, or lost by now.
+
+No clock, no question to a broker. Times are the caller's monotonic seconds; a `BrokerView` is their last report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from kafka import TopicPartition
+
+from kctl_agent.worker.offsets.brokers import BrokerView
+
+__all__ = ["Reading"]
+
+
+class Reading:
+    """For one thread, but `is_void` for any."""
+
+    def __init__(self) -> None:
+        self._topic_ids: dict[TopicPartition, str | None] = {}
+        """Of the topics as they were when reading them began."""
+        self._began_at = 0.0
+        self._lost_until: dict[TopicPartition, int] = {}
+        """What was removed by retention before it was read, and is reported: up to this offset."""
+
+    def began(
+        self, topic_ids: Mapping[TopicPartition, str | None], recreated: Collection[TopicPartition], now: float
+    ) -> None:
+        """Reading of these partitions begins, of topics with these ids; those of them that are `recreated` have a new
+        log."""
+        self._began_at = now
+        self._topic_ids = {**self._topic_ids, **topic_ids}
+        self._lost_until = {tp: offset for tp, offset in self._lost_until.items() if tp not in recreated}
+
+    def topic_id(self, tp: TopicPartition) -> str | None:
+        """Of the topic that is read, where it is known."""
+        return self._topic_ids.get(tp)
+
+    def is_void(self, tp: TopicPartition, view: BrokerView) -> bool:
+        """The topic was deleted or recreated since reading it began: what is known of its offsets is void."""
+        began = self._topic_ids.get(tp)
+        is_newer = view.taken_at is not None and view.taken_at > self._began_at
+        return began is not None and is_newer and view.topic_ids.get(tp.topic) != began
+
+    def is_recreated(self, running: Collection[TopicPartition], view: BrokerView) -> bool:
+        """A topic that is read was recreated."""
+        return any(self.is_void(tp, view) and tp.topic in view.topic_ids for tp in running)
+
+    def is_without_leader(self, running: Collection[TopicPartition], view: BrokerView, seconds: float) -> bool:
+        """A partition that is read has had no leader that answers for so long, while others have: Spark's question for
+        their ends would fail for all of them."""
+        if view.taken_at is None or view.taken_at < self._began_at:
+            return False
+        return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)
+
+    def lost(
+        self, running: Collection[TopicPartition], positions: Mapping[TopicPartition, int], view: BrokerView
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Offsets that were removed by retention before they were read, from and to, each once."""
+        found = {}
+        for tp in running:
+            start, position = view.starts.get(tp), positions.get(tp)
+            if start is None or position is None:
+                continue
+            begin = max(position, self._lost_until.get(tp, 0))
+            if start > begin:
+                found[tp] = (begin, start)
+        self._lost_until |= {tp: end for tp, (_, end) in found.items()}
+        return found

@@ -1,0 +1,91 @@
+"""Where a partition goes on after a seek, and what that skips or reads again: a pure calculation.
+
+The main thread stops the query, commits and sets the stored offset; here is only what it will do, which a dry run
+reports as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kctl_agent.errors import BadParams
+from kctl_agent.wire import JsonObject
+from kctl_agent.worker.offsets.positions import Found
+
+__all__ = ["Plan", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One partition: read up to `position`, to go on at `target`."""
+
+    topic: str
+    partition: int
+    position: int | None
+    """None: nothing of it has been read or committed yet."""
+    target: int
+
+    @property
+    def skipped(self) -> int:
+        """Offsets that nobody will read."""
+        return max(self.target - self.position, 0) if self.position is not None else 0
+
+    @property
+    def again(self) -> int:
+        """Offsets that are read, stored and handled a second time."""
+        return max(self.position - self.target, 0) if self.position is not None else 0
+
+    @property
+    def sentence(self) -> str:
+        where = f"{self.topic}-{self.partition}"
+        if self.position is None:
+            return f"{where}: goes on at {self.target}"
+        if self.skipped:
+            return f"{where}: from {self.position} forward to {self.target}; {_offsets(self.skipped)} skipped"
+        if self.again:
+            return f"{where}: from {self.position} back to {self.target}; {_offsets(self.again)} handled again"
+        return f"{where}: is at {self.target} already"
+
+    def to_json(self) -> JsonObject:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "from": self.position,
+            "to": self.target,
+            "skipped": self.skipped,
+            "again": self.again,
+        }
+
+
+def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> Plan:
+    """`to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970: the first record not older than it,
+    the end of the log when there is none. `offset_at` asks the broker.
+
+    Raises:
+        BadParams: none of these, or an offset outside the log, which Kafka would answer with a reset.
+    """
+    begin, end = found.log_start, found.log_end
+    if to in ("earliest", "latest"):
+        target = begin if to == "earliest" else end
+    elif to.startswith("@") and (milliseconds := _number(to[1:])) is not None:
+        at = offset_at(milliseconds)
+        target = end if at is None else at
+    elif (offset := _number(to)) is not None:
+        target = offset
+    else:
+        raise BadParams("a seek goes to earliest, latest, an offset, or @milliseconds")
+    if not begin <= target <= end:
+        raise BadParams(
+            f"{found.topic}-{found.partition} has offsets from {begin} to {end}, {target} is not among them"
+        )
+    return Plan(found.topic, found.partition, position, target)
+
+
+def _number(text: str) -> int | None:
+    """A number of the 64 bits that Kafka gives offsets and times; None: the text is none."""
+    return int(text) if text.isdecimal() and len(text) < 20 and int(text) < 2**63 else None
+
+
+def _offsets(count: int) -> str:
+    return "1 offset is" if count == 1 else f"{count} offsets are"

@@ -1,0 +1,148 @@
+"""Where a query is to begin: asks brokers and storage, lets `positions` decide, sets the stored offsets.
+
+For the main thread; it blocks. What is read and what is committed is the worker's business.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka import TopicPartition
+from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
+
+from kctl_agent.process.bootstrap import BootstrapError
+from kctl_agent.storage.base import Binding, OtherGroup, Storage, StoredOffset
+from kctl_agent.storage.put_rules import refuse_moved
+from kctl_agent.worker.offsets.brokers import Brokers
+from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.note import StorageId
+from kctl_agent.worker.offsets.positions import Found, Moved, Start, decide
+from kctl_agent.worker.query.pipeline import Source
+from kctl_agent.worker.settings import WorkerSettings
+
+__all__ = ["Decided", "StartOffsets"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The stored offsets as they were read, before anything else was; what the brokers answered, and what follows from
+    both. With a topic that is new to the group more partitions than were asked for."""
+
+    stored_offsets: Mapping[tuple[str, int], StoredOffset]
+    found: Mapping[TopicPartition, Found]
+    starts: Mapping[TopicPartition, Start]
+    unanswered: Mapping[TopicPartition, str]
+    """Partitions that no leader answers for, and why."""
+
+    @property
+    def moves(self) -> list[tuple[TopicPartition, Moved]]:
+        return [(tp, moved) for tp, start in sorted(self.starts.items()) for moved in start.moved]
+
+    def first_commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """What has to be committed before anything is read."""
+        return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
+
+    def source(self, tp: TopicPartition) -> Source:
+        """Where to begin, once the stored offsets are set."""
+        start, before = self.starts[tp], self.stored_offsets.get(tuple(tp))
+        version = before.version if before else 0
+        if start.stored_offset is not None:
+            return Source(start.offset, start.stored_offset.topic_id, version + 1)
+        return Source(start.offset, before.topic_id if before else None, version)
+
+
+class StartOffsets:
+    """`identity` is the storage's, as commits name it; known once something was decided."""
+
+    def __init__(self, settings: WorkerSettings, storage: Storage, brokers: Brokers) -> None:
+        self._settings = settings
+        self._storage = storage
+        self._brokers = brokers
+        self.identity = StorageId("", "")
+
+    def decide(self, wanted: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
+        """Decide for these partitions; their logs are compared with what is `known` of them.
+
+        Stored offsets are read before the committed offsets, and once more where something has moved: what another
+        owner does meanwhile shows in the stored offsets, and is nothing that happened to the storage or the group.
+
+        Raises:
+            BootstrapError: the storage belongs to another group, or a setting is `stop`.
+            KafkaError, StorageError: it may work later.
+        """
+        self._bind()
+        is_latest = self._settings.kafka.auto_offset_reset == "latest"
+        every = self._brokers.partitions_of({tp.topic for tp in wanted})
+        if missing := {tp.topic for tp in wanted} - {tp.topic for tp in every}:
+            raise UnknownTopicOrPartitionError(f"topic {min(missing)} cannot be described")
+        stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in every])
+        read = {topic for topic, _ in stored_offsets}
+        # All of a topic that is new to the group are placed at once, whoever reads them: so a partition without a
+        # stored offset beside others that have one was added later, and what it got before anybody noticed is read.
+        new = {tp for tp in every if tp.topic not in read} if is_latest else set()
+        found, unanswered = self._brokers.found(wanted | new, known)
+        late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
+        for tp in [tp for tp in found if tp.topic in late]:
+            del found[tp]
+            unanswered[tp] = f"its topic is new and begun with all of its partitions; {late[tp.topic]}"
+        if not found:
+            raise LeaderNotAvailableError(unanswered[min(unanswered)])
+        starts = {
+            tp: decide(
+                at,
+                stored_offsets.get(tuple(tp)),
+                at.log_end if is_latest and tp.topic not in read else at.log_start,
+                self.identity,
+            )
+            for tp, at in found.items()
+        }
+        decided = Decided(stored_offsets, found, starts, unanswered)
+        if decided.moves:
+            self._check_unmoved(decided)
+            self._refuse(decided.moves)
+        return decided
+
+    def place(self, decided: Decided) -> None:
+        """Set the stored offsets that move. Raises StoredOffsetMoved, StorageError."""
+        placing = [start.stored_offset for start in decided.starts.values() if start.stored_offset is not None]
+        if placing:
+            self._storage.init_offsets(placing, decided.stored_offsets)
+
+    def _check_unmoved(self, decided: Decided) -> None:
+        """Raises StoredOffsetMoved when another owner has stored or placed something since the stored offsets were
+        read."""
+        now = self._storage.stored_offsets([tuple(tp) for tp in decided.found])
+        for tp in decided.found:
+            refuse_moved(tuple(tp), now.get(tuple(tp)), decided.stored_offsets.get(tuple(tp)))
+
+    def _bind(self) -> None:
+        """Each time: a storage may be exchanged while a worker runs."""
+        owner = Binding(self._settings.kafka.group, self._brokers.cluster_id())
+        take_over = self._settings.storage["on_other_storage"] == "take_over"
+        try:
+            id_ = self._storage.bind(owner, take_over=take_over)
+        except OtherGroup as error:
+            raise BootstrapError(str(error)) from error
+        self.identity = StorageId(id_, _name(self._storage))
+
+    def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
+        """Raises BootstrapError where a setting is `stop`."""
+        storage = self._settings.storage
+        for setting, kind, choice in (
+            ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),
+            ("storage.on_lost_offsets", "storage_lost_offsets", storage["on_lost_offsets"]),
+            ("storage.on_other_storage", "other_storage", storage["on_other_storage"]),
+        ):
+            found = [(tp, moved) for tp, moved in moves if moved.kind == kind]
+            if found and choice == "stop":
+                (tp, moved), more = found[0], len(found) - 1
+                others = f" (and so for {more} more partition{'s' * (more > 1)})" if more else ""
+                raise BootstrapError(f"{setting} is stop, and {tp.topic}-{tp.partition}: {moved.cause}{others}")
+
+
+def _name(storage: Storage) -> str:
+    """Of a storage, with the machine where it is a file: two machines may have files of the same name."""
+    is_remote = storage.identity.startswith("redis:")
+    return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"

@@ -1,0 +1,3 @@
+"""The streaming query: the driver's side, the executors' side, and the user's transform in between."""
+
+from __future__ import annotations

@@ -1,0 +1,371 @@
+"""The streaming query: from assigned partitions and their start offsets to batches that are stored.
+
+One query for each set of partitions, as a rule one for all, with a scratch checkpoint of its own that nobody needs
+afterwards: where to go on is known by the stored offset and the group. Spark asks for a batch on a Py4J callback thread
+(`_Run.put_batch`); the main thread starts and stops queries.
+
+The end offsets of a batch are read from the checkpoint's offset log, which Spark writes before it runs the batch. That
+gives them before the progress event does, and gives the put the range each partition must cover.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka import TopicPartition
+
+from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
+from kctl_agent.storage.base import Advance, Storage
+from kctl_agent.worker.query.batch_failure import Failure, failure
+from kctl_agent.worker.query.code_version import code_version, forget_code
+from kctl_agent.worker.query.put import RESULT_SCHEMA, PartitionPlan, PutJob, put_in_task
+from kctl_agent.worker.query.transform import check_transform, load_transform
+from kctl_agent.worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Batch", "Pipeline", "Source"]
+
+log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_MS = 10_000
+"""Java's AdminClient, which Spark asks for the ends, waits all of its minute for a leader that was killed and is gone
+from the metadata; after its time-out Spark asks anew, and learns of the next leader."""
+
+POLL_RECORDS = 2000
+"""What Spark takes from Kafka's consumer at a time. For each time it asks for positions and counts anew: with the
+consumer's default of 500 a batch took a quarter to a third longer (benchmarks/README.md)."""
+
+FETCH_WAIT_MS = 10
+"""How long a broker holds a fetch that finds nothing (`fetch.max.wait.ms`). At the end of a partition the consumer
+fetches on, and Spark's question for the ends of the log, after each poll, waits behind that fetch: with Kafka's own
+500 ms each task of a worker that keeps up took half a second longer (benchmarks/README.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where to begin one partition, and the version of the stored offset that this was decided on."""
+
+    start: int
+    topic_id: str | None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A finished batch. `rows` are the messages it stored; `last_timestamps` in Unix seconds."""
+
+    batch_id: int
+    rows: int
+    seconds: float
+    ends: dict[TopicPartition, int]
+    last_timestamps: dict[TopicPartition, float]
+
+
+class _Run:
+    """One query's life. `positions` are the ends of its last finished batch."""
+
+    def __init__(
+        self, storage: Storage, sources: Mapping[TopicPartition, Source], checkpoint: Path, pipeline: Pipeline
+    ) -> None:
+        self.sources = dict(sources)
+        self.checkpoint = checkpoint
+        self.positions = {tp: source.start for tp, source in sources.items()}
+        self.planned = self.positions
+        """What they will be when the running batch has ended."""
+        self.gate = threading.Event()
+        """Set: no further batch may begin. (A callback that waited here would dead-lock with StreamingQuery.stop.)"""
+        self.busy = threading.Lock()
+        self.query: Any = None
+        self.query_id: str | None = None
+        self.last_batch_id = -1
+        self.began_at = time.monotonic()
+        self.batch_started_at: float | None = None
+        self.failure: Failure | None = None
+        """Why the last batch failed; Spark's own report of it is a stack trace of a hundred lines."""
+        self._token = uuid.uuid4().hex
+        self._storage = storage
+        self._pipeline = pipeline
+
+    def put_batch(self, frame: DataFrame, batch_id: int) -> None:
+        """Called by Spark on a Py4J thread, one batch after another."""
+        with self.busy:
+            if self.gate.is_set():
+                raise RuntimeError("the partitions were revoked or the query is stopping")
+            if batch_id <= self.last_batch_id:  # a query begins each batch once, in their order
+                raise RuntimeError(f"batch {batch_id} was called after batch {self.last_batch_id}")
+            self.last_batch_id = batch_id
+            started = self.batch_started_at = time.monotonic()
+            try:
+                ends = self._ends(batch_id)
+                if any(end < self.positions[tp] for tp, end in ends.items()):
+                    self.gate.set()  # the log was truncated: the next query compares it with the stored offset
+                    return
+                self.planned = {**self.positions, **ends}
+                rows = self._put(frame, ends)
+                timestamps = {TopicPartition(r.topic, r.partition): r.last_timestamp_ms / 1000 for r in rows}
+                batch = Batch(batch_id, sum(r.stored for r in rows), time.monotonic() - started, ends, timestamps)
+                self.positions = self.planned
+            except Exception as error:
+                self.failure = self.failure_of(error)
+                log.debug("batch %d failed", batch_id, exc_info=True)
+                raise RuntimeError(self.failure.text) from None
+            finally:
+                self.batch_started_at = None
+        self._pipeline.on_batch(batch)
+
+    def failure_of(self, error: BaseException) -> Failure:
+        """What an error of this query means."""
+        return failure(error, self._token)
+
+    def _put(self, frame: DataFrame, ends: Mapping[TopicPartition, int]) -> list[Any]:
+        plans = {
+            tuple(tp): PartitionPlan(self.positions[tp], self.sources[tp].version, self.sources[tp].topic_id)
+            for tp in ends
+        }
+        job = PutJob(self._storage, plans, self._token)
+        rows: list[Any] = (
+            frame.selectExpr(*job.selected()).mapInArrow(partial(put_in_task, job), RESULT_SCHEMA).collect()
+        )
+        reached = {(row.topic, row.partition): row.last + 1 for row in rows}
+        holes = [
+            Advance(tp.topic, tp.partition, self.sources[tp].version, begin, end)
+            for tp, end in ends.items()
+            if end > (begin := reached.get(tuple(tp), self.positions[tp]))
+        ]
+        if holes:
+            self._storage.advance_offsets(holes)
+        return rows
+
+    def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
+        """The batch's end offsets from `offsets/BATCH` of the checkpoint: version, metadata, then one line per
+        source."""
+        lines = (self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
+        offsets: dict[str, dict[str, int]] = json.loads(lines[2])
+        return {TopicPartition(t, int(p)): end for t, of_topic in offsets.items() for p, end in of_topic.items()}
+
+
+class Pipeline:
+    """Owns the queries, and the driver that they run in. For one thread at a time."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        storage: Storage,
+        on_batch: Callable[[Batch], None],
+    ) -> None:
+        self.on_batch = on_batch
+        self._settings = settings
+        self._storage = storage
+        self._runs: dict[frozenset[TopicPartition], _Run] = {}
+        """By what they read; replaced, never changed in place."""
+        self._transform: Callable[[DataFrame], DataFrame] = load_transform(
+            settings.pipeline.transform, settings.pipeline.import_dir
+        )
+        self._driver = self._new_driver()
+        self._is_checked = False
+
+    def open(self) -> None:
+        """Start the JVM and the session where they are the worker's own, and check the user's transform. Raises
+        BootstrapError."""
+        self._driver.open()
+        if self._driver.session is not None:
+            self._check()
+
+    def connect(self) -> str | None:
+        """Make sure that there is a session, where it can be had without waiting for it; else why there is none.
+        Raises BootstrapError: the user's transform does not fit."""
+        before = self._driver.session
+        why = self._driver.connect()
+        if why is None and self._driver.session is not before:
+            try:
+                self._check()
+            except DriverLost as error:
+                return str(error)
+        return why
+
+    def _new_driver(self) -> Driver:
+        settings = self._settings
+        if settings.spark is not None:
+            return OwnDriver(settings.spark)
+        return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, self._with_code)
+
+    def _with_code(self) -> dict[str, str]:
+        """What tells executors' Pythons of this code from those of another. In the next engine the code is loaded anew:
+        what it made in the last one, such as a `udf` of its module, is gone."""
+        transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
+        if self._is_checked and transform:
+            forget_code(transform, import_dir)
+            self._transform = load_transform(transform, import_dir)
+        return code_version(import_dir)
+
+    def _check(self) -> None:
+        topic = TopicPartition(self._settings.kafka.topics[0], 0)
+        with self._driver_used():
+            check_transform(self._settings.pipeline.transform, self._transform(self._source({topic: Source(0, None)})))
+        self._is_checked = True
+
+    @property
+    def groups(self) -> frozenset[frozenset[TopicPartition]]:
+        """The partitions of each query there is."""
+        return frozenset(self._runs)
+
+    @property
+    def sources(self) -> dict[TopicPartition, Source] | None:
+        """The partitions that are read now; None when no query runs."""
+        runs = self._runs.values()
+        return {tp: source for run in runs for tp, source in run.sources.items()} if runs else None
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """End offsets of the last finished batches (at first: the start offsets) of the running queries."""
+        return {tp: offset for run in self._runs.values() for tp, offset in run.positions.items()}
+
+    @property
+    def planned(self) -> dict[TopicPartition, int]:
+        """End offsets of the batches that run, else of the last finished ones."""
+        return {tp: offset for run in self._runs.values() for tp, offset in run.planned.items()}
+
+    @property
+    def query_id(self) -> str | None:
+        """Of the query that reads the most."""
+        return max(self._runs.values(), key=lambda run: len(run.sources)).query_id if self._runs else None
+
+    @property
+    def batch_started_at(self) -> float | None:
+        """`time.monotonic()` at which the batch that is being put began, the oldest of several; else None."""
+        return min((at for run in self._runs.values() if (at := run.batch_started_at) is not None), default=None)
+
+    def start(self, sources: Mapping[TopicPartition, Source]) -> None:
+        """Begin to read these with a query of their own. Raises what Spark raises when it cannot be started, DriverLost
+        when there is no driver any more."""
+        checkpoint = Path(tempfile.mkdtemp(prefix="query-", dir=self._settings.scratch_dir))
+        run = _Run(self._storage, sources, checkpoint, self)
+        seconds = self._settings.pipeline.trigger_seconds
+        try:
+            with self._driver_used():
+                run.query = (
+                    self._transform(self._source(sources))
+                    .writeStream.foreachBatch(run.put_batch)
+                    .option("checkpointLocation", checkpoint.as_uri())
+                    .trigger(processingTime=f"{int(seconds * 1000)} milliseconds")
+                    .start()
+                )
+                run.query_id = str(run.query.id)
+        except BaseException:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+            raise
+        self._runs = {**self._runs, frozenset(sources): run}
+
+    def drain(self, group: frozenset[TopicPartition] | None = None) -> bool:
+        """Let no further batch begin, of this query or of any; True when none is running, so that `stop` will not have
+        to wait for one."""
+        runs = self._of(group).values()
+        for run in runs:
+            run.gate.set()
+        return not any(run.busy.locked() for run in runs)
+
+    @property
+    def draining(self) -> frozenset[frozenset[TopicPartition]]:
+        """Queries that begin no further batch: they have to be stopped."""
+        return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
+
+    def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """End this query, or all: wait so long for running batches, then abandon them. Returns the positions that are
+        stored.
+
+        An abandoned task may still write for a moment: the stored offset makes that harmless.
+        """
+        runs = self._of(group)
+        self._runs = {key: run for key, run in self._runs.items() if key not in runs}
+        deadline = time.monotonic() + wait_seconds
+        for run in runs.values():
+            run.gate.set()
+        for run in runs.values():
+            if run.busy.acquire(timeout=max(deadline - time.monotonic(), 0)):
+                run.busy.release()
+            else:
+                log.warning(
+                    "the running batch did not end within %.0f s; it is abandoned and will be run again", wait_seconds
+                )
+            try:
+                run.query.stop()
+            except (
+                Exception
+            ) as error:  # a stream thread that does not end in time, a JVM that is gone: the query is over for us
+                log.warning("stopping the query: %s", run.failure_of(error))
+            shutil.rmtree(run.checkpoint, ignore_errors=True)
+        return {tp: offset for run in runs.values() for tp, offset in run.positions.items()}
+
+    def has_settled(self, seconds: float) -> bool:
+        """Whether every query has run for so long, and no batch is under way that may still fail."""
+        now, runs = time.monotonic(), self._runs.values()
+        return bool(runs) and all(run.batch_started_at is None and now - run.began_at > seconds for run in runs)
+
+    def failures(self) -> dict[frozenset[TopicPartition], Failure]:
+        """The queries that ended by themselves, and why. Raises DriverLost: all did, with the driver."""
+        found = {}
+        with self._driver_used():
+            for group, run in self._runs.items():
+                if not run.gate.is_set() and not run.query.isActive:
+                    self._driver.check()
+                    error = run.query.exception()
+                    found[group] = run.failure or (run.failure_of(error) if error else Failure("the query ended"))
+        return found
+
+    @contextmanager
+    def _driver_used(self) -> Iterator[None]:
+        """What is raised inside becomes DriverLost where that is the reason."""
+        try:
+            yield
+        except DriverLost:
+            raise
+        except Exception:
+            self._driver.check()
+            raise
+
+    def _of(self, group: frozenset[TopicPartition] | None) -> dict[frozenset[TopicPartition], _Run]:
+        return {key: run for key, run in self._runs.items() if group is None or key == group}
+
+    def close(self) -> None:
+        self._driver.close()
+
+    def _source(self, sources: Mapping[TopicPartition, Source]) -> DataFrame:
+        spark = self._driver.session
+        if spark is None:
+            raise DriverLost("there is no Spark session")
+        kafka, pipeline = self._settings.kafka, self._settings.pipeline
+        assign: dict[str, list[int]] = {}
+        starts: dict[str, dict[str, int]] = {}
+        for tp, source in sorted(sources.items()):
+            assign.setdefault(tp.topic, []).append(tp.partition)
+            starts.setdefault(tp.topic, {})[str(tp.partition)] = source.start
+        return (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+            .option("kafka.isolation.level", kafka.isolation_level)
+            .options(**(kafka.security.spark_options() if kafka.security else {}))
+            .option("assign", json.dumps(assign))
+            .option("startingOffsets", json.dumps(starts))
+            .option("maxOffsetsPerTrigger", pipeline.max_records_per_batch)
+            .option("failOnDataLoss", pipeline.on_data_loss == "stop")
+            .option("includeHeaders", True)
+            .option("kafka.max.poll.records", POLL_RECORDS)
+            .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
+            .option("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS)
+            .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
+            .load()
+        )

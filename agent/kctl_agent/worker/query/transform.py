@@ -1,0 +1,54 @@
+"""The user's transform: stateless, DataFrame -> DataFrame; it leaves each record in its partition and order."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kctl_agent.process.bootstrap import BootstrapError, search_first
+from kctl_agent.worker.query.put import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["check_transform", "load_transform"]
+
+NODE = re.compile(r"\W*(\w+)")
+"""The name of a plan's node, behind the lines of the tree and the `~` of a streaming one."""
+MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Window", "Deduplicate", "Union", "Offset")
+
+
+def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFrame]:
+    """The function that `module:function` names, for which `import_dir` is searched first; for an empty name one that
+    changes nothing. Raises BootstrapError."""
+    if not name:
+        return lambda frame: frame
+    search_first(import_dir)
+    module, _, function = name.partition(":")
+    try:
+        transform: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
+    except (Exception, SystemExit) as error:  # the user's module may raise anything at its import
+        raise BootstrapError(f"workers.transform {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not callable(transform):
+        raise BootstrapError(f"workers.transform {name!r} is not a function")
+    return transform
+
+
+def check_transform(name: str, frame: DataFrame) -> None:
+    """Check a transform by what it made of the source. Raises BootstrapError if it drops a column or moves records."""
+    if not name:
+        return
+    missing = [column for column in COLUMNS if column not in frame.columns]
+    if missing:
+        raise BootstrapError(f"the transform {name} drops {', '.join(missing)}; it must keep {', '.join(COLUMNS)}")
+    plan = frame._jdf.queryExecution().analyzed().toString()  # noqa: SLF001 - explain() only prints
+    nodes = {node.group(1) for line in plan.splitlines() if (node := NODE.match(line))}
+    moved = sorted(node for node in nodes if node.startswith(MOVING))
+    if moved:
+        raise BootstrapError(
+            f"the transform {name} moves records ({', '.join(moved)}); it must be stateless and leave each record "
+            "in its partition and order"
+        )

@@ -1,0 +1,129 @@
+"""A group's coordinator, scripted: one member, which is given all partitions of `orders` and `payments`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kafka import TopicPartition
+
+from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
+from kctl_agent.worker.consumer_group.membership import Membership
+from kctl_agent.worker.settings import KafkaSettings
+
+TOPICS = {"orders": 2, "payments": 1}
+ORDERS_0, ORDERS_1, PAYMENTS_0 = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("payments", 0)
+EVERYTHING = frozenset({ORDERS_0, ORDERS_1, PAYMENTS_0})
+
+
+def committed(codes: Mapping[str, int] = {}) -> Answers:
+    """An OffsetCommit in which every partition of these topics has an error."""
+
+    def fields(request: Any) -> dict[str, Any]:
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {"partition_index": each.partition_index, "error_code": codes.get(topic.name, 0)}
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ]
+        }
+
+    return Answers(fields)
+
+
+def group_script(answers: Script) -> Script:
+    """A coordinator that gives its only member `EVERYTHING`."""
+    return {
+        "JoinGroup": Answers(_joined),
+        "SyncGroup": Answers(lambda request: {"assignment": request.assignments[0].assignment}),
+        "Heartbeat": Answers(),
+        "LeaveGroup": Answers(),
+        "OffsetFetch": Answers(_nothing_committed),
+        "ListOffsets": Answers(_empty_logs),
+        **answers,
+    }
+
+
+def has_settled(broker: ScriptedBroker) -> bool:
+    """Whether the member has stayed in the group for a while: kafka-python's often joins once more, as soon as it has
+    refreshed its metadata."""
+    asked = broker.asked
+    since = len(asked) - asked[::-1].index("JoinGroup") if "JoinGroup" in asked else len(asked)
+    return asked[since:].count("Heartbeat") >= 3
+
+
+@contextmanager
+def scripted_group(answers: Script, **listener: Callable[..., Any]) -> Iterator[tuple[ScriptedBroker, Membership]]:
+    """A membership that holds `EVERYTHING`; `answers` are added to the script of its coordinator."""
+    with ScriptedBroker(group_script(answers), topics=TOPICS) as broker:
+        member = Membership(
+            member_settings(broker.address),
+            "worker-0",
+            listener.get("on_revoked", lambda _: {}),
+            lambda: None,
+            listener.get("on_committed", lambda _: None),
+        )
+        try:
+            while member.partitions != EVERYTHING:
+                member.poll(0.05)
+            yield broker, member
+        finally:
+            member.close()
+
+
+def _joined(request: Any) -> dict[str, Any]:
+    protocol = request.protocols[0]
+    return {
+        "generation_id": 1,
+        "protocol_name": protocol.name,
+        "protocol_type": "consumer",
+        "leader": "worker-0-1",
+        "member_id": "worker-0-1",
+        "members": [{"member_id": "worker-0-1", "metadata": protocol.metadata}],
+    }
+
+
+def _nothing_committed(request: Any) -> dict[str, Any]:
+    def topics(asked: Any) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": topic.name,
+                "partitions": [{"partition_index": i, "committed_offset": -1} for i in topic.partition_indexes],
+            }
+            for topic in asked.topics or ()
+        ]
+
+    groups = getattr(request, "groups", None) or []
+    return {"topics": topics(request), "groups": [{"group_id": g.group_id, "topics": topics(g)} for g in groups]}
+
+
+def _empty_logs(request: Any) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [{"partition_index": each.partition_index, "offset": 0} for each in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def member_settings(address: str) -> KafkaSettings:
+    return KafkaSettings(
+        bootstrap_servers=address,
+        group="billing",
+        topics=tuple(TOPICS),
+        auto_offset_reset="earliest",
+        assignor="range",
+        session_timeout_seconds=30.0,
+        heartbeat_interval_seconds=0.1,
+        isolation_level="read_committed",
+        group_instance_id=None,
+    )

@@ -1,0 +1,92 @@
+"""Commits of which a scripted coordinator refuses a part, and which thread waits for a revocation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    KafkaError,
+    OffsetMetadataTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+from kctl.testing.scripted_broker import Answers, Script
+from kctl_agent.worker.consumer_group.membership import Lost
+from tests.unit.worker.consumer_group.coordinator import ORDERS_0, ORDERS_1, PAYMENTS_0, committed, scripted_group
+
+OFFSETS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
+UNKNOWN_MEMBER, REBALANCING = 25, 27
+
+
+def test_a_commit_that_is_taken_refuses_nothing() -> None:
+    with scripted_group({"OffsetCommit": committed()}) as (_, member):
+        assert member.commit(OFFSETS) == {}
+
+
+@pytest.mark.parametrize(
+    "error", [TopicAuthorizationFailedError, OffsetMetadataTooLargeError, UnknownTopicOrPartitionError]
+)
+def test_an_error_of_one_topic_is_its_own_and_the_others_are_committed(error: type[KafkaError]) -> None:
+    with scripted_group({"OffsetCommit": committed({"payments": error.errno})}) as (broker, member):
+        refused = member.commit(OFFSETS)
+
+    assert refused == {PAYMENTS_0: error}
+    assert broker.asked.count("OffsetCommit") == 1  # the caller tries again, and polls the group meanwhile
+
+
+def test_an_error_of_the_whole_group_is_raised() -> None:
+    evicted = committed(dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER))
+    with scripted_group({"OffsetCommit": evicted}) as (_, member), pytest.raises(Lost):
+        member.commit(OFFSETS)
+
+
+def test_what_may_work_soon_is_tried_again() -> None:
+    busy = committed(dict.fromkeys(("orders", "payments"), CoordinatorNotAvailableError.errno))
+    with scripted_group({"OffsetCommit": [busy, committed()]}) as (broker, member):
+        assert member.commit(OFFSETS) == {}
+
+    assert broker.asked.count("OffsetCommit") == 2
+
+
+def test_what_is_committed_at_a_revocation_is_known_without_what_was_refused() -> None:
+    known: list[dict[object, int]] = []
+    script = {"OffsetCommit": committed({"payments": TopicAuthorizationFailedError.errno})}
+
+    with scripted_group(script, on_revoked=lambda revoked: OFFSETS if revoked else {}, on_committed=known.append):
+        pass
+
+    assert known, "at the end, and before if it has joined once more"
+    assert all(offsets == {ORDERS_0: 10, ORDERS_1: 20} for offsets in known)
+
+
+def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_time(
+    eventually: Callable[..., object],
+) -> None:
+    """So the thread that polls needs no lock against it: between two polls the assignment stays."""
+    revoked_in_poll: list[bool] = []
+    is_in_poll = False
+
+    def on_revoked(partitions: set[object]) -> dict[object, int]:
+        if partitions:
+            revoked_in_poll.append(is_in_poll)
+        return {}
+
+    script: Script = {
+        "OffsetCommit": committed(),
+        "Heartbeat": [*[Answers({"error_code": REBALANCING})] * 3, Answers()],
+    }
+    with scripted_group(script, on_revoked=on_revoked) as (broker, member):
+        eventually(lambda: broker.asked.count("Heartbeat") > 3)
+        assigned = member.partitions
+        assert revoked_in_poll == []
+
+        is_in_poll = True
+        while not revoked_in_poll:
+            member.poll(0.05)
+        while member.partitions != assigned:
+            member.poll(0.05)
+
+    assert set(revoked_in_poll) == {True}

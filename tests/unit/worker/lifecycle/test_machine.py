@@ -1,0 +1,452 @@
+"""What a worker does next: a table of transitions, and properties over any sequence of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from kafka import TopicPartition
+
+from kctl_agent.worker.lifecycle.events import (
+    Action,
+    BatchStored,
+    Commit,
+    Drain,
+    Drained,
+    Draining,
+    DriverEnded,
+    Enter,
+    Event,
+    Fenced,
+    LogsObserved,
+    Lost,
+    Paused,
+    Phase,
+    Polled,
+    QueryFailed,
+    QueryStarted,
+    ReportEvent,
+    ReportQueryFailed,
+    ReportRetry,
+    Revoked,
+    SeekBegun,
+    SeekEnded,
+    SeekRequested,
+    StartDue,
+    StartFailed,
+    StartQuery,
+    State,
+    StopQuery,
+    StopRequested,
+    StorageCounted,
+    Throttle,
+    Tick,
+)
+from kctl_agent.worker.lifecycle.machine import Lifecycle
+from kctl_agent.worker.lifecycle.query_groups import MOST_QUERIES, SPLIT_AFTER
+
+PARTITIONS = [TopicPartition("t", number) for number in range(4)]
+A, B, C, D = PARTITIONS
+AB = frozenset({A, B})
+NONE: frozenset[TopicPartition] = frozenset()
+LOST = ReportEvent("lost", "the group went on without this worker; it joins again")
+
+JOINED: list[Event] = [Polled(AB), Tick(), StartDue()]
+READS: list[Event] = [*JOINED, QueryStarted(AB, {})]
+FULL, ROOM = StorageCounted("800 of 800 messages", "800 of 800 messages"), StorageCounted()
+HALF_FULL = StorageCounted(None, "700 of 800 messages")
+
+
+def run(
+    events: Sequence[Event], lifecycle: Lifecycle | None = None, now: float = 100.0
+) -> tuple[Lifecycle, list[Action]]:
+    """The actions of the last event."""
+    lifecycle, actions = lifecycle or Lifecycle(), list[Action]()
+    for event in events:
+        actions = lifecycle.on(event, now)
+    return lifecycle, actions
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "actions"),
+    [
+        ([Polled(NONE)], State.JOINING, [Commit(NONE)]),
+        ([Polled(NONE), Tick()], State.JOINING, []),
+        ([Polled(NONE), Tick(), StartDue()], State.JOINING, []),
+        ([Polled(AB), Tick()], State.JOINING, []),
+        (JOINED, State.ASSIGNED, [Enter(State.ASSIGNED), StartQuery(AB)]),
+        (READS, State.RUNNING, [Commit(AB), Enter(State.RUNNING)]),
+        ([*READS, Polled(AB)], State.RUNNING, [Commit(AB)]),
+        ([*READS, Tick()], State.RUNNING, []),
+        ([*READS, Tick(), StartDue()], State.RUNNING, []),
+        # a start that fails is tried again, later
+        ([*JOINED, StartFailed("no broker")], State.ASSIGNED, [ReportRetry("no broker", 1, 1.0)]),
+        ([*JOINED, StartFailed("no broker"), Tick(), StartDue()], State.ASSIGNED, []),
+        # the group
+        ([Polled(NONE, is_rebalancing=True)], State.REBALANCING, [Enter(State.REBALANCING)]),
+        ([*READS, Revoked(AB)], State.REBALANCING, [Enter(State.REBALANCING), StopQuery(is_waited_for=True)]),
+        ([*READS, Revoked(NONE)], State.RUNNING, []),
+        ([*READS, Polled(NONE, is_rebalancing=True), Polled(AB), Tick(), StartDue()], State.RUNNING,
+         [Enter(State.RUNNING)]),
+        ([*READS, Revoked(AB), Polled(AB)], State.REBALANCING, [Commit(NONE)]),
+        ([*READS, Lost()], State.RUNNING, [LOST, StopQuery()]),
+        ([*READS, Lost(), Tick(), StartDue()], State.RUNNING, []),
+        ([*READS, Fenced("by worker-1")], State.RUNNING, [ReportEvent("fenced", "by worker-1"), StopQuery()]),
+        # other partitions than before
+        ([*READS, Polled(frozenset({A})), Tick()], State.RUNNING, [Drain(AB)]),
+        ([*READS, Polled(frozenset({A})), Tick(), Drained(AB)], State.RUNNING, [Commit(frozenset({A})), StopQuery(AB)]),
+        ([*READS, Polled(frozenset({A})), Tick(), Tick()], State.RUNNING, [Drain(AB)]),
+        ([*READS, Drained(frozenset({C}))], State.RUNNING, []),
+        # paused
+        ([Polled(AB), Paused(AB), Tick(), StartDue()], State.PAUSED, [Enter(State.PAUSED)]),
+        ([Polled(AB), Paused(frozenset({A})), Tick(), StartDue()], State.ASSIGNED,
+         [Enter(State.ASSIGNED), StartQuery(frozenset({B}))]),
+        ([*READS, Polled(AB), Paused(AB), Tick()], State.RUNNING, [Drain(AB)]),
+        ([*READS, Polled(AB), Paused(AB), Tick(), Drained(AB), StartDue()], State.PAUSED, [Enter(State.PAUSED)]),
+        # throttled
+        ([Polled(AB), FULL, Tick(), StartDue()], State.THROTTLED,
+         [Enter(State.THROTTLED), ReportEvent("throttled", "takes no new batch: 800 of 800 messages"),
+          Throttle("800 of 800 messages")]),
+        ([*READS, FULL, Tick()], State.THROTTLED,
+         [Enter(State.THROTTLED), ReportEvent("throttled", "takes no new batch: 800 of 800 messages"),
+          Throttle("800 of 800 messages"), Drain(AB)]),
+        ([*READS, HALF_FULL, Tick()], State.RUNNING, []),
+        ([*READS, FULL, Tick(), Drained(AB), HALF_FULL, Tick(), StartDue()], State.THROTTLED,
+         [Throttle("700 of 800 messages")]),
+        ([*READS, FULL, Tick(), Drained(AB), ROOM, Tick(), StartDue()], State.ASSIGNED,
+         [Throttle(None), Enter(State.ASSIGNED), StartQuery(AB)]),
+        # what the brokers report
+        ([*READS, LogsObserved(is_recreated=True), Tick()], State.RUNNING, [Drain(AB)]),
+        ([*READS, LogsObserved(is_leaderless=True), Tick()], State.RUNNING, [Drain(AB)]),
+        ([*READS, LogsObserved(is_leaderless=True, is_hopeless=True), Tick()], State.RUNNING, [StopQuery(AB)]),
+        # a query that closed its own gate, or that failed
+        ([*READS, Draining(frozenset({AB})), Tick()], State.RUNNING, [Drain(AB)]),
+        ([*READS, QueryFailed(AB, "no number"), Tick()], State.ASSIGNED,
+         [StopQuery(AB), Enter(State.ASSIGNED), ReportRetry("no number", 1, 1.0),
+          ReportQueryFailed("no number", is_first=True)]),
+        ([*READS, QueryFailed(AB, "no number"), Tick(), StartDue()], State.ASSIGNED, []),
+        ([*READS, Draining(frozenset({AB})), QueryFailed(AB, "no number"), Tick()], State.RUNNING, [Drain(AB)]),
+        # a driver that ended with all queries
+        ([*READS, DriverEnded("no engine")], State.ASSIGNED,
+         [ReportEvent("engine_lost", "no engine"), StopQuery(), Enter(State.ASSIGNED)]),
+        ([*READS, DriverEnded("no engine"), Tick(), StartDue()], State.ASSIGNED, [StartQuery(AB)]),
+        ([*JOINED, DriverEnded("no engine")], State.ASSIGNED, [ReportEvent("engine_lost", "no engine")]),
+        ([*READS, StopRequested(), DriverEnded("no engine")], State.STOPPING,
+         [ReportEvent("engine_lost", "no engine"), StopQuery()]),
+        # a seek
+        ([*READS, SeekRequested()], State.RUNNING, [Drain(AB)]),
+        ([*READS, SeekRequested(), Drained(AB)], State.RUNNING, []),
+        ([*READS, SeekRequested(), Drained(AB), Tick()], State.RUNNING, []),
+        ([*READS, SeekRequested(), Drained(AB), SeekBegun()], State.RUNNING, [Commit(AB), StopQuery()]),
+        ([*READS, SeekRequested(), Drained(AB), SeekBegun(), StartDue()], State.RUNNING, []),
+        ([*READS, SeekRequested(), Drained(AB), SeekEnded(), Tick()], State.RUNNING, [Drain(AB)]),
+        ([*READS, SeekRequested(), Drained(AB), SeekBegun(), SeekEnded(), Tick(), StartDue()], State.ASSIGNED,
+         [Enter(State.ASSIGNED), StartQuery(AB)]),
+        # the end
+        ([*READS, StopRequested()], State.STOPPING, [Enter(State.STOPPING)]),
+        ([*READS, StopRequested(), Revoked(AB)], State.STOPPING, [StopQuery(is_waited_for=True)]),
+        ([*JOINED, StopRequested(), Tick(), StartDue()], State.STOPPING, []),
+        ([*READS, StopRequested(), StopRequested()], State.STOPPING, []),
+    ],
+)  # fmt: skip
+def test_each_event_leads_where_the_table_shows(events: list[Event], state: State, actions: list[Action]) -> None:
+    lifecycle, last = run(events)
+
+    assert (lifecycle.state, last) == (state, actions)
+
+
+def test_a_query_that_fails_is_started_again_when_its_time_has_come_and_not_before() -> None:
+    failed, _ = run([*READS, QueryFailed(AB, "no number"), Tick()])
+
+    assert run([Tick(), StartDue()], failed, now=100.9)[1] == []
+    assert run([Tick(), StartDue()], failed, now=101.0)[1] == [StartQuery(AB)]
+
+
+def test_a_batch_that_is_stored_forgives_the_failed_starts_before_it() -> None:
+    tired, _ = run([*JOINED, StartFailed("no broker"), StartFailed("no broker")])
+    assert run([StartFailed("no broker")], tired)[1] == [ReportRetry("no broker", 3, 5.0)]
+
+    assert run([BatchStored(AB), StartFailed("no broker")], tired)[1] == [ReportRetry("no broker", 1, 1.0)]
+
+
+def test_what_no_leader_answers_for_is_taken_in_again_when_one_does() -> None:
+    lifecycle, _ = run([*JOINED, QueryStarted(frozenset({A}), {B: "no leader"})])
+    assert run([LogsObserved(frozenset({A})), Tick(), StartDue()], lifecycle, now=120.0)[1] == []
+    assert lifecycle.left_out(10.0, 120.0) == {B: "no leader"}
+    assert lifecycle.is_complete
+
+    assert run([LogsObserved(AB), Tick()], lifecycle, now=121.0)[1] == [Drain(frozenset({A}))]
+    _, started = run([Drained(frozenset({A})), StartDue()], lifecycle, now=121.0)
+    assert started == [Enter(State.ASSIGNED), StartQuery(AB)]
+    run([QueryStarted(AB, {})], lifecycle, now=121.0)
+    assert lifecycle.left_out(0.0, 200.0) == {}
+    assert run([LogsObserved(NONE), Tick()], lifecycle, now=122.0)[1] == []
+
+
+def test_an_offset_is_not_moved_while_the_group_rebalances() -> None:
+    assert run([*READS, SeekRequested(), Drained(AB)])[0].is_drained
+    assert run([Polled(AB), SeekRequested()])[0].is_drained
+    assert not run([*READS, SeekRequested()])[0].is_drained
+    assert not run([*READS, Revoked(AB), SeekRequested()])[0].is_drained
+
+
+def test_the_partition_whose_query_fails_on_is_isolated_while_the_others_are_read() -> None:
+    lifecycle, reading = run([Polled(AB)])[0], False
+    for now in range(60):
+        failed = [QueryFailed(group, "no number") for group in lifecycle.queries if A in group]
+        run([*failed, Tick()], lifecycle, float(now))
+        reading = frozenset({B}) in lifecycle.queries
+        for action in lifecycle.on(StartDue(), float(now)):
+            if isinstance(action, StartQuery):
+                lifecycle.on(QueryStarted(action.group, {}), float(now))
+
+    assert lifecycle.isolated() == {A: "no number"}
+    assert reading
+    assert not any(group > {A} for group in lifecycle.queries)
+
+
+def test_the_storages_failure_isolates_nobody() -> None:
+    lifecycle, now = run([Polled(AB)])[0], 0.0
+    for _ in range(5 * SPLIT_AFTER):
+        now += 31.0
+        run(
+            [Tick(), StartDue(), QueryStarted(AB, {}), QueryFailed(AB, "no room", is_storage=True), Tick()],
+            lifecycle,
+            now,
+        )
+
+    assert lifecycle.isolated() == {}
+    assert run([Tick(), StartDue()], lifecycle, now + 31.0)[1] == [StartQuery(AB)]
+
+
+partitions = st.frozensets(st.sampled_from(PARTITIONS))
+
+
+class World(RuleBasedStateMachine):
+    """Brokers, Spark, a storage and an operator that do whatever they like, around a real lifecycle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lifecycle = Lifecycle()
+        self.now = 1000.0
+        self.assigned = self.paused = NONE
+        self.has_room = True
+        self.is_hopeless = self.is_stopping = False
+        self.queries: dict[frozenset[TopicPartition], bool] = {}
+        """Whether a batch of it runs."""
+        self.starting: frozenset[TopicPartition] | None = None
+        self.may_abandon = False
+        self.handle(Polled(NONE))
+
+    def handle(self, event: Event) -> None:
+        for action in self.lifecycle.on(event, self.now):
+            self.carry_out(action)
+
+    def carry_out(self, action: Action) -> None:
+        match action:
+            case StartQuery(group):
+                assert group, "a query over nothing"
+                assert self.starting is None
+                assert not any(group & other for other in self.queries), "two queries over one partition"
+                assert group <= self.assigned - self.paused, "what is not assigned, or paused, is read"
+                assert self.has_room, "a batch into a full storage"
+                assert not self.lifecycle.is_seeking, "a query while an offset is moved"
+                assert not self.is_stopping, "a query of a worker that stops"
+                self.starting = group
+            case Drain(group):
+                if not self.queries[group]:
+                    self.handle(Drained(group))
+            case StopQuery(None, is_waited_for):
+                assert is_waited_for or self.may_abandon or not any(self.queries.values()), "batches are abandoned"
+                self.queries = {}
+            case StopQuery(group):
+                assert group is not None
+                assert self.is_hopeless or not self.queries[group], "a batch is abandoned"
+                del self.queries[group]
+            case Commit(committed):
+                assert committed <= self.assigned, "what was revoked is committed"
+                assert committed <= NONE.union(*self.queries), "what nobody reads is committed"
+            case _:
+                pass
+
+    def start(self, answer: Event, read: frozenset[TopicPartition] = NONE) -> None:
+        self.starting = None
+        if read:
+            self.queries[read] = False
+        self.handle(answer)
+
+    @precondition(lambda self: self.starting is not None)
+    @rule(without=partitions)
+    def a_query_starts(self, without: frozenset[TopicPartition]) -> None:
+        assert self.starting is not None
+        wanted = self.starting
+        if read := wanted - without:
+            self.start(QueryStarted(read, dict.fromkeys(wanted & without, "no leader")), read)
+        else:
+            self.start(StartFailed("no leader"))
+
+    @precondition(lambda self: self.starting is not None)
+    @rule()
+    def a_query_cannot_be_started(self) -> None:
+        self.start(StartFailed("no broker"))
+
+    @rule()
+    def the_driver_ends(self) -> None:
+        self.queries = dict.fromkeys(self.queries, False)
+        self.start(DriverEnded("no engine"))
+        assert not self.lifecycle.queries
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 5.0, 31.0]))
+    def time_goes_by(self, seconds: float) -> None:
+        self.now += seconds
+
+    @precondition(lambda self: self.starting is None and not self.is_stopping)
+    @rule(paused=partitions)
+    def the_group_is_polled(self, paused: frozenset[TopicPartition]) -> None:
+        self.paused = paused & self.assigned
+        self.handle(Polled(self.assigned))
+        self.handle(Paused(self.paused))
+
+    @precondition(lambda self: self.starting is None and not self.is_stopping)
+    @rule(revoked=partitions)
+    def partitions_are_revoked(self, revoked: frozenset[TopicPartition]) -> None:
+        revoked &= self.assigned
+        self.handle(Revoked(revoked))
+        self.assigned -= revoked
+        assert not revoked or not self.queries, "what another member reads from now on is still read"
+
+    @precondition(lambda self: self.starting is None and not self.is_stopping)
+    @rule(more=partitions)
+    def partitions_are_assigned(self, more: frozenset[TopicPartition]) -> None:
+        self.handle(Polled(NONE, is_rebalancing=True))
+        self.assigned |= more
+        self.paused = NONE
+        self.handle(Polled(self.assigned))
+        self.handle(Paused(NONE))
+
+    @rule()
+    def the_session_expires(self) -> None:
+        self.may_abandon = True
+        self.starting, self.assigned = None, NONE
+        self.handle(Lost())
+        self.may_abandon = False
+        assert not self.queries
+
+    @rule(data=st.data())
+    def a_batch_begins_or_ends(self, data: Any) -> None:
+        if self.queries:
+            group = data.draw(st.sampled_from(sorted(self.queries, key=sorted)))
+            if self.queries[group]:
+                self.queries[group] = False
+                self.handle(BatchStored(group))
+            elif self.lifecycle.queries[group] is Phase.READING:
+                self.queries[group] = True
+
+    @rule(data=st.data(), is_storage=st.booleans())
+    def a_query_fails(self, data: Any, is_storage: bool) -> None:
+        if self.queries:
+            group = data.draw(st.sampled_from(sorted(self.queries, key=sorted)))
+            self.queries[group] = False
+            self.handle(QueryFailed(group, "no number", is_storage))
+
+    @rule(data=st.data())
+    def a_query_drains_by_itself(self, data: Any) -> None:
+        if self.queries:
+            self.handle(Draining(frozenset({data.draw(st.sampled_from(sorted(self.queries, key=sorted)))})))
+
+    @precondition(lambda self: self.starting is None)
+    @rule(room=st.sampled_from([FULL, HALF_FULL, ROOM]))
+    def the_storage_is_counted(self, room: StorageCounted) -> None:
+        self.has_room = room.full is None
+        self.handle(room)
+
+    @rule(answered=partitions, is_recreated=st.booleans(), leaderless=st.integers(0, 2))
+    def the_brokers_report(
+        self,
+        answered: frozenset[TopicPartition],
+        is_recreated: bool,
+        leaderless: int,
+    ) -> None:
+        self.is_hopeless = leaderless == 2
+        self.handle(LogsObserved(answered, is_recreated, leaderless > 0, self.is_hopeless))
+
+    @rule()
+    def an_offset_is_to_be_moved(self) -> None:
+        if self.starting is None and not self.is_stopping:
+            self.handle(SeekRequested())
+
+    @precondition(lambda self: self.lifecycle.is_seeking)
+    @rule()
+    def the_offset_is_moved_as_soon_as_nothing_is_read(self) -> None:
+        if self.lifecycle.is_drained:
+            assert not any(self.queries.values()), "an offset is moved beside a batch"
+            self.handle(SeekBegun())
+            assert not self.queries
+        self.handle(SeekEnded())
+
+    @precondition(lambda self: self.starting is None)
+    @rule()
+    def a_turn_ends(self) -> None:
+        self.handle(Tick())
+        self.handle(StartDue())
+
+    @precondition(lambda self: self.starting is None)
+    @rule()
+    def it_is_stopped(self) -> None:
+        self.handle(StopRequested())
+        self.is_stopping = True
+        self.handle(Revoked(self.assigned))
+        self.assigned = NONE
+        assert self.queries == {}
+
+    @invariant()
+    def the_lifecycle_knows_which_queries_there_are(self) -> None:
+        assert self.lifecycle.queries.keys() == self.queries.keys()
+        assert len(self.queries) <= MOST_QUERIES + 2
+        assert (self.lifecycle.state is State.STOPPING) == self.is_stopping
+
+    def teardown(self) -> None:
+        """Whatever has happened: when all is well again, everything is read; when it is stopped, nothing is."""
+        if self.starting is not None:
+            self.start(StartFailed("no broker"))
+        self.queries = dict.fromkeys(self.queries, False)
+        self.has_room, self.is_hopeless, self.paused = True, False, NONE
+        self.handle(SeekEnded())
+        self.handle(ROOM)
+        self.handle(LogsObserved(frozenset(PARTITIONS)))
+        self.handle(Paused(NONE))
+        for _ in range(40):
+            self.now += 31.0
+            self.handle(Polled(self.assigned))
+            for group in self.queries:
+                self.handle(BatchStored(group))
+            self.handle(Tick())
+            self.handle(StartDue())
+            if self.starting is not None:
+                self.start(QueryStarted(self.starting, {}), self.starting)
+        assert NONE.union(*self.queries) == (NONE if self.is_stopping else self.assigned)
+        if self.queries:
+            assert (self.lifecycle.state, list(self.queries)) == (State.RUNNING, [self.assigned])
+            assert self.lifecycle.is_complete
+
+
+def test_whatever_happens_no_partition_is_read_twice_and_nothing_revoked_is_committed() -> None:
+    run_state_machine_as_test(World)
+
+
+@given(
+    st.lists(
+        st.sampled_from([Polled(AB), Tick(), StartDue(), ROOM, FULL, SeekRequested(), SeekEnded(), BatchStored(AB)])
+    )
+)
+def test_a_worker_that_stops_stays_so_whatever_still_happens(events: list[Event]) -> None:
+    stopping, _ = run([*READS, StopRequested(), Revoked(AB)])
+
+    for event in events:
+        actions = stopping.on(event, 200.0)
+        assert not any(isinstance(action, StartQuery | Enter) for action in actions)
+    assert stopping.state is State.STOPPING

@@ -1,0 +1,111 @@
+"""What of the stored positions is committed, and what is tried again: a real member, a scripted coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
+
+from kctl.testing.scripted_broker import ScriptedBroker
+from kctl_agent.worker.consumer_group.membership import Lost, Membership
+from kctl_agent.worker.main_thread.committer import Committer
+from kctl_agent.worker.main_thread.reported_error import GRACE_SECONDS, ReportedError
+from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.progress import Progress
+from tests.unit.worker.consumer_group.coordinator import ORDERS_0, ORDERS_1, PAYMENTS_0, committed, scripted_group
+
+POSITIONS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
+DENIED = committed({"payments": TopicAuthorizationFailedError.errno})
+UNKNOWN_MEMBER = 25
+
+
+class Commits:
+    """A committer, what it knows, and the errors it has published."""
+
+    def __init__(self, broker: ScriptedBroker, member: Membership) -> None:
+        self._broker = broker
+        self.progress = Progress()
+        self.errors: list[str | None] = []
+        self._committer = Committer(
+            member, self.progress, ReportedError(self.errors.append), lambda error, what: f"{what}: {error}"
+        )
+
+    def commit(self, now: float, positions: dict[TopicPartition, int] | None = None) -> int:
+        """How often the coordinator was asked for it."""
+        before = self._broker.asked.count("OffsetCommit")
+        self._committer.commit(POSITIONS if positions is None else positions, now)
+        return self._broker.asked.count("OffsetCommit") - before
+
+
+@contextmanager
+def commits(answers: Any = None) -> Iterator[Commits]:
+    with scripted_group({"OffsetCommit": answers or committed()}) as (broker, member):
+        yield Commits(broker, member)
+
+
+def test_a_position_is_committed_once() -> None:
+    with commits() as made:
+        assert made.commit(0.0) == 1
+        assert made.commit(1.0) == 0
+        assert made.commit(2.0, {**POSITIONS, ORDERS_0: 11}) == 1
+
+        assert made.progress.commits.known == {**POSITIONS, ORDERS_0: 11}
+
+
+def test_nothing_is_committed_of_nothing() -> None:
+    with commits() as made:
+        assert made.commit(0.0, {}) == 0
+
+
+def test_what_is_refused_waits_while_the_others_are_committed() -> None:
+    with commits(DENIED) as made:
+        assert made.commit(0.0) == 1
+        assert made.progress.commits.known == {ORDERS_0: 10, ORDERS_1: 20}
+        assert made.commit(0.5) == 0, "it is too early"
+
+        assert made.commit(1.5) == 1
+
+
+def test_a_refusal_is_reported_when_it_lasts_and_resolved_when_it_is_over() -> None:
+    with commits([*[DENIED] * 2, committed()]) as made:
+        made.commit(0.0)
+        assert made.errors == []
+        made.commit(GRACE_SECONDS + 1)
+        [error] = made.errors
+        assert error == "the offsets of payments-0 (TopicAuthorizationFailedError) cannot be committed; " + (
+            "the other partitions are"
+        )
+
+        made.commit(2 * GRACE_SECONDS + 10)
+        assert made.errors == [error, None]
+
+
+def test_an_error_of_the_group_is_tried_again_with_the_next_turn() -> None:
+    busy = committed(dict.fromkeys(("orders", "payments"), CoordinatorLoadInProgressError.errno))
+    with commits([busy, committed()]) as made:
+        made.commit(0.0)
+        made.commit(0.1)
+
+        assert (made.progress.commits.known, made.errors) == (POSITIONS, [])
+
+
+def test_a_member_that_the_group_has_lost_commits_nothing() -> None:
+    with commits(committed(dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER))) as made, pytest.raises(Lost):
+        made.commit(0.0)
+
+
+def test_a_position_is_committed_again_when_its_log_is_seen_to_go_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its note named less; but only when nothing else is to be committed for a while."""
+    with commits() as made:
+        made.progress.epochs.began({ORDERS_0: LogSeen(1, 9)})
+        assert made.commit(0.0) == 1
+        made.progress.epochs.observe({ORDERS_0: LogSeen(1, 10)})
+        assert made.commit(0.1) == 0
+        monkeypatch.setattr(type(made.progress.commits), "is_quiet", True)
+
+        assert made.commit(2.0) == 1
+        assert made.commit(3.0) == 0

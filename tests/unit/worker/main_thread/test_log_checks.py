@@ -1,0 +1,120 @@
+"""Whether what was read is still in the log, and what was stored in the storage: real storage, played brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from kctl_agent.storage.base import StoredOffset
+from kctl_agent.storage.memory import MemoryStorage
+from kctl_agent.worker.main_thread.log_checks import LogChecks
+from kctl_agent.worker.offsets.brokers import BrokerView
+from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.query.pipeline import Pipeline, Source, _Run
+from tests.unit.worker.query.test_pipeline import Query
+from tests.unit.worker.test_import_dir import settings
+
+TP = TopicPartition("t", 0)
+SOURCES = {TP: Source(10, None, 1)}
+
+
+class Checks:
+    """A query that has read and stored up to 10."""
+
+    def __init__(self, folder: Path, stored: int | None = 10) -> None:
+        self.storage = MemoryStorage()
+        if stored is not None:
+            self.storage.init_offsets([StoredOffset("t", 0, None, stored)])
+        self.pipeline = Pipeline(settings(folder), self.storage, lambda _: None)
+        self.run = _Run(self.storage, SOURCES, folder / "checkpoint", self.pipeline)
+        self.run.query = Query()
+        self.pipeline._runs = {frozenset(SOURCES): self.run}
+        self.progress = Progress()
+        self.progress.epochs.began({TP: LogSeen(1, 8)})
+        self.events: list[tuple[str, Any]] = []
+        self.diverged: dict[TopicPartition, int] = {}
+        self.error: KafkaError | None = None
+        self.questions = 0
+        brokers: Any = SimpleNamespace(divergences_of_each=self._divergences)
+        stats: Any = SimpleNamespace(happened=lambda kind, _text, _tp, offsets: self.events.append((kind, offsets)))
+        self.checks = LogChecks(self.pipeline, brokers, self.storage, self.progress, stats)
+
+    def check(self, view: BrokerView) -> bool:
+        """Whether the query drains now."""
+        self.checks.check(SOURCES, view)
+        return bool(self.pipeline.draining)
+
+    def _divergences(self, *_: object) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+        self.questions += 1
+        if self.error:
+            raise self.error
+        return self.diverged, {}
+
+
+@pytest.fixture
+def checks(tmp_path: Path) -> Checks:
+    return Checks(tmp_path)
+
+
+def view(end: int = 12, start: int = 0, epoch: int = 1) -> BrokerView:
+    return BrokerView(starts={TP: start}, ends={TP: end}, taken_at=1.0, logs={TP: LogSeen(epoch, end)})
+
+
+def test_a_query_goes_on_while_everything_is_there(checks: Checks) -> None:
+    assert not checks.check(view())
+    assert checks.progress.epochs.seen(TP) == LogSeen(1, 12)
+    assert checks.events == []
+
+
+@pytest.mark.parametrize("stored", [None, 7])
+def test_a_storage_that_has_gone_back_ends_the_query(tmp_path: Path, stored: int | None) -> None:
+    assert Checks(tmp_path, stored).check(view())
+
+
+def test_a_storage_that_is_ahead_does_not(tmp_path: Path) -> None:
+    assert not Checks(tmp_path, 15).check(view())
+
+
+def test_the_storage_is_not_asked_while_a_batch_runs(tmp_path: Path) -> None:
+    checks = Checks(tmp_path, 7)
+    checks.run.batch_started_at = 1.0
+
+    assert not checks.check(view())
+
+
+def test_a_log_that_differs_below_what_was_read_ends_the_query(checks: Checks) -> None:
+    checks.diverged = {TP: 9}
+
+    assert checks.check(view(epoch=2))
+    assert checks.progress.epochs.seen(TP) == LogSeen(1, 8), "the next start compares with what was read"
+
+
+def test_a_log_that_differs_above_what_was_read_does_not(checks: Checks) -> None:
+    checks.diverged = {TP: 11}
+
+    assert not checks.check(view(epoch=2))
+
+
+def test_brokers_are_asked_once_for_each_report_and_later_when_they_did_not_answer(checks: Checks) -> None:
+    checks.error = KafkaError("busy")
+    first = view()
+    checks.check(first)
+    checks.check(first)
+    assert (checks.questions, checks.progress.epochs.seen(TP)) == (1, LogSeen(1, 8))
+
+    checks.error = None
+    checks.check(view())
+    assert (checks.questions, checks.progress.epochs.seen(TP)) == (2, LogSeen(1, 12))
+
+
+def test_what_retention_removed_before_it_was_read_is_reported_once(checks: Checks) -> None:
+    checks.check(view(end=40, start=30))
+    checks.check(view(end=40, start=30))
+
+    assert checks.events == [("records_lost", (10, 30))]

@@ -1,0 +1,351 @@
+"""The main thread's turns without a JVM: the group is a real member's, of a scripted coordinator; the storage and the
+agent are real; what Spark and the other brokers do is played."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+
+from kctl.testing.scripted_broker import Answers as Response
+from kctl.testing.scripted_broker import ScriptedBroker
+from kctl_agent.operations import Inbox, Operation, Scope
+from kctl_agent.server import AgentServer
+from kctl_agent.spark.driver import DriverLost
+from kctl_agent.storage.base import Advance
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.worker.consumer_group.membership import Fenced
+from kctl_agent.worker.lifecycle.query_groups import Group
+from kctl_agent.worker.main_thread.main_loop import MainLoop
+from kctl_agent.worker.offsets.brokers import Bounds, Topics
+from kctl_agent.worker.query.batch_failure import Failure
+from kctl_agent.worker.query.pipeline import Pipeline, Source, _Run
+from kctl_agent.worker.stats import WorkerStats
+from tests.unit.worker.consumer_group.coordinator import (
+    EVERYTHING,
+    ORDERS_0,
+    ORDERS_1,
+    PAYMENTS_0,
+    TOPICS,
+    committed,
+    group_script,
+    has_settled,
+    member_settings,
+)
+from tests.unit.worker.offsets.test_start_offsets import Answers
+from tests.unit.worker.query.test_pipeline import Query
+from tests.unit.worker.test_import_dir import settings
+
+UNKNOWN_MEMBER, FENCED = 25, 82
+
+
+class PlayedBrokers(Answers):
+    """Logs up to 100."""
+
+    def topics(self) -> Topics:
+        return Topics((), {}, {})
+
+    def bounds(self, _: object) -> Bounds:
+        return Bounds()
+
+    def brokers(self) -> tuple[()]:
+        return ()
+
+    def found(self, partitions: Any, known: Any = None) -> Any:
+        return super().found(partitions, known or {})
+
+    def divergences_of_each(self, *_: object) -> tuple[dict[Any, int], dict[Any, str]]:
+        return {}, {}
+
+    def describe(self, error: Exception, what: str) -> str:
+        return f"{what}: {error}"
+
+
+class PlayedPipeline(Pipeline):
+    """Queries that run, and read nothing unless a test makes them."""
+
+    folder: Path
+    has_driver = True
+
+    def connect(self) -> str | None:
+        return None if self.has_driver else "the engine is starting"
+
+    def failures(self) -> dict[Group, Failure]:
+        if self._runs and not self.has_driver:
+            raise DriverLost("the engine has ended")
+        return super().failures()
+
+    def start(self, sources: Mapping[TopicPartition, Source]) -> None:
+        if not self.has_driver:
+            raise DriverLost("the engine has ended")
+        run = _Run(self._storage, sources, self.folder / "none", self)
+        run.query = Query()
+        self._runs = {**self._runs, frozenset(sources): run}
+
+    @property
+    def runs(self) -> dict[Group, _Run]:
+        return self._runs
+
+
+class Turning:
+    """A main loop, and what stands around it."""
+
+    def __init__(self, stack: ExitStack, folder: Path, run_dir: Path, answers: dict[str, Any]) -> None:
+        self.broker = stack.enter_context(ScriptedBroker(group_script(answers), topics=TOPICS))
+        whole = replace(settings(folder), kafka=member_settings(self.broker.address))
+        self.storage = stack.enter_context(closing(FileStorage(folder / "s.sqlite")))
+        self.storage.prepare()
+        self.inbox = Inbox()
+        server = stack.enter_context(AgentServer(run_dir, "worker-0"))
+        self.stats = WorkerStats("worker-0", server, self.storage, self.inbox)
+        self.stored: deque[Group] = deque()
+        self.pipeline = PlayedPipeline(whole, self.storage, lambda batch: self.stored.append(frozenset(batch.ends)))
+        self.pipeline.folder = folder
+        brokers: Any = PlayedBrokers(partitions=tuple(sorted(EVERYTHING)))
+        self.loop = MainLoop(whole, self.pipeline, brokers, self.storage, self.stats, self.inbox, self.stored)
+        self.is_closed = False
+        stack.callback(self.close)
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self.loop.close()
+
+    def until(self, reached: Callable[[], object], turns: int = 200) -> None:
+        for _ in range(turns):
+            self.loop.turn()
+            if reached():
+                return
+        raise AssertionError(f"not within {turns} turns; it is {self.stats.state}, with {self.pipeline.groups}")
+
+    def until_it_reads(self, partitions: Group = EVERYTHING) -> None:
+        self.until(
+            lambda: self.stats.state == "running" and self.pipeline.groups == {partitions} and has_settled(self.broker)
+        )
+
+    def reaches(self, ends: dict[TopicPartition, int]) -> None:
+        """Batches have stored up to here."""
+        for group, run in self.pipeline.runs.items():
+            reached = {tp: end for tp, end in ends.items() if tp in group}
+            self.storage.advance_offsets(
+                [
+                    Advance(tp.topic, tp.partition, run.sources[tp].version, run.positions[tp], end)
+                    for tp, end in reached.items()
+                ]
+            )
+            run.positions = {**run.positions, **reached}
+            self.stored.append(group)
+
+    def events(self) -> list[str]:
+        return [event.kind for event in self.stats._snapshot().events]
+
+
+@pytest.fixture
+def turning(tmp_path: Path, short_dir: Path) -> Iterator[Callable[..., Turning]]:
+    with ExitStack() as stack:
+        yield lambda **answers: Turning(stack, tmp_path, short_dir, {"OffsetCommit": committed(), **answers})
+
+
+def test_what_is_assigned_is_read_and_what_is_stored_is_committed(turning: Callable[..., Turning]) -> None:
+    worker = turning()
+    worker.until_it_reads()
+
+    worker.reaches({ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30})
+    worker.until(lambda: "OffsetCommit" in worker.broker.asked)
+
+    rows = {(row.topic, row.partition): row for row in worker.stats._snapshot().partitions}
+    assert {(row.position, row.committed) for row in rows.values()} == {(10, 10), (20, 20), (30, 30)}
+
+
+def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(turning: Callable[..., Turning]) -> None:
+    worker = turning()
+    worker.until_it_reads()
+    [run] = worker.pipeline.runs.values()
+    worker.reaches({ORDERS_0: 10})
+    before = worker.broker.asked.count("OffsetCommit")
+
+    worker.close()
+
+    assert (worker.stats.state, worker.pipeline.groups, run.query.stops) == ("stopping", frozenset(), 1)
+    assert worker.broker.asked.count("OffsetCommit") > before
+    assert worker.broker.asked[-1] == "LeaveGroup"
+
+
+def test_a_query_that_ends_by_itself_is_begun_again(turning: Callable[..., Turning]) -> None:
+    worker = turning()
+    worker.until_it_reads()
+    [run] = worker.pipeline.runs.values()
+
+    run.query.isActive = False
+    worker.until(lambda: worker.stats.state == "assigned")
+    assert (run.query.stops, worker.pipeline.groups) == (1, frozenset())
+    worker.until_it_reads()
+
+    assert worker.events() == ["query_failed"]
+
+
+def test_a_worker_whose_engine_ends_stays_a_member_and_reads_on_in_the_next_one(
+    turning: Callable[..., Turning],
+) -> None:
+    worker = turning()
+    worker.until_it_reads()
+    worker.reaches({ORDERS_0: 10})
+
+    worker.pipeline.has_driver = False
+    worker.until(lambda: worker.stats.state == "assigned")
+    joins = worker.broker.asked.count("JoinGroup")
+    worker.pipeline.has_driver = True
+    worker.until_it_reads()
+
+    [run] = worker.pipeline.runs.values()
+    assert (run.sources[ORDERS_0].start, worker.events()) == (10, ["engine_lost"])
+    assert worker.broker.asked.count("JoinGroup") == joins
+
+
+def test_what_is_paused_is_read_no_more_and_the_others_are(turning: Callable[..., Turning]) -> None:
+    worker = turning()
+    worker.until_it_reads()
+
+    worker.inbox.pause([Scope("payments", None, "somebody", 0.0)])
+    worker.until_it_reads(EVERYTHING - {PAYMENTS_0})
+    worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
+    worker.until(lambda: worker.stats.state == "paused")
+    assert worker.pipeline.groups == frozenset()
+    worker.inbox.pause([])
+    worker.until_it_reads()
+
+
+def test_a_running_batch_is_waited_for_before_its_query_is_stopped(turning: Callable[..., Turning]) -> None:
+    worker = turning()
+    worker.until_it_reads()
+    [run] = worker.pipeline.runs.values()
+    with run.busy:
+        worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
+        worker.until(run.gate.is_set)
+        worker.loop.turn()
+        assert run.query.stops == 0
+
+    worker.until(lambda: run.query.stops == 1)
+
+
+def test_a_full_storage_throttles_the_worker_until_it_has_room(
+    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = turning()
+    worker.until_it_reads()
+    full = {1.0: "1000 of 1000 messages", 0.8: "1000 of 1000 messages"}
+    monkeypatch.setattr(worker.stats, "why_full", full.get)
+
+    worker.until(lambda: worker.stats.state == "throttled" and not worker.pipeline.groups)
+    full[1.0] = ""
+    worker.loop.turn()
+    assert worker.stats._snapshot().work.last_error == "1000 of 1000 messages", "not before it has room to spare"
+    full.clear()
+    worker.until_it_reads()
+
+    assert worker.events() == ["throttled"]
+    assert worker.stats._snapshot().work.last_error is None
+
+
+def test_a_seek_moves_the_stored_offset_and_the_query_goes_on_there(turning: Callable[..., Turning]) -> None:
+    worker = turning()
+    worker.until_it_reads()
+    worker.reaches({ORDERS_0: 10})
+    worker.inbox.accept(Operation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
+    worker.until(lambda: (outcome := worker.inbox.outcome("7")) is not None and outcome.state == "done")
+    worker.until_it_reads()
+
+    [run] = worker.pipeline.runs.values()
+    assert run.sources[ORDERS_0].start == 55
+    assert worker.storage.stored_offsets([tuple(ORDERS_0)])[tuple(ORDERS_0)].next == 55
+    assert worker.events() == ["skipped"]
+
+
+def test_a_worker_that_the_group_has_lost_stops_its_query_and_joins_again(turning: Callable[..., Turning]) -> None:
+    codes: dict[str, int] = {}
+    worker = turning(OffsetCommit=committed(codes))
+    worker.until_it_reads()
+    [first] = worker.pipeline.runs.values()
+    joined = worker.broker.asked.count("JoinGroup")
+
+    codes |= dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER)
+    worker.reaches({ORDERS_0: 10})
+    worker.until(lambda: first.query.stops)
+    assert worker.events() == ["lost"]
+    codes.clear()
+    worker.until(lambda: worker.broker.asked.count("JoinGroup") > joined)
+    worker.until_it_reads()
+
+
+def test_a_worker_that_is_fenced_stops_its_query_at_once(turning: Callable[..., Turning]) -> None:
+    worker = turning(Heartbeat=[*[Response()] * 20, Response({"error_code": FENCED})])
+    worker.until_it_reads()
+    [run] = worker.pipeline.runs.values()
+
+    with pytest.raises(Fenced), run.busy:
+        worker.until(lambda: False)
+
+    assert (run.query.stops, worker.events(), worker.pipeline.groups) == (1, ["fenced"], frozenset())
+
+
+def test_a_worker_that_is_lost_while_it_seeks_begins_no_query_over_what_is_not_its_own(
+    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: dict[str, int] = {}
+    worker = turning(OffsetCommit=committed(codes))
+    worker.until_it_reads()
+    worker.until(lambda: worker.loop._progress.commits.is_quiet)  # so that nothing is committed before the seek's own
+    codes |= dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER)
+    worker.inbox.accept(Operation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
+    begun: list[Group] = []
+    monkeypatch.setattr(worker.loop._query_start, "start", begun.append)
+
+    worker.loop.turn()
+
+    outcome = worker.inbox.outcome("7")
+    assert outcome is not None
+    assert outcome.state == "failed"
+    assert (begun, worker.events()) == ([], ["lost"])
+
+
+def test_a_pause_that_is_done_is_not_undone_in_the_same_turn(
+    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = turning()
+    poll = worker.loop._poll
+
+    def pause_after_the_poll() -> None:
+        poll()
+        if worker.loop._membership.partitions and worker.inbox.outcome("1") is None:
+            worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
+            worker.inbox.accept(Operation("1", "pause", {}))
+
+    monkeypatch.setattr(worker.loop, "_poll", pause_after_the_poll)
+    worker.until(lambda: (outcome := worker.inbox.outcome("1")) is not None and outcome.state == "done")
+
+    assert worker.pipeline.groups == frozenset()
+
+
+def test_the_last_batch_of_a_query_that_drains_is_committed(
+    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = turning()
+    worker.until_it_reads()
+    drain = worker.pipeline.drain
+
+    def drain_behind_a_batch(group: Group | None = None) -> bool:
+        worker.reaches({ORDERS_0: 10})
+        monkeypatch.undo()
+        return drain(group)
+
+    monkeypatch.setattr(worker.pipeline, "drain", drain_behind_a_batch)
+    worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
+    worker.until(lambda: worker.stats.state == "paused")
+
+    assert worker.loop._progress.commits.known[ORDERS_0] == 10

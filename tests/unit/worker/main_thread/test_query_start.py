@@ -1,0 +1,168 @@
+"""How a query begins: the steps in their order, and what of a group cannot be read. Storage and group are real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.errors import TopicAuthorizationFailedError
+
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.worker.consumer_group.membership import Lost
+from kctl_agent.worker.lifecycle.events import QueryStarted, StartFailed
+from kctl_agent.worker.main_thread.query_start import QueryStart
+from kctl_agent.worker.offsets.note import CommitNote, StorageId
+from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.query.pipeline import Source
+from tests.unit.worker.consumer_group.coordinator import (
+    EVERYTHING,
+    ORDERS_0,
+    ORDERS_1,
+    PAYMENTS_0,
+    committed,
+    scripted_group,
+)
+from tests.unit.worker.offsets.test_start_offsets import Answers, start_offsets
+
+ORDERS = frozenset({ORDERS_0, ORDERS_1})
+UNKNOWN_MEMBER = 25
+
+
+@dataclass
+class Started:
+    """A query start with a storage, a group and played brokers and Spark."""
+
+    start: QueryStart
+    progress: Progress
+    storage: FileStorage
+    queries: list[dict[Any, Source]] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    stored_at_start: list[int] = field(default_factory=list)
+
+
+@pytest.fixture
+def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    with ExitStack() as stack:
+
+        def made(answers: Answers | None = None, commits: Any = None, **settings: str) -> Started:
+            storage = stack.enter_context(closing(FileStorage(tmp_path / "s.sqlite")))
+            storage.prepare()
+            broker, member = stack.enter_context(scripted_group({"OffsetCommit": commits or committed()}))
+            progress = Progress()
+            played = answers or Answers()
+            played.partitions = tuple(sorted(EVERYTHING))
+            if not played.committed:  # by another client: it has to be committed anew
+                played.committed = dict.fromkeys(EVERYTHING, (40, None))
+            begun: Started
+
+            def start(sources: dict[Any, Source]) -> None:
+                begun.queries.append(sources)
+                begun.stored_at_start.append(len(storage.stored_offsets([tuple(tp) for tp in sources])))
+                begun.asked += [name for name in broker.asked if name == "OffsetCommit"]
+
+            pipeline: Any = SimpleNamespace(start=start)
+            stats: Any = SimpleNamespace(happened=lambda kind, *_: begun.events.append(kind))
+            offsets = start_offsets(storage, played, **settings)
+            query_start = QueryStart(pipeline, offsets, member, progress, stats, lambda error, what: f"{what}: {error}")
+            begun = Started(query_start, progress, storage)
+            return begun
+
+        yield made
+
+
+def test_offsets_are_stored_and_committed_before_anything_is_read(starting: Callable[..., Started]) -> None:
+    begun = starting()
+
+    assert begun.start.start(ORDERS) == QueryStarted(ORDERS, {})
+
+    assert [set(sources) for sources in begun.queries] == [ORDERS]
+    assert begun.stored_at_start == [2]
+    assert begun.asked == ["OffsetCommit"]
+    assert begun.progress.commits.known == {ORDERS_0: 40, ORDERS_1: 40}
+
+
+def test_the_partitions_of_a_started_query_can_be_a_key(starting: Callable[..., Started]) -> None:
+    started = starting().start.start(ORDERS)
+
+    assert isinstance(started, QueryStarted)
+    assert {started.partitions: 1}[ORDERS] == 1
+
+
+def test_what_no_leader_answers_for_is_not_read_and_the_others_are(starting: Callable[..., Started]) -> None:
+    begun = starting(Answers(unanswered={ORDERS_1: "no leader"}))
+
+    assert begun.start.start(ORDERS) == QueryStarted(frozenset({ORDERS_0}), {ORDERS_1: "no leader"})
+    assert [set(sources) for sources in begun.queries] == [{ORDERS_0}]
+
+
+def test_what_may_not_be_committed_is_not_read_and_the_others_are(starting: Callable[..., Started]) -> None:
+    begun = starting(commits=committed({"payments": TopicAuthorizationFailedError.errno}))
+
+    started = begun.start.start(EVERYTHING)
+
+    assert isinstance(started, QueryStarted)
+    assert started.partitions == ORDERS
+    assert started.unanswered.keys() == {PAYMENTS_0}
+    assert "TopicAuthorizationFailedError" in started.unanswered[PAYMENTS_0]
+
+
+def test_a_query_of_which_nothing_may_be_committed_fails(starting: Callable[..., Started]) -> None:
+    refused = committed(dict.fromkeys(("orders", "payments"), TopicAuthorizationFailedError.errno))
+    begun = starting(commits=refused)
+
+    started = begun.start.start(ORDERS)
+
+    assert isinstance(started, StartFailed)
+    assert started.why.startswith("cannot begin to read orders: ")
+    assert begun.queries == []
+
+
+def test_a_storage_that_cannot_be_used_is_a_failed_start(
+    starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unusable(*_: object) -> None:
+        raise StorageUnusable("read-only")
+
+    begun = starting()
+    monkeypatch.setattr(begun.storage, "stored_offsets", unusable)
+
+    assert begun.start.start(ORDERS) == StartFailed("cannot begin to read orders: read-only")
+    assert begun.queries == []
+
+
+def test_a_member_that_the_group_has_lost_begins_nothing(starting: Callable[..., Started]) -> None:
+    begun = starting(commits=committed(dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER)))
+
+    with pytest.raises(Lost):
+        begun.start.start(ORDERS)
+
+    assert begun.queries == []
+
+
+def test_what_was_known_of_other_partitions_stays_known(starting: Callable[..., Started]) -> None:
+    begun = starting()
+    begun.start.start(frozenset({PAYMENTS_0}))
+    begun.start.start(ORDERS)
+
+    assert begun.progress.commits.known == dict.fromkeys(EVERYTHING, 40)
+
+
+def test_what_has_moved_is_reported_once_although_its_first_commit_is_refused(starting: Callable[..., Started]) -> None:
+    theirs = CommitNote(StorageId("other", "host:file:/other.sqlite"), "A")
+    codes = dict.fromkeys(("orders", "payments"), TopicAuthorizationFailedError.errno)
+    begun = starting(
+        Answers(committed=dict.fromkeys(EVERYTHING, (40, theirs))), committed(codes), on_other_storage="take_over"
+    )
+
+    assert isinstance(begun.start.start(ORDERS), StartFailed)
+    codes.clear()
+    assert isinstance(begun.start.start(ORDERS), QueryStarted)
+
+    assert begun.events == ["other_storage", "other_storage"], "one for each partition"

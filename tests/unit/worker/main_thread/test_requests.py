@@ -1,0 +1,189 @@
+"""Operations on a worker, a step in each turn: brokers and storage are played, the lifecycle is real."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from kctl_agent.errors import BadParams
+from kctl_agent.operations import Inbox, Operation, Scope
+from kctl_agent.worker.lifecycle.events import (
+    Action,
+    Commit,
+    Drain,
+    Drained,
+    Event,
+    Lost,
+    Paused,
+    Polled,
+    QueryStarted,
+    StartDue,
+    StopQuery,
+    Tick,
+)
+from kctl_agent.worker.lifecycle.machine import Lifecycle
+from kctl_agent.worker.main_thread.requests import Requests
+from kctl_agent.worker.offsets.seek import Plan
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+AB = frozenset({A, B})
+SEEK = Operation("1", "seek", {"topic": "t", "partition": 0, "to": "earliest"})
+
+
+class Worker:
+    """A worker that reads `AB`; what its lifecycle wants done is kept in `actions`."""
+
+    def __init__(self) -> None:
+        self.inbox = Inbox()
+        self.lifecycle = Lifecycle()
+        self.actions: list[Action] = []
+        self.moved: list[Plan] = []
+        self.position = 40
+        self.error: Exception | None = None
+        seeking: Any = SimpleNamespace(plan=self._plan, position=lambda *_: self.position, move=self._move)
+        membership: Any = SimpleNamespace(partitions=AB)
+        self.requests = Requests(
+            "worker-0",
+            self.inbox,
+            membership,
+            self.lifecycle,
+            seeking,
+            self.handle,
+            lambda: self.handle(Lost()),
+            lambda error, what: f"{what}: {type(error).__name__}",
+        )
+        for event in (Polled(AB), Tick(), StartDue(), QueryStarted(AB, {})):
+            self.handle(event)
+
+    def handle(self, event: Event) -> None:
+        self.actions = self.lifecycle.on(event, 0.0)
+
+    def turn(self) -> None:
+        self.actions = []
+        self.requests.carry_out()
+
+    def outcome(self) -> tuple[str, str]:
+        outcome = self.inbox.outcome("1")
+        assert outcome is not None
+        return outcome.state, outcome.text
+
+    def _plan(self, _tp: TopicPartition, to: str) -> tuple[None, Plan]:
+        if to != "earliest":
+            raise BadParams("a seek goes to earliest")
+        return None, Plan("t", 0, self.position, 0)
+
+    def _move(self, tp: TopicPartition, _found: None, plan: Plan) -> None:
+        assert tp == A
+        if self.error is not None:
+            raise self.error
+        self.moved.append(plan)
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+def test_a_seek_waits_for_the_running_batch_and_begins_where_that_has_ended(worker: Worker) -> None:
+    worker.inbox.accept(SEEK)
+    worker.turn()
+    assert (worker.outcome()[0], worker.actions) == ("running", [Drain(AB)])
+
+    worker.handle(Drained(AB))
+    worker.position = 55
+    worker.turn()
+
+    assert worker.outcome() == ("done", "t-0: from 55 back to 0; 55 offsets are handled again")
+    assert worker.moved == [Plan("t", 0, 55, 0)]
+    assert not worker.lifecycle.is_seeking
+
+
+def test_all_queries_are_stopped_and_committed_before_the_offset_is_moved(worker: Worker) -> None:
+    worker.inbox.accept(SEEK)
+    worker.turn()
+    worker.handle(Drained(AB))
+    seen: list[Action] = []
+    real = worker.lifecycle.on
+    worker.lifecycle.on = lambda event, now: [each for each in real(event, now) if not seen.append(each)]  # type: ignore[method-assign,func-returns-value]
+    worker.turn()
+
+    assert seen == [Drain(AB), Commit(AB), StopQuery()]
+    assert worker.lifecycle.queries == {}
+
+
+def test_a_dry_run_leaves_the_queries_alone(worker: Worker) -> None:
+    worker.inbox.accept(Operation("1", "seek", {**SEEK.params, "dry_run": True}))
+    worker.turn()
+
+    assert worker.outcome() == ("done", "t-0: from 40 back to 0; 40 offsets are handled again")
+    assert (worker.actions, worker.moved, worker.lifecycle.is_seeking) == ([], [], False)
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"topic": "t", "partition": 7, "to": "earliest"}, "t-7 is not with worker-0 now"),
+        ({"topic": "t", "partition": 0, "to": "never"}, "a seek goes to earliest"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_stopped(
+    worker: Worker, params: dict[str, Any], text: str
+) -> None:
+    worker.inbox.accept(Operation("1", "seek", params))
+    worker.turn()
+
+    assert (worker.outcome(), worker.actions) == (("failed", text), [])
+
+
+def test_a_seek_that_fails_lets_the_queries_begin_again(worker: Worker) -> None:
+    worker.error = KafkaError("gone")
+    worker.inbox.accept(SEEK)
+    worker.turn()
+    worker.handle(Drained(AB))
+    worker.turn()
+
+    assert worker.outcome() == ("failed", "seek failed: KafkaError")
+    assert (worker.lifecycle.is_seeking, worker.lifecycle.queries) == (False, {})
+    worker.handle(Tick())
+    worker.handle(StartDue())
+    assert worker.actions, "a query is started"
+
+
+def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> None:
+    worker.inbox.pause([Scope("t", 1, "somebody", 0.0)])
+    worker.inbox.accept(Operation("1", "pause", {}))
+    worker.turn()
+    assert worker.outcome()[0] == "running"
+    assert not worker.lifecycle.is_seeking, "queries are started and stopped meanwhile"
+
+    for event in (Polled(AB), Paused(frozenset({B})), Tick(), Drained(AB)):
+        worker.handle(event)
+    worker.turn()
+
+    assert worker.outcome() == ("done", "paused t-1")
+
+
+def test_a_pause_of_nothing_is_a_resume(worker: Worker) -> None:
+    worker.inbox.accept(Operation("1", "pause", {}))
+    worker.turn()
+
+    assert worker.outcome() == ("done", "nothing is paused")
+
+
+def test_operations_are_carried_out_one_after_another(worker: Worker) -> None:
+    worker.inbox.accept(SEEK)
+    worker.inbox.accept(Operation("2", "seek", {**SEEK.params, "dry_run": True}))
+    worker.turn()
+    waiting = worker.inbox.outcome("2")
+    assert waiting is not None
+    assert waiting.state == "running"
+
+    worker.handle(Drained(AB))
+    worker.turn()
+    done = worker.inbox.outcome("2")
+    assert done is not None
+    assert (worker.outcome()[0], done.state) == ("done", "done")

@@ -1,0 +1,107 @@
+"""Whether the log that another broker leads now is the one that was read, from what leaders report (KIP-320)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka import TopicPartition
+
+from kctl_agent.worker.offsets.epochs import Epochs, LogSeen, divergence
+from kctl_agent.worker.offsets.note import StorageId
+from kctl_agent.worker.offsets.positions import Found, decide
+
+TP = TopicPartition("orders", 0)
+
+ENDS = [
+    # why, seen before, what the new leader answers for that epoch -> from where the log differs
+    ("the new leader had everything", LogSeen(4, 100), 100, None),
+    ("the old leader went on after it was last seen", LogSeen(4, 100), 130, None),
+    ("what the old leader had alone is gone", LogSeen(4, 100), 60, 60),
+    ("the new leader has nothing", LogSeen(4, 100), 0, 0),
+    ("the new leader does not know the epoch", LogSeen(4, 100), -1, None),
+    ("the broker is too old, or may not be asked", LogSeen(4, 100), None, None),
+]
+
+
+@pytest.mark.parametrize(("why", "before", "reported", "offset"), ENDS, ids=[case[0] for case in ENDS])
+def test_a_log_differs_from_where_its_new_leader_has_less_than_the_old_one_reported(
+    why: str, before: LogSeen, reported: int | None, offset: int | None
+) -> None:
+    assert divergence(before, reported) == offset
+
+
+Log = list[int]
+"""The epoch of each record; a leader appends in its own, so they never go down."""
+
+
+def end_of_epoch(log: Log, epoch: int) -> int:
+    """What Kafka answers to OffsetForLeaderEpoch (LeaderEpochFileCache.endOffsetFor)."""
+    return next((offset for offset, each in enumerate(log) if each > epoch), len(log))
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.integers(0, 60), st.booleans())
+def test_nothing_of_the_new_log_is_missed_and_no_clean_election_is_taken_for_a_truncation(
+    both: int, alone: int, read: int, regrown: int, is_clean: bool
+) -> None:
+    """A leader of epoch 3 appends to a log of epoch 1, the next one of epoch 5 has all of it or only what both had."""
+    old: Log = [1] * both + [3] * alone
+    new: Log = (old if is_clean else [1] * both) + [5] * regrown
+    position = min(read, len(old))
+
+    diverged = divergence(LogSeen(3, len(old)), end_of_epoch(new, 3))
+    found = Found("orders", 0, "A", position, 0, len(new), None, LogSeen(5, len(new)), diverged)
+    start = decide(found, None, 0, StorageId("s", "here"))
+
+    shared = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    assert start.offset == min(position, shared)
+    assert [moved.kind for moved in start.moved] == (["truncated"] if position > shared else [])
+
+
+def test_what_an_older_leader_reports_late_counts_for_nothing() -> None:
+    epochs = Epochs()
+    epochs.began({TP: LogSeen(4, 100)})
+
+    for reported in (LogSeen(3, 500), LogSeen(4, 90)):
+        epochs.observe({TP: reported})
+    assert epochs.known == {TP: LogSeen(4, 100)}
+
+    epochs.observe({TP: LogSeen(5, 80)})
+    assert epochs.known == {TP: LogSeen(5, 80)}
+
+
+def test_what_was_known_of_a_partition_that_was_given_up_counts_no_more_until_it_is_read_anew() -> None:
+    epochs = Epochs()
+    epochs.began({TP: LogSeen(4, 100)})
+
+    epochs.give_up([TP])
+    assert epochs.known == {}
+    assert epochs.seen(TP) == LogSeen(4, 100), "its offset is still committed"
+
+    epochs.began({TP: LogSeen(6, 50)})
+    assert epochs.known == {TP: LogSeen(6, 50)}
+
+
+def test_of_brokers_that_report_no_epoch_nothing_is_known_or_noted() -> None:
+    epochs = Epochs()
+    epochs.began({TP: LogSeen(4, 100)})
+
+    epochs.began({TP: None})
+
+    assert (epochs.known, epochs.seen(TP), epochs.uncommitted({TP: 100})) == ({}, None, {})
+
+
+def test_the_last_offset_of_a_flow_is_noted_once_more_when_the_log_was_seen_to_go_so_far() -> None:
+    epochs = Epochs()
+    epochs.began({TP: LogSeen(4, 100)})
+    assert epochs.uncommitted({TP: 100}) == {}, "nothing was committed here"
+
+    epochs.committed([TP])
+    assert epochs.uncommitted({TP: 120}) == {}, "nobody has reported yet that the log goes so far"
+
+    epochs.observe({TP: LogSeen(4, 120)})
+    assert epochs.uncommitted({TP: 120}) == {TP: 120}
+
+    epochs.committed([TP])
+    epochs.observe({TP: LogSeen(4, 130)})
+    assert epochs.uncommitted({TP: 120}) == {}

@@ -1,0 +1,178 @@
+"""Where reading begins: the cases of docs/architecture.md, "What the stored offset may not hide"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl_agent.storage.base import StoredOffset
+from kctl_agent.worker.offsets.note import CommitNote, StorageId
+from kctl_agent.worker.offsets.positions import Found, Start, decide
+
+OURS = StorageId("1", "host-1:file:/srv/s.sqlite")
+MOVED_HERE = StorageId("1", "host-2:file:/srv/s.sqlite")
+EMPTIED = StorageId("2", "host-1:file:/srv/s.sqlite")
+OTHER = StorageId("3", "host-2:file:/srv/s.sqlite")
+
+
+def ours(committed: int, storage: StorageId = OURS, topic_id: str | None = "A") -> tuple[int, CommitNote]:
+    """An offset that a worker has committed."""
+    return committed, CommitNote(storage, topic_id)
+
+
+def found(
+    committed: int | tuple[int, CommitNote] | None,
+    log: tuple[int, int] = (0, 1000),
+    topic_id: str | None = "A",
+    diverged: int | None = None,
+) -> Found:
+    """`committed` alone was committed by somebody else."""
+    offset, note = committed if isinstance(committed, tuple) else (committed, None)
+    return Found("orders", 0, topic_id, offset, *log, note, diverged=diverged)
+
+
+def stored_offset(next_: int, topic_id: str | None = "A") -> StoredOffset:
+    return StoredOffset("orders", 0, topic_id, next_, 1)
+
+
+CASES = [
+    # why, found, stored offset -> offset, kinds
+    ("a new group", found(None, (5, 1000)), None, 7, []),
+    ("a group that another client left", found(40), None, 40, []),
+    ("an orderly restart", found(ours(200)), stored_offset(200), 200, []),
+    ("a crash between put and commit", found(ours(100)), stored_offset(200), 200, []),
+    ("a crash before the first commit", found(None), stored_offset(200), 200, []),
+    ("committed offsets that have expired", found(None), stored_offset(200), 200, []),
+    ("Kafka has lost its last commits", found(ours(0)), stored_offset(200), 200, []),
+    ("a commit from before notes named storages", found(ours(150, StorageId("", ""))), stored_offset(200), 200, []),
+    ("the storage moved to another machine", found(ours(150, MOVED_HERE)), stored_offset(200), 200, []),
+    ("reset to earliest", found(0), stored_offset(200), 0, ["rewound"]),
+    ("reset to between", found(120), stored_offset(200), 120, ["rewound"]),
+    ("reset to latest", found(1000), stored_offset(200), 1000, ["skipped"]),
+    ("reset by one forward", found(201), stored_offset(200), 201, ["skipped"]),
+    ("reset to where it was", found(200), stored_offset(200), 200, []),
+    ("the storage went back in time", found(ours(500)), stored_offset(200), 200, ["storage_rolled_back"]),
+    (
+        "went back, what it lost is gone from Kafka",
+        found(ours(500), (300, 1000)),
+        stored_offset(200),
+        300,
+        ["storage_rolled_back", "records_lost"],
+    ),
+    ("the storage was emptied", found(ours(500, EMPTIED)), None, 500, ["storage_lost_offsets"]),
+    ("the storage lost this partition alone", found(ours(500)), None, 500, ["storage_lost_offsets"]),
+    ("emptied, and gone on since", found(ours(500, EMPTIED)), stored_offset(500), 500, []),
+    ("another storage", found(ours(500, OTHER)), None, 500, ["other_storage"]),
+    ("another storage, where it once was here", found(ours(500, OTHER)), stored_offset(200), 500, ["other_storage"]),
+    ("another storage, behind this one", found(ours(100, OTHER)), stored_offset(200), 100, ["other_storage"]),
+    ("another storage's offsets, copied to this cluster", found(ours(500, OTHER, "Z")), None, 500, ["other_storage"]),
+    ("the topic was recreated", found(None, (0, 10), "B"), stored_offset(200), 0, ["topic_recreated"]),
+    ("recreated, old commit left", found(ours(200), (0, 10), "B"), stored_offset(200), 0, ["topic_recreated"]),
+    ("recreated, marked, then killed", found(ours(200), (0, 300), "B"), stored_offset(0, "B"), 0, []),
+    ("recreated, and no stored offset", found(ours(200), (0, 300), "B"), None, 7, ["topic_recreated"]),
+    ("a topic whose id is not known just now", found(ours(200), (0, 1000), None), stored_offset(200), 200, []),
+    ("truncated by an unclean election", found(ours(200), (0, 150)), stored_offset(200), 150, ["truncated"]),
+    ("truncated and grown again", found(ours(200), diverged=150), stored_offset(200), 150, ["truncated"]),
+    ("truncated and grown a little", found(ours(200), (0, 170), diverged=150), stored_offset(200), 150, ["truncated"]),
+    ("truncated to nothing", found(ours(200), (180, 300), diverged=0), stored_offset(200), 180, ["truncated"]),
+    ("truncated above the position", found(ours(200), diverged=201), stored_offset(200), 200, []),
+    ("truncated, then recreated", found(None, (0, 9), "B", 150), stored_offset(200), 0, ["topic_recreated"]),
+    ("truncated, marked, then killed", found(ours(200), diverged=150), stored_offset(150), 150, []),
+    ("retention overtook the reader", found(ours(200), (300, 1000)), stored_offset(200), 300, ["records_lost"]),
+    ("reset to what retention removed", found(0, (50, 1000)), stored_offset(200), 50, ["rewound", "records_lost"]),
+]
+
+
+@pytest.mark.parametrize(("why", "at", "known", "offset", "kinds"), CASES, ids=[case[0] for case in CASES])
+def test_reading_begins_where_nothing_is_lost_or_hidden(
+    why: str, at: Found, known: StoredOffset | None, offset: int, kinds: list[str]
+) -> None:
+    start = decide(at, known, 7, OURS)
+
+    assert start.offset == offset
+    assert [moved.kind for moved in start.moved] == kinds
+    assert all(str(moved.from_offset) in moved.sentence("orders-0") for moved in start.moved)
+
+
+def test_the_stored_offset_stays_when_reading_simply_goes_on() -> None:
+    assert decide(found(ours(100)), stored_offset(200), 0, OURS).stored_offset is None
+
+
+def test_in_a_log_that_has_diverged_the_stored_offset_is_another_one_even_where_it_stays() -> None:
+    """A task of the old log that was frozen would put beside the next owner on the same version."""
+    for diverged in (200, 250):
+        start = decide(found(ours(200), diverged=diverged), stored_offset(200), 0, OURS)
+
+        assert start.stored_offset == StoredOffset("orders", 0, "A", 200)
+        assert start.moved == ()
+
+
+def test_the_stored_offset_follows_a_reset_and_takes_the_new_topic_id() -> None:
+    assert decide(found(120), stored_offset(200), 0, OURS).stored_offset == StoredOffset("orders", 0, "A", 120)
+    assert decide(found(None, (0, 9), "B"), stored_offset(200), 0, OURS).stored_offset == StoredOffset(
+        "orders", 0, "B", 0
+    )
+
+
+def test_an_id_that_is_not_known_replaces_none_that_is() -> None:
+    assert decide(found(120, topic_id=None), stored_offset(200), 0, OURS).stored_offset == StoredOffset(
+        "orders", 0, "A", 120
+    )
+
+
+def test_what_is_not_our_own_commit_is_committed_anew_before_anything_is_read() -> None:
+    assert not decide(found(None), None, 0, OURS).must_commit, "nothing can be mistaken"
+    assert not decide(found(ours(100)), stored_offset(200), 0, OURS).must_commit
+    assert decide(found(120), stored_offset(200), 0, OURS).must_commit, "a reset"
+    assert decide(found(ours(500, OTHER)), stored_offset(200), 0, OURS).must_commit, "another storage"
+    assert decide(found(ours(500)), stored_offset(200), 0, OURS).must_commit, "rolled back"
+
+
+def test_a_storage_that_went_back_and_another_one_are_named() -> None:
+    (rolled_back,) = decide(found(ours(500)), stored_offset(200), 0, OURS).moved
+    (other,) = decide(found(ours(500, OTHER)), None, 0, OURS).moved
+
+    assert "offsets 200 to 499" in rolled_back.sentence("orders-0")
+    assert OURS.name in rolled_back.sentence("orders-0")
+    assert OTHER.name in other.sentence("orders-0")
+    assert OURS.name in other.sentence("orders-0")
+
+
+@given(
+    st.none() | st.integers(0, 50),
+    st.none() | st.sampled_from([OURS, EMPTIED, OTHER]),
+    st.integers(0, 50),
+    st.integers(0, 50),
+    st.none() | st.integers(0, 60),
+)
+def test_reading_begins_inside_the_log_and_after_a_crash_at_any_step_where_it_was_decided(
+    committed: int | None, by: StorageId | None, start: int, length: int, next_: int | None
+) -> None:
+    log, known = (start, start + length), None if next_ is None else stored_offset(next_)
+    at = found(committed if committed is None or by is None else ours(committed, by), log)
+
+    first = decide(at, known, start, OURS)
+    after_placing = decide(at, first.stored_offset or known, start, OURS)
+    after_committing = decide(found(ours(first.offset), log), first.stored_offset or known, start, OURS)
+
+    assert log[0] <= first.offset <= log[1]
+    assert after_placing.offset == first.offset
+    assert after_committing == Start(first.offset, None, (), False)
+
+
+@given(st.integers(0, 30), st.none() | st.sampled_from([OURS, StorageId("", "")]), st.integers(0, 30))
+def test_what_was_stored_after_the_start_is_never_taken_for_a_reset(
+    committed: int, by: StorageId | None, stored: int
+) -> None:
+    """Killed at any time after reading began: what was put since is in the stored offset, and not yet committed."""
+    first = decide(found(committed if by is None else ours(committed, by)), stored_offset(20), 0, OURS)
+    noted = found(ours(first.offset)) if first.must_commit else found(committed if by is None else ours(committed, by))
+    placed = first.stored_offset or stored_offset(20)
+
+    again = decide(noted, replace(placed, next=placed.next + stored), 0, OURS)
+
+    assert again.offset == first.offset + stored
+    assert again.moved == ()

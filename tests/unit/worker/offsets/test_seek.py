@@ -1,0 +1,82 @@
+"""Where a partition goes on after a seek, and what that skips or repeats."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl_agent.errors import BadParams
+from kctl_agent.worker.offsets.positions import Found
+from kctl_agent.worker.offsets.seek import Plan, plan
+
+LOG = Found("orders", 3, "A", 200, 100, 300)
+FIRST_OF_TIME = {1_000: 100, 2_000: 250}
+"""Milliseconds to the first offset that is not older; of later ones there is no record."""
+
+
+@pytest.mark.parametrize(
+    ("to", "target", "skipped", "again"),
+    [
+        ("earliest", 100, 0, 120),
+        ("latest", 300, 80, 0),
+        ("100", 100, 0, 120),
+        ("220", 220, 0, 0),
+        ("221", 221, 1, 0),
+        ("300", 300, 80, 0),
+        ("@1000", 100, 0, 120),
+        ("@2000", 250, 30, 0),
+        ("@9000", 300, 80, 0),
+    ],
+)
+def test_a_seek_reports_how_many_offsets_it_skips_or_repeats(to: str, target: int, skipped: int, again: int) -> None:
+    planned = plan(to, LOG, 220, FIRST_OF_TIME.get)
+
+    assert planned == Plan("orders", 3, 220, target)
+    assert (planned.skipped, planned.again) == (skipped, again)
+    assert planned.to_json() == {
+        "topic": "orders", "partition": 3, "from": 220, "to": target, "skipped": skipped, "again": again,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "to", ["99", "301", "99999999999999999999", "@99999999999999999999", "-1", "+5", "1.5", "@", ""]
+)
+@pytest.mark.parametrize("position", [None, 220])
+def test_what_is_no_offset_of_the_log_is_refused_before_anything_is_changed(to: str, position: int | None) -> None:
+    with pytest.raises(BadParams):
+        plan(to, LOG, position, FIRST_OF_TIME.get)
+
+
+def test_an_offset_outside_the_log_is_refused_with_the_bounds_of_the_log() -> None:
+    with pytest.raises(BadParams, match="orders-3 has offsets from 100 to 300, 99 is not among them"):
+        plan("99", LOG, 220, FIRST_OF_TIME.get)
+
+
+def test_the_broker_is_asked_only_for_a_time() -> None:
+    def asked(_: int) -> int | None:
+        raise AssertionError
+
+    assert plan("250", LOG, 220, asked).target == 250
+
+
+def test_an_empty_log_has_one_place_to_go_on() -> None:
+    empty = Found("orders", 3, "A", None, 7, 7)
+
+    assert {plan(to, empty, None, lambda _: None).target for to in ("earliest", "latest", "7", "@5")} == {7}
+
+
+@pytest.mark.parametrize(
+    ("position", "target", "sentence"),
+    [
+        (220, 100, "orders-3: from 220 back to 100; 120 offsets are handled again"),
+        (220, 300, "orders-3: from 220 forward to 300; 80 offsets are skipped"),
+        (220, 221, "orders-3: from 220 forward to 221; 1 offset is skipped"),
+        (220, 220, "orders-3: is at 220 already"),
+        (None, 100, "orders-3: goes on at 100"),
+    ],
+)
+def test_a_dry_run_prints_in_a_sentence_what_the_seek_will_do(position: int | None, target: int, sentence: str) -> None:
+    planned = plan(str(target), LOG, position, FIRST_OF_TIME.get)
+
+    assert planned.sentence == sentence
+    if position is None:
+        assert (planned.skipped, planned.again) == (0, 0), "nothing has been read yet"

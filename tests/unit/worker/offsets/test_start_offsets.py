@@ -1,0 +1,271 @@
+"""Where a query is to begin, with a real storage; the brokers' answers are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import KafkaError, LeaderNotAvailableError
+
+from kctl_agent.process.bootstrap import BootstrapError
+from kctl_agent.storage.base import Binding, StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.conformance.given import chunk, put
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.worker.offsets.note import CommitNote, StorageId
+from kctl_agent.worker.offsets.positions import Found
+from kctl_agent.worker.offsets.start_offsets import StartOffsets
+from kctl_agent.worker.query.pipeline import Source
+from kctl_agent.worker.settings import KafkaSettings, PipelineSettings, WorkerSettings
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+U0, U1 = TopicPartition("u", 0), TopicPartition("u", 1)
+
+
+@dataclass
+class Answers:
+    """Of the brokers: logs up to 100, and what is committed. `meanwhile` is called before they are given."""
+
+    committed: dict[TopicPartition, tuple[int, CommitNote | None]] = field(default_factory=dict)
+    unanswered: dict[TopicPartition, str] = field(default_factory=dict)
+    partitions: tuple[TopicPartition, ...] = (T0, T1)
+    meanwhile: Callable[[], None] = lambda: None
+    log_start: int = 0
+
+    def cluster_id(self) -> str:
+        return "K"
+
+    def partitions_of(self, topics: Collection[str]) -> set[TopicPartition]:
+        return {tp for tp in self.partitions if tp.topic in topics}
+
+    def found(
+        self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, object]
+    ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
+        self.meanwhile()
+        found = {
+            tp: Found(tp.topic, tp.partition, "A", offset, self.log_start, 100, note)
+            for tp in partitions
+            if tp not in self.unanswered
+            for offset, note in [self.committed.get(tp, (None, None))]
+        }
+        return found, {tp: why for tp, why in self.unanswered.items() if tp in partitions}
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[FileStorage]:
+    with closing(FileStorage(tmp_path / "s.sqlite")) as storage:
+        storage.prepare()
+        yield storage
+
+
+def start_offsets(storage: FileStorage, answers: Answers, **settings: str) -> StartOffsets:
+    kafka = KafkaSettings(
+        "b:1", "g", ("t", "u"), settings.get("reset", "earliest"), "range", 6, 1, "read_uncommitted", None
+    )
+    pipeline = PipelineSettings("", Path(), 1, 0.0, settings.get("on_data_loss", "continue"), 1.0)
+    own = {"on_lost_offsets": "stop", "on_other_storage": "stop"} | settings
+    whole = WorkerSettings("w", Path(), Path(), "INFO", kafka, pipeline, own)
+    brokers: Any = answers
+    return StartOffsets(whole, storage, brokers)
+
+
+def note(storage: FileStorage, start: StartOffsets) -> CommitNote:
+    """As a worker on this storage commits it."""
+    start.decide(frozenset({T0}), {})
+    return CommitNote(start.identity, "A")
+
+
+def test_what_another_owner_does_between_the_two_reads_is_not_taken_for_an_emptied_storage(
+    storage: FileStorage,
+) -> None:
+    answers = Answers()
+    start = start_offsets(storage, answers)
+    own = note(storage, start)
+
+    def other_owner() -> None:
+        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
+        put(storage, chunk(0, 40))
+        answers.committed[T0] = (40, own)
+        answers.meanwhile = lambda: None
+
+    answers.meanwhile = other_owner
+    with pytest.raises(StoredOffsetMoved):
+        start.decide(frozenset({T0}), {})
+
+    again = start.decide(frozenset({T0}), {})
+    assert (again.source(T0).start, again.moves) == (40, [])
+
+
+def test_what_another_owner_stores_between_the_two_reads_is_not_taken_for_a_rolled_back_storage(
+    storage: FileStorage,
+) -> None:
+    answers = Answers()
+    start = start_offsets(storage, answers)
+    own = note(storage, start)
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
+
+    def other_owner() -> None:
+        put(storage, chunk(0, 40))
+        answers.committed[T0] = (40, own)
+        answers.meanwhile = lambda: None
+
+    answers.meanwhile = other_owner
+    with pytest.raises(StoredOffsetMoved):
+        start.decide(frozenset({T0}), {})
+
+    assert start.decide(frozenset({T0}), {}).moves == []
+
+
+def test_with_latest_a_new_topic_is_placed_whole_and_an_added_partition_begins_at_its_start(
+    storage: FileStorage,
+) -> None:
+    answers = Answers()
+    start = start_offsets(storage, answers, reset="latest")
+
+    first = start.decide(frozenset({T0}), {})
+    start.place(first)
+    answers.partitions = (T0, T1, TopicPartition("t", 2))
+    added = start.decide(frozenset({T1, TopicPartition("t", 2)}), {})
+
+    assert first.source(T0).start == first.source(T1).start == 100
+    assert added.source(T1).start == 100
+    assert added.source(TopicPartition("t", 2)).start == 0
+
+
+def test_with_latest_a_new_topic_that_is_not_all_answered_for_waits_and_the_others_are_read(
+    storage: FileStorage,
+) -> None:
+    answers = Answers(partitions=(T0, T1, U0, U1), unanswered={U1: "it has no leader"})
+    start = start_offsets(storage, answers, reset="latest")
+    storage.init_offsets([StoredOffset("t", 0, "A", 7), StoredOffset("t", 1, "A", 7)])
+
+    decided = start.decide(frozenset({T0, U0}), {})
+
+    assert decided.found.keys() == {T0}
+    assert "begun with all of its partitions" in decided.unanswered[U0]
+    with pytest.raises(LeaderNotAvailableError, match="it has no leader"):
+        start.decide(frozenset({U1}), {})
+
+
+def test_a_topic_that_is_not_described_is_not_begun(storage: FileStorage) -> None:
+    start = start_offsets(storage, Answers(), reset="latest")
+
+    with pytest.raises(KafkaError, match="topic u cannot be described"):
+        start.decide(frozenset({T0, U0}), {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "committed", "storage_id", "why"),
+    [
+        ("on_lost_offsets", 40, None, "storage.on_lost_offsets is stop, and t-0: the group has committed offset 40"),
+        ("on_other_storage", 40, StorageId("9", "elsewhere"), "storage.on_other_storage is stop, and t-0: offset 40"),
+    ],
+)
+def test_a_storage_that_is_not_what_it_was_is_refused_until_a_setting_decides(
+    storage: FileStorage, kind: str, committed: int, storage_id: StorageId | None, why: str
+) -> None:
+    answers = Answers()
+    own = note(storage, start_offsets(storage, answers))
+    answers.committed = {T0: (committed, replace(own, storage=storage_id or own.storage))}
+
+    with pytest.raises(BootstrapError, match=why):
+        start_offsets(storage, answers).decide(frozenset({T0}), {})
+
+    other = "take_over" if kind == "on_other_storage" else "continue"
+    assert start_offsets(storage, answers, **{kind: other}).decide(frozenset({T0}), {}).source(T0).start == committed
+
+
+def test_the_storage_of_another_group_is_refused(storage: FileStorage) -> None:
+    storage.bind(Binding("other", "K"))
+
+    with pytest.raises(BootstrapError, match="belongs to group other of cluster K, and this is group g of cluster K"):
+        start_offsets(storage, Answers()).decide(frozenset({T0}), {})
+
+
+def test_the_storage_of_another_group_is_taken_over_on_demand(storage: FileStorage) -> None:
+    storage.bind(Binding("other", "K"))
+
+    decided = start_offsets(storage, Answers(), on_other_storage="take_over").decide(frozenset({T0}), {})
+
+    assert decided.source(T0).start == 0
+
+
+def test_a_new_group_begins_at_the_start_of_the_log_and_commits_nothing_before_it_reads(storage: FileStorage) -> None:
+    start = start_offsets(storage, Answers(log_start=30))
+
+    decided = start.decide(frozenset({T0}), {})
+    start.place(decided)
+
+    assert decided.source(T0) == Source(30, "A", 1)
+    assert decided.first_commits({T0}) == {}
+    assert storage.stored_offsets([T0, T1]) == {T0: StoredOffset("t", 0, "A", 30, 1)}, "those of others are not placed"
+
+
+def test_reading_goes_on_at_the_stored_offset_and_nothing_is_placed(storage: FileStorage) -> None:
+    answers = Answers()
+    start = start_offsets(storage, answers)
+    answers.committed[T0] = (30, note(storage, start))
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
+    put(storage, chunk(0, 40))
+
+    decided = start.decide(frozenset({T0}), {})
+    start.place(decided)
+
+    assert decided.source(T0) == Source(40, "A", 1)
+    assert storage.stored_offsets([T0])[T0].version == 1
+
+
+def test_a_reset_is_placed_and_to_be_committed_before_anything_is_read(storage: FileStorage) -> None:
+    storage.init_offsets([StoredOffset("t", 0, "A", 40)])
+    start = start_offsets(storage, Answers({T0: (20, None)}))
+
+    decided = start.decide(frozenset({T0, T1}), {})
+    start.place(decided)
+
+    assert [(tp, moved.kind) for tp, moved in decided.moves] == [(T0, "rewound")]
+    assert decided.first_commits({T0, T1}) == {T0: 20}
+    assert decided.source(T0) == Source(20, "A", 2)
+    assert storage.stored_offsets([T0])[T0] == StoredOffset("t", 0, "A", 20, 2)
+
+
+def test_what_another_owner_places_after_the_decision_stays_and_no_other_stored_offset_is_placed(
+    storage: FileStorage,
+) -> None:
+    storage.init_offsets([StoredOffset("t", 0, "A", 40)])
+    start = start_offsets(storage, Answers({T0: (20, None)}))
+    decided = start.decide(frozenset({T0, T1}), {})
+    storage.init_offsets([StoredOffset("t", 0, "A", 50)], storage.stored_offsets([T0]))
+
+    with pytest.raises(StoredOffsetMoved):
+        start.place(decided)
+
+    assert storage.stored_offsets([T0, T1]) == {T0: StoredOffset("t", 0, "A", 50, 2)}
+
+
+def test_a_partition_that_no_leader_answers_for_is_left_out_and_the_others_are_read(storage: FileStorage) -> None:
+    start = start_offsets(storage, Answers(unanswered={T1: "it has no leader"}))
+
+    decided = start.decide(frozenset({T0, T1}), {})
+
+    assert decided.unanswered == {T1: "it has no leader"}
+    assert decided.starts.keys() == {T0}
+
+
+def test_lost_records_stop_the_worker_before_a_stored_offset_is_placed_where_a_setting_is_stop(
+    storage: FileStorage,
+) -> None:
+    storage.init_offsets([StoredOffset("t", 0, "A", 10), StoredOffset("t", 1, "A", 20)])
+    before = storage.stored_offsets([T0, T1])
+    answers = Answers(log_start=30)
+
+    with pytest.raises(
+        BootstrapError, match=r"workers.on_data_loss is stop, and t-0: 20 .*\(and so for 1 more partition\)$"
+    ):
+        start_offsets(storage, answers, on_data_loss="stop").decide(frozenset({T0, T1}), {})
+
+    assert storage.stored_offsets([T0, T1]) == before
+    assert start_offsets(storage, answers).decide(frozenset({T0, T1}), {}).source(T1).start == 30

@@ -1,0 +1,176 @@
+"""Owners of one partition that overlap: each may be frozen between any two steps of starting to read and of a batch,
+and goes on when others have read for a while. A seeded walk over the steps, in memory and in a file.
+
+What is real: the storage, and `decide`. What is played: a group that fences commits by generation, as Kafka's does, and
+the order of a worker's steps (`QueryStart`, `Pipeline`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.storage.base import Advance, Storage, StorageError, StoredOffset
+from kctl_agent.storage.conformance.given import chunk, stored
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.memory import MemoryStorage
+from kctl_agent.worker.offsets.note import CommitNote, StorageId, parse
+from kctl_agent.worker.offsets.positions import Found, decide
+
+TP = ("t", 0)
+LOG = [offset for offset in range(120) if offset % 7 != 3]
+"""Offsets that hold a message; the others were removed by compaction."""
+LOG_END = 120
+HERE = StorageId("s", "here")
+
+
+class Fenced(Exception):
+    """The group has gone on without this owner."""
+
+
+@dataclass
+class Group:
+    """What Kafka keeps: an offset with its metadata, and which member may commit."""
+
+    generation: int = 0
+    committed: tuple[int, str] | None = None
+
+    def commit(self, generation: int, offset: int) -> None:
+        if generation != self.generation:
+            raise Fenced
+        self.committed = (offset, CommitNote(HERE, "A").format())
+
+
+@dataclass
+class World:
+    storage: Storage
+    group: Group = field(default_factory=Group)
+    expected: Counter[int] = field(default_factory=lambda: Counter(LOG))
+    """How often each message is to be stored, by the placements that were made."""
+    resets: int = 0
+    """How often somebody has reset the group."""
+    honoured: set[int] = field(default_factory=lambda: {0})
+    """Which of the resets an owner has set the stored offset for."""
+
+    def join(self, chance: random.Random) -> Iterator[None]:
+        """The life of the next owner, one step a time; it ends when it is refused."""
+        self.group.generation += 1
+        return self._live(self.group.generation, chance)
+
+    def _live(self, generation: int, chance: random.Random) -> Iterator[None]:
+        try:
+            while True:
+                try:
+                    yield from self._read(generation, chance)
+                except StorageError:
+                    yield  # the query ends; the worker begins anew
+        except Fenced:
+            return
+
+    def _read(self, generation: int, chance: random.Random) -> Iterator[None]:
+        stored_offsets = self.storage.stored_offsets([TP])
+        yield
+        offset, metadata = self.group.committed or (None, "")
+        reset = self.resets
+        yield
+        found = Found("t", 0, "A", offset, 0, LOG_END, parse(metadata))
+        start = decide(found, stored_offsets.get(TP), 0, HERE)
+        yield
+        if start.stored_offset is not None:
+            self._place(start.stored_offset, stored_offsets)
+            if start.moved:
+                assert reset not in self.honoured, f"honoured once more: {start.moved}"
+                self.honoured.add(reset)
+            yield
+        if start.must_commit:
+            self.group.commit(generation, start.offset)
+            yield
+        version = (stored_offsets[TP].version if stored_offsets else 0) + (start.stored_offset is not None)
+        position = start.offset
+        while True:
+            end = min(position + chance.randint(1, 30), LOG_END)
+            yield from self._put(position, end, version, chance)
+            self.group.commit(generation, end)
+            yield
+            position = end
+
+    def _place(self, stored: StoredOffset, seen: dict[tuple[str, int], StoredOffset]) -> None:
+        self.storage.init_offsets([stored], seen)
+        before = seen[TP].next if seen else 0
+        for offset in LOG:
+            self.expected[offset] += (stored.next <= offset < before) - (before <= offset < stored.next)
+
+    def _put(self, position: int, end: int, version: int, chance: random.Random) -> Iterator[None]:
+        begin = position
+        messages = [offset for offset in LOG if position <= offset < end]
+        with self.storage.writer() as writer:
+            while messages:
+                size = chance.randint(1, len(messages))
+                part, messages = messages[:size], messages[size:]
+                writer.put(chunk(begin, part[-1] + 1, part, version=version))
+                begin = part[-1] + 1
+                yield
+        if begin < end:
+            self.storage.advance_offsets([Advance("t", 0, version, begin, end)])
+            yield
+
+
+def walk(storage: Storage, seed: int, resets: bool) -> World:
+    """Up to four owners at once, of which one is the group's, then one that is left alone until all is read."""
+    world, chance = World(storage), random.Random(seed)
+    owners: list[Iterator[None]] = []
+    for _ in range(chance.randint(20, 400)):
+        dice = chance.random()
+        if not owners or dice < 0.03:
+            owners = [*owners[-3:], world.join(chance)]
+        elif resets and dice < 0.06 and world.group.committed:
+            world.group.generation += 1  # nobody is a member; the frozen one does not know yet
+            world.group.committed = (chance.randint(0, LOG_END), "")
+            world.resets += 1
+        elif dice < 0.08:
+            owners.remove(chance.choice(owners))  # killed
+        else:
+            owner = owners[-1] if chance.random() < 0.7 else chance.choice(owners)
+            if next(owner, "ended") == "ended":
+                owners.remove(owner)
+    last = world.join(chance)
+    while (world.group.committed or (0, ""))[0] < LOG_END or storage.stored_offsets([TP])[TP].next < LOG_END:
+        next(last)
+        if owners and chance.random() < 0.3:
+            next(chance.choice(owners), None)
+    for owner in owners:  # also one that was frozen all the time
+        for _ in range(20):
+            next(owner, None)
+    return world
+
+
+def memory_storage(_: Path) -> Storage:
+    return MemoryStorage(block_messages=3)
+
+
+def file_storage(path: Path) -> Storage:
+    return FileStorage(path / "s.sqlite", block_messages=3)
+
+
+CASES = [*((memory_storage, seed) for seed in range(120)), *((file_storage, seed) for seed in range(10))]
+
+
+@pytest.mark.parametrize(("make", "seed"), CASES, ids=lambda case: getattr(case, "__name__", str(case)))
+@pytest.mark.parametrize("resets", [False, True], ids=["alone", "resets"])
+def test_owners_that_are_frozen_at_any_step_lose_nothing_and_store_nothing_twice(
+    make: Callable[[Path], Storage], seed: int, resets: bool, tmp_path: Path
+) -> None:
+    storage = make(tmp_path)
+    storage.prepare()
+
+    with closing(storage):
+        world = walk(storage, seed, resets)
+
+        assert Counter(stored(storage)) == +world.expected
+    assert resets or world.expected == Counter(LOG)

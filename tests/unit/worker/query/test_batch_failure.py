@@ -1,0 +1,63 @@
+"""Which failures of a batch are the storage's, by the text that a Spark job leaves of a task's exception."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.storage.base import GapRefused, StorageUnusable
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.worker.query.batch_failure import Failure, TaskFailed, failure
+from kctl_agent.worker.query.put import PutJob, put_in_task
+
+TOKEN = "5f2a"
+SPARK = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times: "
+    "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+    '  File "/lib/worker.py", line 12, in main\n    process()\n'
+    "{raised}\n\n\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handle(PythonRunner.scala:600)\n"
+)
+
+
+def in_driver(error: BaseException) -> Failure:
+    kind = type(error)
+    return failure(RuntimeError(SPARK.format(raised=f"{kind.__module__}.{kind.__qualname__}: {error}")), TOKEN)
+
+
+def test_an_unusable_storage_is_known_by_its_type_wherever_it_was_noticed() -> None:
+    error = StorageUnusable("orders-3 could not be stored: database or disk is full")
+    expected = Failure("StorageUnusable: orders-3 could not be stored: database or disk is full", is_storage=True)
+
+    assert in_driver(TaskFailed(TOKEN, error)) == expected
+    assert failure(error, TOKEN) == expected
+
+
+def test_what_the_storage_refuses_is_no_fault_of_it() -> None:
+    error = GapRefused("a range of orders-3 begins at 7")
+
+    assert in_driver(TaskFailed(TOKEN, error)) == Failure("GapRefused: a range of orders-3 begins at 7")
+    assert failure(error, TOKEN) == Failure("GapRefused: a range of orders-3 begins at 7")
+
+
+@pytest.mark.parametrize(
+    "text", ["StorageUnusable: no price", "x storage_unusable y", "\nTaskFailed: 1 storage_unusable y"]
+)
+def test_a_record_that_an_exception_quotes_cannot_pass_for_the_storage(text: str) -> None:
+    assert not in_driver(ValueError(text)).is_storage
+
+
+def test_a_sentence_of_several_lines_is_one_line() -> None:
+    assert in_driver(TaskFailed(TOKEN, StorageUnusable("one\ntwo"))).text == "StorageUnusable: one two"
+
+
+def test_a_task_returns_what_its_storage_raised(tmp_path: Path) -> None:
+    def nothing() -> Iterator[object]:
+        yield from ()
+
+    job = PutJob(FileStorage(tmp_path / "gone" / "storage.sqlite"), {}, TOKEN)
+    with pytest.raises(TaskFailed, match=rf"^{TOKEN} storage_unusable StorageUnusable: .*No such file") as raised:
+        list(put_in_task(job, nothing()))
+
+    assert in_driver(raised.value).is_storage

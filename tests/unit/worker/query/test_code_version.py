@@ -1,0 +1,31 @@
+"""The version of the user's code, by which the executors' Pythons of old and new code are kept apart."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.worker.query.code_version import VARIABLE, code_version
+
+
+def test_only_what_was_imported_from_the_folder_counts_and_each_change_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for name in ("imported_of_test", "other_of_test"):
+        (tmp_path / f"{name}.py").write_text("VALUE = 1\n")
+    nothing = code_version(tmp_path)
+    importlib.import_module("imported_of_test")
+    first = code_version(tmp_path)
+    (tmp_path / "other_of_test.py").write_text("VALUE = 22\n")
+    same = code_version(tmp_path)
+    (tmp_path / "imported_of_test.py").write_text("VALUE = 22\n")
+    changed = code_version(tmp_path)
+    monkeypatch.delitem(sys.modules, "imported_of_test")
+
+    assert nothing == {}
+    assert first == same
+    assert first[VARIABLE] != changed[VARIABLE]

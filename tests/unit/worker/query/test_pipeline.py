@@ -1,0 +1,229 @@
+"""The driver's side of a batch, without a JVM: the frame passes its Arrow batches to the task in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kafka import TopicPartition
+
+from kctl_agent.storage.base import StorageUnusable, StoredOffset
+from kctl_agent.storage.conformance.given import next_offset, stored
+from kctl_agent.storage.memory import MemoryStorage
+from kctl_agent.worker.query.pipeline import Batch, Pipeline, Source, _Run
+from tests.unit.worker.query.test_put import arrow
+from tests.unit.worker.test_import_dir import settings
+
+TP = TopicPartition("t", 0)
+
+
+class Frame:
+    """One task with these records."""
+
+    def __init__(self, *batches: pa.RecordBatch) -> None:
+        self._batches = batches
+
+    def selectExpr(self, *_: str) -> Frame:  # noqa: N802 - Spark's name
+        return self
+
+    def mapInArrow(self, task: Callable[[Iterator[Any]], Iterator[Any]], _schema: str) -> Any:  # noqa: N802
+        rows = [SimpleNamespace(**row) for result in task(iter(self._batches)) for row in result.to_pylist()]
+        return SimpleNamespace(collect=lambda: rows)
+
+
+class Query:
+    """A streaming query that was started."""
+
+    isActive = True  # noqa: N815 - Spark's name
+
+    def __init__(self) -> None:
+        self.stops = 0
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def exception(self) -> None:
+        return None
+
+
+@pytest.fixture
+def storage() -> MemoryStorage:
+    made = MemoryStorage(block_messages=3)
+    made.init_offsets([StoredOffset("t", 0, None, 0)])
+    return made
+
+
+@pytest.fixture
+def batches() -> list[Batch]:
+    return []
+
+
+@pytest.fixture
+def pipeline(storage: MemoryStorage, batches: list[Batch], tmp_path: Path) -> Pipeline:
+    return Pipeline(settings(tmp_path), storage, batches.append)
+
+
+@pytest.fixture
+def run(pipeline: Pipeline, storage: MemoryStorage, tmp_path: Path) -> _Run:
+    made = _Run(storage, {TP: Source(0, None, 1)}, tmp_path / "checkpoint", pipeline)
+    made.query = Query()
+    (made.checkpoint / "offsets").mkdir(parents=True)
+    pipeline._runs = {frozenset({TP}): made}
+    return made
+
+
+def plan(run: _Run, batch_id: int, end: int) -> None:
+    """As Spark writes it before it runs the batch."""
+    (run.checkpoint / "offsets" / str(batch_id)).write_text("v1\n{}\n" + json.dumps({"t": {"0": end}}))
+
+
+def put(run: _Run, batch_id: int, end: int, *records: pa.RecordBatch) -> None:
+    plan(run, batch_id, end)
+    run.put_batch(Frame(*records), batch_id)
+
+
+def test_a_batch_is_stored_and_reported_with_its_ends(
+    run: _Run, pipeline: Pipeline, storage: MemoryStorage, batches: list[Batch]
+) -> None:
+    put(run, 0, 3, arrow([0, 1, 2]))
+
+    assert stored(storage) == [0, 1, 2]
+    assert pipeline.positions == pipeline.planned == {TP: 3}
+    [batch] = batches
+    assert (batch.batch_id, batch.rows, batch.ends, batch.last_timestamps) == (0, 3, {TP: 3}, {TP: 0.02})
+    assert pipeline.batch_started_at is None
+
+
+def test_offsets_that_hold_no_record_move_the_stored_offset_too(run: _Run, storage: MemoryStorage) -> None:
+    put(run, 0, 5, arrow([0, 1, 2]))
+    assert next_offset(storage) == 5
+
+    put(run, 1, 7)
+    assert next_offset(storage) == 7
+
+
+def test_a_batch_whose_gate_is_closed_or_that_comes_twice_stores_nothing(run: _Run, storage: MemoryStorage) -> None:
+    put(run, 1, 3, arrow([0, 1, 2]))
+    with pytest.raises(RuntimeError, match="batch 1 was called after batch 1"):
+        put(run, 1, 4, arrow([3]))
+    run.gate.set()
+    with pytest.raises(RuntimeError, match="revoked or the query is stopping"):
+        put(run, 2, 4, arrow([3]))
+
+    assert stored(storage) == [0, 1, 2]
+
+
+def test_a_log_that_ends_before_it_begins_was_truncated_and_ends_the_query(
+    run: _Run, pipeline: Pipeline, storage: MemoryStorage, batches: list[Batch]
+) -> None:
+    put(run, 0, 3, arrow([0, 1, 2]))
+    put(run, 1, 2)
+
+    assert pipeline.draining == {frozenset({TP})}
+    assert (pipeline.positions, next_offset(storage), len(batches)) == ({TP: 3}, 3, 1)
+
+
+def test_a_query_that_ended_reports_whether_its_storage_was_the_cause(
+    run: _Run, pipeline: Pipeline, storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> Any:
+        raise StorageUnusable("no room")
+
+    monkeypatch.setattr(storage, "writer", full)
+    with pytest.raises(RuntimeError, match=r"^StorageUnusable: no room$"):
+        put(run, 0, 3, arrow([0, 1, 2]))
+    run.query.isActive = False
+
+    [failure] = pipeline.failures().values()
+    assert (failure.text, failure.is_storage) == ("StorageUnusable: no room", True)
+    assert pipeline.positions == {TP: 0}
+
+
+def test_a_query_that_is_stopped_gives_back_what_is_stored_and_its_checkpoint_is_gone(
+    run: _Run, pipeline: Pipeline
+) -> None:
+    put(run, 0, 3, arrow([0, 1, 2]))
+
+    assert pipeline.stop(0.0) == {TP: 3}
+    assert (run.query.stops, run.gate.is_set(), run.checkpoint.exists()) == (1, True, False)
+    assert (pipeline.sources, pipeline.groups, pipeline.positions) == (None, frozenset(), {})
+
+
+def test_only_an_idle_query_is_drained_at_once(run: _Run, pipeline: Pipeline) -> None:
+    with run.busy:
+        assert not pipeline.drain()
+        assert pipeline.draining == {frozenset({TP})}, "no further batch begins all the same"
+    assert pipeline.drain()
+
+
+def test_a_batch_that_does_not_end_in_time_is_abandoned(
+    run: _Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    with run.busy:
+        assert pipeline.stop(0.0) == {TP: 0}
+
+    assert "it is abandoned and will be run again" in caplog.text
+
+
+OTHER = TopicPartition("t", 1)
+ALONE, OTHER_ALONE = frozenset({TP}), frozenset({OTHER})
+
+
+@pytest.fixture
+def other(run: _Run, pipeline: Pipeline, storage: MemoryStorage, tmp_path: Path) -> _Run:
+    """A second query beside `run`."""
+    made = _Run(storage, {OTHER: Source(5, None, 1)}, tmp_path / "other", pipeline)
+    made.query = Query()
+    pipeline._runs = {ALONE: run, OTHER_ALONE: made}
+    return made
+
+
+def test_of_several_queries_one_can_be_drained_and_stopped(run: _Run, other: _Run, pipeline: Pipeline) -> None:
+    assert pipeline.groups == {ALONE, OTHER_ALONE}
+    assert pipeline.positions == {TP: 0, OTHER: 5}
+    with run.busy:
+        assert pipeline.drain(OTHER_ALONE), "the other's batch does not matter"
+        assert not pipeline.drain()
+
+    assert pipeline.stop(0.0, OTHER_ALONE) == {OTHER: 5}
+    assert (other.query.stops, run.query.stops) == (1, 0)
+    assert pipeline.groups == {ALONE}
+
+
+def test_a_query_that_drains_or_is_active_has_not_failed(run: _Run, other: _Run, pipeline: Pipeline) -> None:
+    run.query.isActive = other.query.isActive = False
+    run.gate.set()
+
+    assert {group: failure.text for group, failure in pipeline.failures().items()} == {OTHER_ALONE: "the query ended"}
+    other.query.isActive = True
+    assert pipeline.failures() == {}
+
+
+def test_queries_have_settled_when_they_have_run_for_a_while_and_no_batch_may_fail(
+    run: _Run, other: _Run, pipeline: Pipeline
+) -> None:
+    assert not pipeline.has_settled(60.0)
+    run.began_at = other.began_at = run.began_at - 61.0
+    assert pipeline.has_settled(60.0)
+    other.batch_started_at = other.began_at + 1.0
+    assert (pipeline.has_settled(60.0), pipeline.batch_started_at) == (False, other.batch_started_at)
+    pipeline.stop(0.0)
+    assert not pipeline.has_settled(0.0), "there is none"
+
+
+def test_a_query_that_cannot_be_stopped_is_over_all_the_same(
+    run: _Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop() -> None:
+        raise RuntimeError("the JVM is gone")
+
+    monkeypatch.setattr(run.query, "stop", stop)
+
+    assert pipeline.stop(0.0) == {TP: 0}
+    assert pipeline.groups == frozenset()
+    assert "stopping the query: the JVM is gone" in caplog.text

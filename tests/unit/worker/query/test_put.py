@@ -1,0 +1,123 @@
+"""What a task does with its Arrow batches: checked, stored in portions, summed up in one row."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from kctl_agent.storage.base import Storage, StoredOffset, Writer
+from kctl_agent.storage.block import Columns
+from kctl_agent.storage.conformance.given import next_offset, stored
+from kctl_agent.storage.memory import MemoryStorage
+from kctl_agent.worker.query.put import BadOrder, PartitionPlan, PutJob, _spare_collections, put_partition
+
+
+def arrow(
+    offsets: list[int], topics: list[int | None] | None = None, partitions: list[int] | None = None
+) -> pa.RecordBatch:
+    count = len(offsets)
+    columns = {
+        "topic": pa.array(topics or [0] * count, pa.int32()),
+        "partition": pa.array(partitions or [0] * count, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp_ms": pa.array([offset * 10 for offset in offsets], pa.int64()),
+        "key": pa.nulls(count, pa.binary()),
+        "value": pa.array([b"v%d" % offset for offset in offsets]),
+        "headers": pa.nulls(count, pa.binary()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@pytest.fixture
+def storage() -> MemoryStorage:
+    storage = MemoryStorage(block_messages=3)
+    storage.init_offsets([StoredOffset("t", 0, None, 0)])
+    return storage
+
+
+def put(storage: Storage, *batches: pa.RecordBatch) -> list[dict[str, object]]:
+    return put_all(storage, iter(batches))
+
+
+def put_all(storage: Storage, batches: Iterator[pa.RecordBatch]) -> list[dict[str, object]]:
+    job = PutJob(storage, {("t", partition): PartitionPlan(0, 1, None) for partition in (0, 1)})
+    return [row for result in put_partition(job, batches) for row in result.to_pylist()]
+
+
+def in_portions(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    def portions(self: Writer, columns: Columns) -> Iterator[Columns]:
+        yield from columns.split(size)
+
+    monkeypatch.setattr(type(storage.writer()), "portions", portions)
+
+
+def test_what_is_put_in_portions_is_stored_as_a_whole(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_portions(storage, monkeypatch, 4)
+
+    (row,) = put(storage, arrow([0, 1, 2, 3, 5, 6]), arrow([7, 9]))
+
+    assert stored(storage) == [0, 1, 2, 3, 5, 6, 7, 9]
+    assert next_offset(storage) == 10
+    assert (row["first"], row["last"], row["stored"], row["skipped"], row["last_timestamp_ms"]) == (0, 9, 8, 0, 90)
+
+
+def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
+    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(storage, arrow([0, 1, 2, 3]))
+    in_portions(storage, monkeypatch, 4)
+
+    (row,) = put(storage, arrow([0, 1, 2, 3, 4, 5]))
+
+    assert stored(storage) == [0, 1, 2, 3, 4, 5]
+    assert (row["stored"], row["skipped"]) == (2, 4)
+
+
+def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(storage: MemoryStorage) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield arrow([0, 1])
+        raise EOFError("the JVM is gone")
+
+    with pytest.raises(EOFError, match="the JVM is gone"):
+        put_all(storage, batches())
+
+    assert stored(storage) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("batches", "complaint"),
+    [
+        ([arrow([0, 1], topics=[0, 1])], "several partitions came in one Arrow batch"),
+        ([arrow([0, 1], topics=[None, None])], "other topics than t; the transform must not change topic or partition"),
+        (
+            [arrow([0, 1], partitions=[7, 7])],
+            "t-7, which is not read here; the transform must not change topic or partition",
+        ),
+        ([arrow([0, 1], partitions=[0, 1])], "several partitions came in one Arrow batch"),
+        ([arrow([0]), arrow([1], partitions=[1])], "came in one task"),
+        ([arrow([1, 0])], "out of offset order"),
+        ([arrow([0, 1]), arrow([1])], "out of offset order"),
+    ],
+)
+def test_records_that_were_moved_are_refused(
+    storage: MemoryStorage, batches: list[pa.RecordBatch], complaint: str
+) -> None:
+    with pytest.raises(BadOrder, match=complaint):
+        put(storage, *batches)
+
+
+def test_the_collection_after_a_task_finds_nothing_to_walk_through(storage: MemoryStorage) -> None:
+    gc.unfreeze()
+    _spare_collections.cache_clear()
+    try:
+        put(storage, arrow([0, 1]))
+        after_the_first = gc.get_freeze_count()
+        put(storage, arrow([2, 3]))
+
+        assert after_the_first > len(gc.get_objects()) > 0
+        assert gc.get_freeze_count() <= after_the_first  # a frozen object that is freed counts no more
+    finally:
+        gc.unfreeze()
