@@ -13,8 +13,9 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -126,12 +127,22 @@ class Schedule:
             is_freeze, freeze = self._chance.random() < FREEZES, self._chance.uniform(*FREEZE_SECONDS)
             self._wait(pause)
             if is_freeze:
-                kind = next(kind for kind in order if self._freeze(kind, freeze))
+                kind = self._strike(order, partial(self._freeze, seconds=freeze))
                 what = f"{kind}, frozen for {freeze:.0f} s"
             else:
-                what = kind = next(kind for kind in order if self._kill(kind, absence))
+                what = kind = self._strike(order, partial(self._kill, absence_seconds=absence))
             self.struck[("frozen " if is_freeze else "killed ") + kind] += 1
             print(f"{time.strftime('%H:%M:%S')} struck: {what}", flush=True)
+
+    def _strike(self, kinds: Sequence[str], strike: Callable[[str], bool]) -> str:
+        """The first of these kinds that had a part to strike; where all is away or frozen already, once one has."""
+
+        def struck() -> str | None:
+            self._keep_up()
+            return next((kind for kind in kinds if strike(kind)), None)
+
+        kind: str = self._eventually(struck, START_SECONDS, "there is a part to strike")
+        return kind
 
     def is_whole(self) -> bool:
         """Every process runs and answers."""
