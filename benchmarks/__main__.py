@@ -19,6 +19,7 @@ LONG = {
     "api": ("--seconds", "120"),
     "batch_latency": ("--rounds", "60"),
     "cli_start": ("--runs", "200"),
+    "cli_table": ("--runs", "60", "--partitions", "100000"),
     "collector": ("--rounds", "15"),
     "fan_out": ("--rounds", "500"),
     "first_batch": ("--rounds", "5"),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kctl.terminal import shown
 
-__all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "ranges", "render", "width"]
+__all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "ranges", "render", "render_columns", "width"]
 
 UNKNOWN = "-"
 _GAP = "  "
 _NAMES = {str, type(None)}
+_NUMBERS = {int, type(None)}
+"""Not float and bool: 1, 1.0 and True are equal and printed otherwise."""
 
 
 class Column(NamedTuple):
@@ -24,9 +26,14 @@ class Column(NamedTuple):
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
     """The lines of a table, headings first, without trailing blanks. None is printed as `-`."""
     lines = list(rows)
-    values = ([row[i] for row in lines] for i in range(len(columns)))
+    return render_columns(columns, [[row[i] for row in lines] for i in range(len(columns))])
+
+
+def render_columns(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -> list[str]:
+    """The same of values that come column by column."""
     set_columns = [_set_column(column, each) for column, each in zip(columns, values, strict=True)]
-    return [_GAP.join(line).rstrip() for line in zip(*set_columns, strict=True)]
+    layout = _GAP.join(each for each, _ in set_columns)
+    return [(layout % cells).rstrip() for cells in zip(*(each for _, each in set_columns), strict=True)]
 
 
 def cell(value: object) -> str:
@@ -42,19 +49,31 @@ def cell(value: object) -> str:
     return clean(str(value))
 
 
-def _set_column(column: Column, values: list[object]) -> list[str]:
-    """The lines of a column. Of thousands of rows most have the same few names: each is formatted once."""
-    if not set(map(type, values)) <= _NAMES:  # not 1, 1.0 and True, which are equal and printed otherwise
-        return _set([column.heading, *_cells(values)], column)
+def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[object]]:
+    """How `%` sets a cell of this column, and its cells, the heading first. There may be a hundred thousand."""
+    types = set(map(type, values))
+    if types <= _NUMBERS:
+        return _set_numbers(column, values, has_unknown=type(None) in types)
+    if types <= _NAMES:
+        return "%s", _set_names(column, values)
+    return "%s", _set([column.heading, *map(cell, values)], column)
+
+
+def _set_numbers(column: Column, values: Sequence[Any], *, has_unknown: bool) -> tuple[str, Sequence[object]]:
+    """Numbers as they are: they are formatted together with their line, and the least or the greatest is the widest."""
+    known = [value for value in values if value is not None] if has_unknown else values
+    extremes = [str(extreme(known)) for extreme in (min, max) if known]
+    widest = max(map(len, (column.heading, UNKNOWN, *extremes)))
+    cells = [UNKNOWN if value is None else value for value in values] if has_unknown else values
+    return f"%{'' if column.is_number else '-'}{widest}s", [column.heading, *cells]
+
+
+def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
+    """Of thousands of names most are the same few: each is formatted once."""
     distinct = list(dict.fromkeys(values))
-    heading, *texts = _set([column.heading, *_cells(distinct)], column)
+    heading, *texts = _set([column.heading, *map(cell, distinct)], column)
     of = dict(zip(distinct, texts, strict=True))
     return [heading, *[of[value] for value in values]]
-
-
-def _cells(values: Iterable[object]) -> list[str]:
-    """What `cell` makes of each; what most of them are is not called for."""
-    return [str(value) if type(value) is int else UNKNOWN if value is None else cell(value) for value in values]
 
 
 def clean(text: str) -> str:

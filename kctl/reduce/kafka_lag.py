@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from kctl.reduce import offset_checker
 from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.reduce.offset_checker import Partitions
-from kctl.rows.partitions import LagTotals, PartitionRow, TopicPartition
+from kctl.rows.lag import LagTotals
+from kctl.rows.partitions import PartitionRow, TopicPartition
 
 __all__ = ["LagTotals", "reduce", "totals"]
 

@@ -115,23 +115,23 @@ def nodes(row: JsonObject, name: str) -> tuple[int, ...] | None:
     return tuple(value)
 
 
-def columns(result: JsonObject, kinds: Mapping[str, Kind]) -> list[tuple[Any, ...]]:
-    """The columns of `rows`, in the order of `kinds`, none where there are no rows. They come by the thousand, so they
-    are checked column by column."""
-    rows = result.get("rows")
-    if not rows and rows in (None, []):
-        return []
+def columns(result: JsonObject, name: str, kinds: Mapping[str, Kind]) -> list[tuple[Any, ...]]:
+    """The columns of the list of rows `name`, in the order of `kinds`. Rows come by the thousand, so they are checked
+    column by column."""
+    rows = result.get(name)
+    if rows is None:
+        rows = []
     if type(rows) is not list:
-        raise BadResult('"rows" is not a list')
+        raise BadResult(f'"{name}" is not a list')
     try:
         found = _values(rows, kinds)
     except (KeyError, TypeError):
         absent: JsonObject = dict.fromkeys(kinds)
-        found = _values([{**absent, **object_of(row, "rows")} for row in rows], kinds)
-    for (name, (types, wanted)), column in zip(kinds.items(), found, strict=True):
+        found = _values([{**absent, **object_of(row, name)} for row in rows], kinds)
+    for (field, (types, wanted)), column in zip(kinds.items(), found, strict=True):
         types_found = set(map(type, column))
         if not types_found <= types or not (str in types or _is_in_range(column, type(None) in types_found)):
-            raise BadResult(f'"{name}" of a row is not {wanted}')
+            raise BadResult(f'"{field}" of a row is not {wanted}')
     return found
 
 

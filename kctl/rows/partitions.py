@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple
 
 from kctl.rows import fields
-from kctl.rows.fields import NUMBER_OR_NONE, TEXT, TEXT_OR_NONE, WHOLE, WHOLE_OR_NONE, BadResult
+from kctl.rows.fields import TEXT, WHOLE, BadResult
 from kctl_agent.wire import JsonObject
 
 __all__ = [
-    "LagTotals",
-    "OffsetRow",
     "PartitionRow",
     "ResetPolicy",
     "TopicPartition",
-    "lag_totals",
-    "offset_rows",
     "topic_partition",
     "topic_partitions",
 ]
@@ -93,55 +88,13 @@ class PartitionRow(NamedTuple):
         }
 
 
-class OffsetRow(NamedTuple):
-    """A row of `offset_checker` as the master answers it."""
-
-    topic: str
-    partition: int
-    current_offset: int | None
-    kafka_max_offset: int | None
-    remaining_count: int | None
-    worker: str | None
-    age_seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class LagTotals:
-    """Sums of what is known; None where nothing is."""
-
-    total: int | None = None
-    unknown: tuple[TopicPartition, ...] = ()
-    """The partitions whose lag is not known."""
-    topics: Mapping[str, int | None] = field(default_factory=dict)
-
-
-_OFFSET_COLUMNS = {
-    "topic": TEXT,
-    "partition": WHOLE,
-    "current_offset": WHOLE_OR_NONE,
-    "kafka_max_offset": WHOLE_OR_NONE,
-    "remaining_count": WHOLE_OR_NONE,
-    "worker": TEXT_OR_NONE,
-    "age_seconds": NUMBER_OR_NONE,
-}
-_offset_row: Callable[[tuple[Any, ...]], OffsetRow] = partial(tuple.__new__, OffsetRow)
-
-
-def offset_rows(result: JsonObject) -> tuple[OffsetRow, ...]:
-    return tuple(map(_offset_row, zip(*fields.columns(result, _OFFSET_COLUMNS), strict=True)))
-
-
-def lag_totals(result: JsonObject) -> LagTotals:
-    topics = fields.object_of(fields.required(result.get("topics"), "topics"), "topics")
-    return LagTotals(
-        total=fields.whole(result, "total"),
-        unknown=topic_partitions(result, "unknown"),
-        topics={topic: fields.whole(topics, topic) for topic in topics},
-    )
+_COLUMNS = {"topic": TEXT, "partition": WHOLE}
+_topic_partition: Callable[[tuple[Any, ...]], TopicPartition] = partial(tuple.__new__, TopicPartition)
+"""Without a step in Python: of a group that has committed nothing there may be a hundred thousand."""
 
 
 def topic_partitions(row: JsonObject, name: str) -> tuple[TopicPartition, ...]:
-    return tuple(map(topic_partition, fields.objects(row, name) or ()))
+    return tuple(map(_topic_partition, zip(*fields.columns(row, name, _COLUMNS), strict=True)))
 
 
 def topic_partition(row: JsonObject) -> TopicPartition:

@@ -14,9 +14,10 @@ from kctl_agent.wire import JsonObject
 
 if TYPE_CHECKING:
     from kctl.rows.cluster import BrokerRow, TopicRow
+    from kctl.rows.lag import LagTotals
     from kctl.rows.members import GroupMembers
     from kctl.rows.methods import MethodRow
-    from kctl.rows.partitions import LagTotals, OffsetRow
+    from kctl.rows.offsets import Offsets
     from kctl.rows.storage import StorageStats
     from kctl.rows.workers import PingRow, WorkerRow, WorkerStatus
 
@@ -52,15 +53,15 @@ def typed(command: str, read: Callable[[JsonObject], R], result: JsonObject | No
 
 
 def kafka_lag(result: JsonObject) -> LagTotals:
-    from kctl.rows.partitions import lag_totals
+    from kctl.rows.lag import lag_totals
 
     return lag_totals(result)
 
 
-def offset_checker(result: JsonObject) -> tuple[OffsetRow, ...]:
-    from kctl.rows.partitions import offset_rows
+def offset_checker(result: JsonObject) -> Offsets:
+    from kctl.rows.offsets import offsets
 
-    return offset_rows(result)
+    return offsets(result)
 
 
 def block_size(result: JsonObject) -> StorageStats:

@@ -97,9 +97,7 @@ _row_of: Callable[[tuple[Any, ...]], PartitionRow] = partial(tuple.__new__, Part
 
 def partitions(sender: str, result: JsonObject) -> tuple[PartitionRow, ...]:
     """The rows of `kafka_lag` and `offset_checker`."""
-    columns = fields.columns(result, _COLUMNS)
-    if not columns:
-        return ()
+    columns = fields.columns(result, "rows", _COLUMNS)
     topic, partition, start, committed, position, end, timestamp, generation, age = columns
     ages = [inf if each is None else each for each in age]
     sent = (topic, partition, start, committed, position, end, timestamp, repeat(sender), generation, ages)

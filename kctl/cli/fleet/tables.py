@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
-from kctl.cli.table import Column, cell, clip, ranges, render
+from kctl.cli.table import Column, cell, clip, ranges, render, render_columns
 from kctl.cli.times import duration, moment
 from kctl.rpc import answers
 from kctl_agent.wire import JsonObject
 
 if TYPE_CHECKING:
     from kctl.rows.cluster import BrokerRow, TopicRow
+    from kctl.rows.lag import LagTotals
     from kctl.rows.members import GroupMembers
     from kctl.rows.methods import MethodRow
-    from kctl.rows.partitions import LagTotals, OffsetRow, TopicPartition
+    from kctl.rows.offsets import Offsets
+    from kctl.rows.partitions import TopicPartition
     from kctl.rows.storage import StorageStats
     from kctl.rows.workers import PauseRow, PingRow, WorkerRow
 
@@ -52,7 +54,7 @@ def _kafka_lag(lag: LagTotals) -> list[str]:
     return lines
 
 
-def _offset_checker(offsets: Sequence[OffsetRow]) -> list[str]:
+def _offset_checker(offsets: Offsets) -> list[str]:
     columns = [
         Column("topic"),
         Column("partition", is_number=True),
@@ -61,11 +63,11 @@ def _offset_checker(offsets: Sequence[OffsetRow]) -> list[str]:
         Column("remaining-count", is_number=True),
         Column("worker"),
     ]
-    rows: Sequence[Sequence[object]] = offsets
-    if any((row.age_seconds or 0) > OLD_SECONDS for row in offsets):
+    *values, ages = offsets
+    if max(filter(None, ages), default=0) > OLD_SECONDS:
         columns.append(Column("age", is_number=True))
-        rows = [[*row[:-1], duration(row.age_seconds)] for row in offsets]
-    return render(columns, rows)
+        values.append([duration(age) for age in ages])
+    return render_columns(columns, values)
 
 
 def _block_size(storage: StorageStats) -> list[str]:

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
 
 if TYPE_CHECKING:
-    from kctl.rows.partitions import LagTotals, OffsetRow
+    from kctl.rows.lag import LagTotals
+    from kctl.rows.offsets import Offsets
     from kctl.rows.storage import StorageStats
 
 __all__ = ["THRESHOLDS", "check"]
 
-Values = list[int | None]
+Values = Sequence[int | None]
 
 
 def _total_lag(lag: LagTotals) -> Values:
-    return [lag.total, *(None for _ in lag.unknown)]
+    return [lag.total, *([None] if lag.unknown else [])]
 
 
-def _remaining_counts(offsets: Sequence[OffsetRow]) -> Values:
-    return [row.remaining_count for row in offsets]
+def _remaining_counts(offsets: Offsets) -> Values:
+    return offsets.remaining_count
 
 
 def _pending(storage: StorageStats) -> Values:

@@ -25,7 +25,7 @@ from kctl.cli.table import UNKNOWN, Column, clean, clip, render
 from kctl.cli.times import moment
 from kctl.errors import KctlError, NoMaster
 from kctl.fleets import Fleet, find
-from kctl.rows.partitions import OffsetRow
+from kctl.rows.offsets import OffsetRow
 from kctl.rows.storage import StorageStats
 from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow
 from kctl.rpc import answers
@@ -141,7 +141,7 @@ def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
     missing = tuple(dict.fromkeys([*lacks(workers), *lacks(offsets)]))
     return Glance(
         answers.typed("workers", answers.workers, workers.result),
-        answers.typed("offset_checker", answers.offset_checker, offsets.result),
+        answers.typed("offset_checker", answers.offset_checker, offsets.result).rows,
         answers.typed("block_size", answers.block_size, storage.result),
         missing=missing,
     )

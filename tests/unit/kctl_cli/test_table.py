@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.cli.table import Column, cell, clean, clip, render, width
+from kctl.cli.table import Column, cell, clean, clip, render, render_columns, width
 
 TWO = (Column("name"), Column("lag", is_number=True))
 
@@ -48,6 +48,21 @@ def test_clipping_keeps_to_the_columns_of_the_terminal() -> None:
 @given(st.lists(st.tuples(st.text(max_size=8), st.none() | st.integers()), max_size=5))
 def test_every_number_ends_in_the_same_column(rows: list[tuple[str, int | None]]) -> None:
     assert len({width(line) for line in render(TWO, rows)}) == 1
+
+
+@given(st.lists(st.tuples(st.none() | st.integers(), st.none() | st.integers()), max_size=8))
+def test_a_column_of_numbers_is_set_as_each_number_by_itself(rows: list[tuple[int | None, int | None]]) -> None:
+    heading, *lines = render([Column("100%", is_number=True), Column("%s")], rows)
+
+    widest = max([len("100%"), *(len(cell(first)) for first, _ in rows)])
+    assert heading == f"{'100%':>{widest}}  %s"
+    assert lines == [f"{cell(first):>{widest}}  {cell(second)}" for first, second in rows]
+
+
+def test_columns_are_set_as_the_same_values_in_rows() -> None:
+    rows = [("orders", 5), ("a", None), ("käse", -12)]
+
+    assert render_columns(TWO, zip(*rows, strict=True)) == render(TWO, rows)
 
 
 @given(st.text(max_size=30), st.integers(1, 20))

@@ -4,7 +4,9 @@ import pytest
 
 from kctl.cli.fleet.threshold import check
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
-from kctl.rows.partitions import LagTotals, OffsetRow, TopicPartition
+from kctl.rows.lag import LagTotals
+from kctl.rows.offsets import Offsets
+from kctl.rows.partitions import TopicPartition
 from kctl.rows.storage import StorageStats
 
 
@@ -12,8 +14,8 @@ def lag(total: int | None, *unknown: int) -> LagTotals:
     return LagTotals(total, tuple(TopicPartition("a", number) for number in unknown))
 
 
-def offsets(*remaining: int | None) -> list[OffsetRow]:
-    return [OffsetRow("a", number, None, None, count, None, 0.0) for number, count in enumerate(remaining)]
+def offsets(*remaining: int | None) -> Offsets:
+    return Offsets(remaining_count=remaining)
 
 
 def test_at_the_limit_is_not_above_it() -> None:

@@ -98,7 +98,7 @@ def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down
 def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneath_the_summary(columns: int) -> None:
     rows = [{**row, "last_error": ERROR} for row in ROWS]
     gap = "the brokers' offsets are up to 13 s old"
-    glance = Glance(answers.workers({"rows": rows}), answers.offset_checker(OFFSETS), missing=(gap,))
+    glance = Glance(answers.workers({"rows": rows}), answers.offset_checker(OFFSETS).rows, missing=(gap,))
     fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
 
     lines = [line.plain for line in _screen(fleet, glance, Order.LAG, columns, 40)]

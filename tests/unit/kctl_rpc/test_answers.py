@@ -14,7 +14,7 @@ from kctl.master.supervised import with_supervisor
 from kctl.reduce import Answer, BrokerSnapshot, Freshness, encoded
 from kctl.reduce.describe import Methods
 from kctl.rows.methods import MethodRow
-from kctl.rows.partitions import OffsetRow
+from kctl.rows.offsets import OffsetRow
 from kctl.rows.workers import PauseRow, WorkerRow, WorkerStatus, with_statuses
 from kctl.rpc import answers
 from kctl.rpc.fan_out import FanOut
@@ -51,7 +51,7 @@ def test_an_answer_is_read_as_the_rows_that_the_master_has_encoded(rpc: str) -> 
     if rpc == "kafka_lag":
         assert read == COMMANDS[rpc].shown(result)
     elif rpc == "offset_checker":
-        assert read == tuple(OffsetRow(**row.to_json()) for row in result.rows)
+        assert read.rows == tuple(OffsetRow(**row.to_json()) for row in result.rows)
     elif rpc == "member_leader":
         assert encoded(read) == encoded(result)
     else:
@@ -63,7 +63,11 @@ def test_a_status_is_read_as_the_supervisor_has_it() -> None:
 
 
 def test_an_answer_without_rows_has_none() -> None:
-    assert (answers.workers({}), answers.offset_checker({"rows": []}), answers.status({"rows": None})) == ((), (), ())
+    assert (answers.workers({}), answers.offset_checker({"rows": []}).rows, answers.status({"rows": None})) == (
+        (),
+        (),
+        (),
+    )
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ WRONG: list[tuple[str, JsonObject, str]] = [
     ("kafka_lag", {"rows": [ROW, {**ROW, "end": "20"}]}, '"end" of a row is not a whole number'),
     ("kafka_lag", {"rows": {}}, '"rows" is not a list'),
     ("member_leader", {"generation": 1.5}, '"generation" is not a whole number'),
-    ("member_leader", {"partitions": [{"topic": "orders"}]}, '"partition" is not a whole number'),
+    ("member_leader", {"partitions": [{"topic": "orders"}]}, '"partition" of a row is not a whole number'),
     ("metadata_brokers", {"rows": [{"host": "b"}]}, '"node_id" is missing'),
     ("metadata_topics", {"rows": [{"topic": "orders", "partition": 0, "isr_nodes": ["1"]}]}, '"isr_nodes" is not a'),
     ("offset_checker", {"rows": [ROW, 7]}, '"rows" holds something else than objects'),
