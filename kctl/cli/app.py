@@ -33,6 +33,7 @@ _MODULES = {
     "operations": "fleet.operations",
     "storage": "storage.commands",
     "kafka": "kafka.completion",
+    "exporter": "exporter",
     "demo": "demo",
     "config": "config",
     "jars": "jars",

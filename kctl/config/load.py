@@ -9,11 +9,14 @@ from typing import Any
 
 from kctl.config import contexts
 from kctl.config.document import read_document
-from kctl.config.sections import SECTIONS, Config, size_bytes
+from kctl.config.sections import SECTIONS, Cluster, Config, size_bytes
+from kctl.config.tables import named_tables
 from kctl.config.values import allowed, from_text, from_toml
 from kctl.errors import ConfigError
 
-__all__ = ["check_together", "is_setting_variable", "load", "variable"]
+__all__ = ["CLUSTERS", "check_together", "clusters", "is_setting_variable", "load", "read", "sections", "variable"]
+
+CLUSTERS = "clusters"
 
 
 def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Config:
@@ -25,9 +28,28 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
         ConfigError: no such file, a syntax error, an unknown or missing key, a value that is not allowed.
     """
     path = path.absolute()
+    values, sources, _ = read(path, env, overrides)
+    config = Config(
+        path=path,
+        sources={name: sources.get(name, "default") for name in _SETTINGS},
+        **sections(path, values, SECTIONS),
+    )
+    check_together(config)
+    return config
+
+
+def read(
+    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
+    """The values that were given, each where it came from, and the file's tables; `path` None: there is no file.
+
+    Raises:
+        ConfigError: as `load`, but for what is missing.
+    """
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for name, value in _file_values(path).items():
+    document = {} if path is None else read_document(path)
+    for name, value in {} if path is None else _file_values(document, path).items():
         values[name] = _accepted(name, value, f"{path}", from_toml)
         sources[name] = "file"
     for name, (origin, text) in _variables(env).items():
@@ -38,9 +60,16 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
             raise ConfigError(f"there is no setting `{name}`{_nearest(name, _SETTINGS)}")
         values[name] = _accepted(name, text, "the command line", from_text)
         sources[name] = "flag"
-    config = _built(path, values, sources)
-    check_together(config)
-    return config
+    return values, sources, document
+
+
+def clusters(table: object, path: Path) -> dict[str, Cluster]:
+    """The clusters in `table`, which is what stands under `clusters` in the file `path`.
+
+    Raises:
+        ConfigError: an unknown or missing key, a value that is not allowed.
+    """
+    return named_tables(CLUSTERS, Cluster, table, path)
 
 
 def variable(name: str) -> str:
@@ -60,12 +89,14 @@ _SETTINGS: dict[str, Field[Any]] = {
 _BY_VARIABLE = {variable(name): name for name in _SETTINGS}
 
 
-def _file_values(path: Path) -> dict[str, object]:
-    document = read_document(path)
+def _file_values(document: Mapping[str, Any], path: Path) -> dict[str, object]:
     values: dict[str, object] = {}
     for section, table in document.items():
         if section == contexts.SECTION:
             contexts.check(table, path)  # of no use to a fleet, but a mistake in it is an error
+            continue
+        if section == CLUSTERS:
+            clusters(table, path)
             continue
         if section not in SECTIONS:
             raise ConfigError(f"{path}: there is no section [{section}]{_nearest(section, SECTIONS)}")
@@ -105,10 +136,15 @@ def _given(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _built(path: Path, values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
+def sections(path: Path, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """These sections, each as its class, of values by `section.key`; `path` is that of the file.
+
+    Raises:
+        ConfigError: a setting is missing.
+    """
     built: dict[str, Any] = {}
-    for section, kind in SECTIONS.items():
-        chosen = {}
+    for section in names:
+        kind, chosen = SECTIONS[section], {}
         for setting in fields(kind):
             name = f"{section}.{setting.name}"
             if name in values:
@@ -120,7 +156,7 @@ def _built(path: Path, values: Mapping[str, Any], sources: Mapping[str, str]) ->
             elif "Path" in str(setting.type):
                 chosen[setting.name] = _anchored(setting.default, path.parent)
         built[section] = kind(**chosen)
-    return Config(path=path, sources={name: sources.get(name, "default") for name in _SETTINGS}, **built)
+    return built
 
 
 def _anchored(value: Any, folder: Path) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 
 from kctl.config import contexts
 from kctl.config.effects import effect
-from kctl.config.load import variable
-from kctl.config.sections import SECTIONS, Context
+from kctl.config.load import CLUSTERS, variable
+from kctl.config.sections import SECTIONS, Cluster, Context
 from kctl.config.values import allowed, kind_words
 
 __all__ = ["reference"]
@@ -55,14 +55,18 @@ def reference() -> str:
             + "\n".join(rows)
             + "\n"
         )
-    rows = [_row(f"{contexts.SECTION}.NAME", setting) for setting in fields(Context)]
-    parts.append(
-        f"\n## `[{contexts.SECTION}.NAME]`\n\n{Context.__doc__}\n\n"
+    parts += [_named(contexts.SECTION, Context), _named(CLUSTERS, Cluster)]
+    return "".join(parts)
+
+
+def _named(section: str, kind: type) -> str:
+    rows = [_row(f"{section}.NAME", setting) for setting in fields(kind)]
+    return (
+        f"\n## `[{section}.NAME]`\n\n{kind.__doc__}\n\n"
         "| key | type | default | what it does |\n|---|---|---|---|\n"
         + "\n".join(row.rsplit(" | ", 2)[0] + " |" for row in rows)
         + "\n"
     )
-    return "".join(parts)
 
 
 def _row(section: str, setting: Field[Any]) -> str:

@@ -14,9 +14,11 @@ from typing import Any
 
 __all__ = [
     "SECTIONS",
+    "Cluster",
     "Collect",
     "Config",
     "Context",
+    "Exporter",
     "Fleet",
     "Http",
     "Kafka",
@@ -40,6 +42,7 @@ SIZE = (r"|[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `900m` or `2g`")
 NAMESPACE = r"[^\s{}]{1,249}"
 """Braces are the hash tag of the keys."""
 REQUIRED = object()
+PATTERN = (r"/.+/|[^/].*|/", "a glob, or a regular expression between slashes")
 
 
 def size_bytes(text: str) -> int | None:
@@ -498,6 +501,45 @@ class Status:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Exporter:
+    """Every consumer group of one or more clusters, with `kctl exporter`, or of the fleet's own cluster (exporter.md).
+    A pattern is a glob, such as `payments-*`, or a regular expression between slashes, such as `/payments-(eu|us)/`; it
+    must fit the whole name."""
+
+    all_groups: bool = setting(
+        False,
+        "Whether a fleet's master collects every other group of its cluster too, beside the fleet's own, with all that "
+        "follows here. `kctl exporter` always does.",
+    )
+    interval_seconds: float = setting(
+        10.0, "How often the groups of a cluster are polled.", unit="seconds", minimum=0.1, maximum=3600.0
+    )
+    timeout_seconds: float = setting(
+        5.0,
+        "A broker that has not answered a request by then is left out of that poll.",
+        unit="seconds",
+        minimum=0.05,
+        maximum=600.0,
+    )
+    stale_after_seconds: float = setting(
+        60.0,
+        "What a broker reported last is given for so long, with its age; then its series end.",
+        unit="seconds",
+        minimum=1.0,
+    )
+    groups: tuple[str, ...] = setting(("*",), "Patterns of the groups that are collected.", pattern=PATTERN)
+    groups_except: tuple[str, ...] = setting((), "Patterns of those among them that are not.", pattern=PATTERN)
+    topics: tuple[str, ...] = setting(("*",), "Patterns of the topics that are collected.", pattern=PATTERN)
+    topics_except: tuple[str, ...] = setting((), "Patterns of those among them that are not.", pattern=PATTERN)
+    read_committed: tuple[str, ...] = setting(
+        (),
+        "Patterns of groups that read committed records alone: their lag is counted to the last stable offset, so an "
+        "open transaction is no lag.",
+        pattern=PATTERN,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Http:
     """The HTTP server of the master: the page, `/api/v1/…`, `/metrics`, `/healthz`, `/readyz` (http.md)."""
 
@@ -556,6 +598,12 @@ class Context(Security, _Servers):
     do not read them. A file may hold nothing else."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cluster(Security, _Servers):
+    """A cluster for `kctl exporter`, with TLS and SASL; any number of them, each under its own name, which is the label
+    `cluster` of its metrics. Fleets do not read them. A file may hold nothing else."""
+
+
 SECTIONS: dict[str, type] = {
     "fleet": Fleet,
     "kafka": Kafka,
@@ -566,6 +614,7 @@ SECTIONS: dict[str, type] = {
     "sinkers": Sinkers,
     "collect": Collect,
     "status": Status,
+    "exporter": Exporter,
     "http": Http,
     "log": Log,
 }
@@ -586,6 +635,7 @@ class Config:
     sinkers: Sinkers
     collect: Collect
     status: Status
+    exporter: Exporter
     http: Http
     log: Log
     sources: Mapping[str, str] = field(default_factory=dict)

@@ -9,8 +9,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from kctl.exporter.metric import Column, Histogram, Metric, Sample, Single, WordColumn
+from kctl.exporter.exposed import Collection, Exposed, collections_of, groups_of, samples_of
+from kctl.exporter.metric import Column, Histogram, Metric, Sample, WordColumn
 from kctl.exporter.metrics import METRICS
+from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
 
 __all__ = ["SnapshotCollector"]
@@ -22,7 +24,7 @@ class SnapshotCollector(Collector):
     `latest` gives the last snapshot, None before the first; it is called with each scrape, on the scrape's thread.
     """
 
-    def __init__(self, latest: Callable[[], FleetSnapshot | None], metrics: Sequence[Metric] = METRICS) -> None:
+    def __init__(self, latest: Callable[[], Exposed | None], metrics: Sequence[Metric] = METRICS) -> None:
         self._latest = latest
         self._metrics = metrics
 
@@ -39,39 +41,44 @@ class SnapshotCollector(Collector):
                     yield family
 
 
-def _family(metric: Metric, snapshot: FleetSnapshot) -> Family:
-    samples: Iterable[Sample]
-    match metric:
-        case Histogram():
-            histogram = HistogramMetricFamily(metric.name, metric.sentence, labels=metric.labels)
-            for labels, counts, total in metric.samples(snapshot):
-                bounds = [*map(str, metric.bounds), "+Inf"]
-                buckets = list(zip(bounds, map(float, accumulate(counts)), strict=True))
-                histogram.add_metric(labels, buckets, total)
-            return histogram
-        case Column():
-            samples = _column(metric, snapshot)
-        case WordColumn():
-            samples = _words(metric, snapshot)
-        case Single():
-            samples = metric.samples(snapshot)
-        case _:
-            raise TypeError(metric)
+def _family(metric: Metric, snapshot: Exposed) -> Family:
+    if isinstance(metric, Histogram):
+        return _histogram(metric, snapshot)
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = kind(metric.name, metric.sentence, labels=metric.labels)
-    for labels, value in samples:
-        family.add_metric(labels, value)
+    for collection in collections_of(snapshot):
+        for labels, value in _samples(metric, collection):
+            family.add_metric(labels, value)
     return family
 
 
-def _column(metric: Column, snapshot: FleetSnapshot) -> Iterator[Sample]:
-    before = (snapshot.group,) if "consumergroup" in metric.labels else (snapshot.cluster, snapshot.group)
-    for row, value in zip(snapshot.partitions, metric.values(snapshot), strict=True):
+def _histogram(metric: Histogram, snapshot: Exposed) -> Family:
+    histogram = HistogramMetricFamily(metric.name, metric.sentence, labels=metric.labels)
+    for labels, counts, total in metric.samples(snapshot) if isinstance(snapshot, FleetSnapshot) else ():
+        bounds = [*map(str, metric.bounds), "+Inf"]
+        buckets = list(zip(bounds, map(float, accumulate(counts)), strict=True))
+        histogram.add_metric(labels, buckets, total)
+    return histogram
+
+
+def _samples(metric: Metric, collection: Collection) -> Iterable[Sample]:
+    groups = groups_of(collection)
+    match metric:
+        case Column():
+            return (sample for group in groups for sample in _column(metric, group))
+        case WordColumn():
+            return (sample for group in groups for sample in _words(metric, group))
+    return samples_of(metric, collection, groups)
+
+
+def _column(metric: Column, group: GroupSnapshot) -> Iterator[Sample]:
+    before = (group.group,) if "consumergroup" in metric.labels else (group.cluster, group.group)
+    for row, value in zip(group.partitions, metric.values(group), strict=True):
         if value is not None:
             yield (*before, row.topic, str(row.partition)), value
 
 
-def _words(metric: WordColumn, snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for row, word in zip(snapshot.partitions, metric.values(snapshot), strict=True):
+def _words(metric: WordColumn, group: GroupSnapshot) -> Iterator[Sample]:
+    for row, word in zip(group.partitions, metric.values(group), strict=True):
         if word is not None:
-            yield (snapshot.cluster, snapshot.group, row.topic, str(row.partition), word), 1.0
+            yield (group.cluster, group.group, row.topic, str(row.partition), word), 1.0

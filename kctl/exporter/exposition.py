@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
+from kctl.exporter.exposed import Exposed
 from kctl.exporter.page import Format, Page, PageRenderer, accepted, compressed
-from kctl.master.snapshot import FleetSnapshot
 
 __all__ = ["Exposition"]
 
@@ -21,7 +21,7 @@ _READY_COLLECTIONS = 120
 class _Pages:
     """The pages of one snapshot, as far as they were asked for."""
 
-    snapshot: FleetSnapshot | None
+    snapshot: Exposed | None
     bodies: dict[Format, bytes] = field(default_factory=dict)
 
 
@@ -34,7 +34,7 @@ class Exposition:
 
     def __init__(
         self,
-        latest: Callable[[], FleetSnapshot | None],
+        latest: Callable[[], Exposed | None],
         *,
         has_alias: bool = False,
         beside: CollectorRegistry | None = None,
@@ -71,7 +71,7 @@ class Exposition:
                 return wanted.page(body)
         return None
 
-    def prepare(self, snapshot: FleetSnapshot) -> None:
+    def prepare(self, snapshot: Exposed) -> None:
         """Makes the pages ready that were asked for of late, before `snapshot` becomes the last one: no scrape waits
         for that. On any thread."""
         ready = _Pages(snapshot)

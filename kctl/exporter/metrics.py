@@ -1,4 +1,4 @@
-"""The one table of metrics, put together from those of partitions, the group, workers and the master.
+"""The one table of metrics, put together from those of partitions, groups, clusters, workers and the master.
 
 What is unknown has no sample: never 0, never NaN. Nothing is remembered between snapshots, so a series that is no
 longer true is gone with the next one. docs/metrics.md is written from this table.
@@ -6,7 +6,7 @@ longer true is gone with the next one. docs/metrics.md is written from this tabl
 
 from __future__ import annotations
 
-from kctl.exporter import of_engine, of_groups, of_master, of_partitions, of_workers
+from kctl.exporter import of_clusters, of_engine, of_groups, of_master, of_partitions, of_workers
 from kctl.exporter.metric import Metric
 from kctl.exporter.of_partitions import ALIAS
 
@@ -15,6 +15,7 @@ __all__ = ["ALIAS", "METRICS"]
 METRICS: tuple[Metric, ...] = (
     *of_partitions.METRICS,
     *of_groups.METRICS,
+    *of_clusters.METRICS,
     *of_workers.METRICS,
     *of_engine.METRICS,
     *of_master.METRICS,

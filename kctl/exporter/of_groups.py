@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kctl.exporter.metric import GROUP, Metric, Sample, Single
+from kctl.exporter.metric import GROUP, Metric, OfGroup, Sample, Single
+from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
 from kctl.status import Status
 
@@ -12,6 +13,15 @@ __all__ = ["METRICS"]
 
 _STATES = ("stable", "preparing_rebalance", "completing_rebalance", "assigning", "reconciling", "empty", "dead")
 """Those of classic groups and of KIP-848."""
+
+
+def _one_of(value_of: Callable[[GroupSnapshot], float | None]) -> Callable[[GroupSnapshot], Iterator[Sample]]:
+    def samples(group: GroupSnapshot) -> Iterator[Sample]:
+        value = value_of(group)
+        if value is not None:
+            yield (group.cluster, group.group), value
+
+    return samples
 
 
 def _one(value_of: Callable[[FleetSnapshot], float | None]) -> Callable[[FleetSnapshot], Iterator[Sample]]:
@@ -23,81 +33,92 @@ def _one(value_of: Callable[[FleetSnapshot], float | None]) -> Callable[[FleetSn
     return samples
 
 
-def _lag(snapshot: FleetSnapshot) -> float | None:
-    return snapshot.kafka_lag.total
+def _lag(group: GroupSnapshot) -> float | None:
+    return group.lag.total
 
 
 def _generation(snapshot: FleetSnapshot) -> float | None:
     return snapshot.member_leader.result.generation
 
 
-def _members(snapshot: FleetSnapshot) -> float | None:
-    return None if snapshot.broker_group is None else snapshot.broker_group.members
+def _members(group: GroupSnapshot) -> float | None:
+    return None if group.stats is None else group.stats.members
 
 
 def _unowned(snapshot: FleetSnapshot) -> float | None:
     return sum(row.worker is None for row in snapshot.partitions) if snapshot.partitions else None
 
 
-def _age(snapshot: FleetSnapshot) -> float | None:
-    return max((row.age_seconds for row in snapshot.partitions), default=None)
+def _age(group: GroupSnapshot) -> float | None:
+    return max((row.age_seconds for row in group.partitions), default=None)
 
 
-def _state(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    if snapshot.broker_group is not None:
-        for state in dict.fromkeys((*_STATES, snapshot.broker_group.state)):
-            yield (snapshot.cluster, snapshot.group, state), float(state == snapshot.broker_group.state)
+def _state(group: GroupSnapshot) -> Iterator[Sample]:
+    if group.stats is None:
+        return
+    if not group.is_own:  # thousands of groups: a series each
+        yield (group.cluster, group.group, group.stats.state), 1.0
+        return
+    for state in dict.fromkeys((*_STATES, group.stats.state)):
+        yield (group.cluster, group.group, state), float(state == group.stats.state)
 
 
-def _status(snapshot: FleetSnapshot) -> Iterator[Sample]:
+def _status(group: GroupSnapshot) -> Iterator[Sample]:
+    if not group.is_own:
+        yield (group.cluster, group.group, group.assessment.status.value), 1.0
+        return
     for status in Status:
-        is_it = status is snapshot.group_assessment.status
-        yield (snapshot.cluster, snapshot.group, status.value), float(is_it)
+        yield (group.cluster, group.group, status.value), float(status is group.assessment.status)
+
+
+def _info(group: GroupSnapshot) -> Iterator[Sample]:
+    if not group.is_own:
+        coordinator = "" if group.coordinator is None else str(group.coordinator)
+        yield (group.cluster, group.group, group.type or "", coordinator), 1.0
 
 
 METRICS: tuple[Metric, ...] = (
-    Single(
+    OfGroup(
         name="kctl_group_lag",
         labels=GROUP,
         unit="messages",
         sentence="The sum of the lags that are known.",
-        samples=_one(_lag),
+        samples=_one_of(_lag),
     ),
-    Single(
+    OfGroup(
         name="kctl_group_max_lag_seconds",
         labels=GROUP,
         unit="seconds",
         sentence="The greatest `kctl_consumer_lag_seconds` of the group.",
-        samples=_one(lambda snapshot: snapshot.group_assessment.lag_seconds),
+        samples=_one_of(lambda group: group.assessment.lag_seconds),
     ),
-    Single(
+    OfGroup(
         name="kctl_group_lag_growth_per_second",
         labels=GROUP,
         unit="messages per second",
         sentence="By how much the group's lag grows each second; negative while it falls.",
-        samples=_one(lambda snapshot: snapshot.group_assessment.growth_per_second),
+        samples=_one_of(lambda group: group.assessment.growth_per_second),
     ),
-    Single(
+    OfGroup(
         name="kctl_group_catchup_seconds",
         labels=GROUP,
         unit="seconds",
         sentence="Time until the last partition has caught up; absent while one of them does not.",
-        samples=_one(lambda snapshot: snapshot.group_assessment.catchup_seconds),
+        samples=_one_of(lambda group: group.assessment.catchup_seconds),
     ),
-    Single(
+    OfGroup(
         name="kctl_group_members",
         labels=GROUP,
         unit="members",
         sentence="Members of the group as its coordinator counts them, those of other clients included.",
-        samples=_one(_members),
+        samples=_one_of(_members),
     ),
-    Single(
+    OfGroup(
         name="kctl_group_state",
         labels=(*GROUP, "state"),
         unit="0 or 1",
-        sentence="1 for the state in which the coordinator sees the group, 0 for the others: "
-        + ", ".join(f"`{state}`" for state in _STATES)
-        + ".",
+        sentence="1 for the state in which the coordinator sees the group, 0 for the others (absent for groups that "
+        "are collected as all of their cluster): " + ", ".join(f"`{state}`" for state in _STATES) + ".",
         samples=_state,
     ),
     Single(
@@ -107,13 +128,20 @@ METRICS: tuple[Metric, ...] = (
         sentence="The generation in which the workers are; it changes with each rebalance.",
         samples=_one(_generation),
     ),
-    Single(
+    OfGroup(
+        name="kctl_group_info",
+        labels=(*GROUP, "type", "coordinator"),
+        unit="0 or 1",
+        sentence="Always 1, for groups that are collected as all of their cluster: `type` is `classic`, `consumer` "
+        "(KIP-848), `share` or `streams` (empty before Kafka 3.8), `coordinator` the broker that coordinates it.",
+        samples=_info,
+    ),
+    OfGroup(
         name="kctl_group_status",
         labels=(*GROUP, "status"),
         unit="0 or 1",
-        sentence="1 for the worst status that any partition of the group has, 0 for the others: "
-        + ", ".join(f"`{status.value}`" for status in Status)
-        + ". See status.md.",
+        sentence="1 for the worst status that any partition of the group has, 0 for the others (absent, as in "
+        "`kctl_group_state`): " + ", ".join(f"`{status.value}`" for status in Status) + ". See status.md.",
         samples=_status,
     ),
     Single(
@@ -123,11 +151,11 @@ METRICS: tuple[Metric, ...] = (
         sentence="Partitions for which no worker answers.",
         samples=_one(_unowned),
     ),
-    Single(
+    OfGroup(
         name="kctl_group_stats_age_seconds",
         labels=GROUP,
         unit="seconds",
         sentence="The age of the oldest offsets of a partition when the collection was taken.",
-        samples=_one(_age),
+        samples=_one_of(_age),
     ),
 )

@@ -5,37 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
-from kctl.exporter.metric import GROUP, PARTITION, Column, Metric, Sample, Single, WordColumn
-from kctl.master.snapshot import FleetSnapshot
+from kctl.exporter.metric import GROUP, PARTITION, Column, Metric, OfGroup, Rows, Sample, WordColumn
+from kctl.groups.snapshot import GroupSnapshot
 from kctl.reduce import PartitionRow
 from kctl.status import Assessment, Status
 
 __all__ = ["ALIAS", "METRICS"]
 
 
-def _of_row(value_of: Callable[[PartitionRow], float | None]) -> Callable[[FleetSnapshot], Sequence[float | None]]:
-    return lambda snapshot: list(map(value_of, snapshot.partitions))
+def _of_row(value_of: Callable[[PartitionRow], float | None]) -> Callable[[Rows], Sequence[float | None]]:
+    return lambda rows: list(map(value_of, rows.partitions))
 
 
-def _assessed(value_of: Callable[[Assessment], float | None]) -> Callable[[FleetSnapshot], Sequence[float | None]]:
-    def values(snapshot: FleetSnapshot) -> Sequence[float | None]:
-        if not snapshot.assessments:
-            return [None] * len(snapshot.partitions)
-        return list(map(value_of, snapshot.assessments))
+def _assessed(value_of: Callable[[Assessment], float | None]) -> Callable[[Rows], Sequence[float | None]]:
+    def values(rows: Rows) -> Sequence[float | None]:
+        if not rows.assessments:
+            return [None] * len(rows.partitions)
+        return list(map(value_of, rows.assessments))
 
     return values
 
 
-def _status(snapshot: FleetSnapshot) -> Sequence[str | None]:
-    if not snapshot.assessments:
-        return [None] * len(snapshot.partitions)
-    return [_WORDS[assessment.status] for assessment in snapshot.assessments]
+def _status(rows: Rows) -> Sequence[str | None]:
+    if not rows.assessments:
+        return [None] * len(rows.partitions)
+    return [_WORDS[assessment.status] for assessment in rows.assessments]
 
 
-def _topic_lag(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for topic, lag in snapshot.kafka_lag.topics.items():
+def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
+    for topic, lag in group.lag.topics.items():
         if lag is not None:
-            yield (snapshot.cluster, snapshot.group, topic), lag
+            yield (group.cluster, group.group, topic), lag
+
+
+def _ahead(row: PartitionRow) -> int | None:
+    """None where the offset is not above the end: then there is nothing to show."""
+    return None if row.committed is None or row.end is None or row.committed <= row.end else row.committed - row.end
+
+
+def _lost(row: PartitionRow) -> int | None:
+    """None where nothing is lost."""
+    if row.committed is None or row.start is None or row.committed >= row.start or row.share_lag is not None:
+        return None
+    return row.start - row.committed
 
 
 _WORDS = {status: status.value for status in Status}
@@ -92,6 +104,20 @@ METRICS: tuple[Metric, ...] = (
         sentence="The next offset that the partition's worker will read.",
         values=_of_row(attrgetter("position")),
     ),
+    Column(
+        name="kctl_consumer_ahead",
+        unit="messages",
+        sentence="By how much the committed offset lies above the end of the partition, as after it was cut off or its "
+        "topic recreated: so many messages will be skipped. Absent where it does not; the lag is 0 then.",
+        values=_of_row(_ahead),
+    ),
+    Column(
+        name="kctl_consumer_lost_messages",
+        unit="messages",
+        sentence="By how much the committed offset lies below the first offset that the brokers still have: retention "
+        "has removed so many offsets that were not read. Absent where it does not; the lag counts them.",
+        values=_of_row(_lost),
+    ),
     WordColumn(
         name="kctl_consumer_status",
         labels=(*PARTITION, "status"),
@@ -114,7 +140,7 @@ METRICS: tuple[Metric, ...] = (
         "offset.",
         values=_of_row(attrgetter("end")),
     ),
-    Single(
+    OfGroup(
         name="kctl_topic_lag",
         labels=(*GROUP, "topic"),
         unit="messages",

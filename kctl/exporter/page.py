@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
+from kctl.exporter.exposed import Exposed
 from kctl.exporter.metrics import ALIAS, METRICS
 from kctl.exporter.text import OPENMETRICS, TEXT, TextRenderer
-from kctl.master.snapshot import FleetSnapshot
 
 __all__ = ["Format", "Page", "PageRenderer", "accepted", "compressed"]
 
@@ -51,7 +51,7 @@ class PageRenderer:
         self._text = TextRenderer((*METRICS, ALIAS) if has_alias else METRICS)
         self._beside = beside
 
-    def body(self, snapshot: FleetSnapshot | None, *, is_openmetrics: bool) -> bytes:
+    def body(self, snapshot: Exposed | None, *, is_openmetrics: bool) -> bytes:
         """The whole page, not compressed."""
         ours = b"" if snapshot is None else self._text.render(snapshot, is_openmetrics=is_openmetrics)
         theirs = b""

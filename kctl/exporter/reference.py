@@ -14,15 +14,17 @@ _INTRODUCTION = """\
 
 <!-- Written by `python -m kctl.exporter > docs/metrics.md` from kctl/exporter/metrics.py. Change it there. -->
 
-`/metrics` renders the master's last collection: a scrape asks neither brokers nor workers and costs them nothing.
-The same collection feeds `/api/v1/…` and the page at `/`, so the same question gives the same value.
+`/metrics` renders the last collection of a master, or of `kctl exporter` ([exporter.md](exporter.md)): a scrape asks
+neither brokers nor workers and costs them nothing. The same collection feeds `/api/v1/…` and the page at `/`, so the
+same question gives the same value.
 
 - A value that is not known has no sample; it is never 0. A series that is no longer true is gone with the next
   collection.
 - While brokers are away, their last offsets stay; `kctl_collect_last_success_timestamp_seconds` and
   `kctl_group_stats_age_seconds` show how old they are.
 - Offsets are positions: lag = end - committed, never below 0, as in `kafka-consumer-groups`.
-- `cluster` and `group` are `kafka.cluster` and `kafka.group` of the configuration.
+- `cluster` and `group` are `kafka.cluster` and `kafka.group` of the configuration; of groups that are collected as all
+  of their cluster, its name and theirs. Those have the metrics of partitions and groups, as far as brokers know them.
 - OpenMetrics 1.0 is for clients that ask for it by `Accept`, else the text format 0.0.4; gzipped if `Accept-Encoding`
   allows it.
 - To have these metrics on a page of your own, or yours on this one: `kctl.exporter.SnapshotCollector` is a collector
@@ -49,6 +51,8 @@ _EXAMPLES: Mapping[str, str] = {
     "part": "offsets",
     "percentile": "p99",
     "version": "0.1.0",
+    "type": "classic",
+    "coordinator": "1",
 }
 _STATES = {"kctl_group_state": "stable", "kctl_worker_state": "running", "kctl_storage_messages": "pending"}
 _UNITS = {"0 or 1": "1", "Unix time": "1700000000.5", "seconds": "0.25", "bytes": "524288000"}

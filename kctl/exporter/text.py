@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress
+from itertools import accumulate, compress, islice
 from operator import attrgetter
 
-from kctl.exporter.metric import Column, Histogram, Metric, Single, WordColumn
+from kctl.exporter.exposed import Collection, Exposed, FlatRows, collections_of, flat_rows, groups_of, samples_of
+from kctl.exporter.metric import Column, Histogram, Metric, WordColumn
+from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
+from kctl.reduce import PartitionRow
 
 __all__ = ["OPENMETRICS", "TEXT", "TextRenderer"]
 
@@ -22,18 +25,18 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Which partitions a snapshot has; two snapshots of the same ones have the same labels."""
+    """Which partitions a collection has; two of the same ones have the same labels."""
 
     cluster: str
-    group: str
+    groups: list[tuple[str, int]]
+    """Each with how many partitions it has."""
     topics: list[str]
     partitions: list[int]
 
     @classmethod
-    def of(cls, snapshot: FleetSnapshot) -> _Names:
-        rows = snapshot.partitions
+    def of(cls, cluster: str, groups: Sequence[GroupSnapshot], rows: Sequence[PartitionRow]) -> _Names:
         topics, partitions = list(map(attrgetter("topic"), rows)), list(map(attrgetter("partition"), rows))
-        return cls(snapshot.cluster, snapshot.group, topics, partitions)
+        return cls(cluster, [(each.group, len(each.partitions)) for each in groups], topics, partitions)
 
 
 @dataclass(slots=True)
@@ -49,39 +52,71 @@ class TextRenderer:
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
-        self._names = _Names("", "", [], [])
-        self._labels: dict[tuple[tuple[str, ...], str], list[str]] = {}
-        self._kept: dict[str, _Kept] = {}
+        self._parts: dict[tuple[type, str], _Part] = {}
 
-    def render(self, snapshot: FleetSnapshot, *, is_openmetrics: bool) -> bytes:
+    def render(self, snapshot: Exposed, *, is_openmetrics: bool) -> bytes:
         """The whole page in UTF-8, without the `# EOF` of OpenMetrics."""
-        names = _Names.of(snapshot)
-        if names != self._names:
-            self._names = names
-            self._labels.clear()
-            self._kept.clear()
+        collections = collections_of(snapshot)
+        old = self._parts
+        self._parts = {
+            (type(each), each.cluster): old.get((type(each), each.cluster)) or _Part() for each in collections
+        }
+        for part, each in zip(self._parts.values(), collections, strict=True):
+            part.use(each)
         parts: list[bytes] = []
         for metric in self._metrics:
-            lines = self._lines(metric, snapshot)
+            lines = [line for part in self._parts.values() for line in part.lines(metric)]
             if lines:
                 parts.append("".join((_header(metric, is_openmetrics), *lines)).encode())
         return b"".join(parts)
 
-    def _lines(self, metric: Metric, snapshot: FleetSnapshot) -> list[str]:
+
+class _Part:
+    """The lines of one collection, the fleet's or a cluster's. While that is the same they are made once."""
+
+    def __init__(self) -> None:
+        self._collection: Collection | None = None
+        self._groups: Sequence[GroupSnapshot] = ()
+        self._rows = FlatRows((), ())
+        self._names = _Names("", [], [], [])
+        self._labels: dict[tuple[tuple[str, ...], str], list[str]] = {}
+        self._kept: dict[str, _Kept] = {}
+        self._made: dict[str, list[str]] = {}
+
+    def use(self, collection: Collection) -> None:
+        if collection is self._collection:
+            return
+        self._collection, self._made = collection, {}
+        self._groups = groups_of(collection)
+        self._rows = flat_rows(self._groups)
+        names = _Names.of(collection.cluster, self._groups, self._rows.partitions)
+        if names != self._names:
+            self._names = names
+            self._labels.clear()
+            self._kept.clear()
+
+    def lines(self, metric: Metric) -> list[str]:
+        made = self._made.get(metric.name)
+        if made is None:
+            made = self._made[metric.name] = self._lines(metric)
+        return made
+
+    def _lines(self, metric: Metric) -> list[str]:
         match metric:
             case Column():
-                return self._columns(metric.name, metric.labels, "} ", metric.values(snapshot))
+                return self._columns(metric.name, metric.labels, "} ", metric.values(self._rows))
             case WordColumn():
                 *labels, of_word = metric.labels
-                words = metric.values(snapshot)
+                words = metric.values(self._rows)
                 endings = {word: None if word is None else f'{of_word}="{_escaped(word)}"}} 1' for word in set(words)}
                 return self._columns(metric.name, labels, ",", [endings[word] for word in words])
-            case Single():
-                line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
-                return [line % (*map(_escaped, labels), value) for labels, value in metric.samples(snapshot)]
             case Histogram():
-                return [line for sample in metric.samples(snapshot) for line in _histogram(metric, *sample)]
-        raise TypeError(metric)
+                if not isinstance(self._collection, FleetSnapshot):
+                    return []
+                return [line for sample in metric.samples(self._collection) for line in _histogram(metric, *sample)]
+        line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
+        samples = samples_of(metric, self._collection, self._groups)
+        return [line % (*map(_escaped, labels), value) for labels, value in samples]
 
     def _columns(self, name: str, labels: Sequence[str], after: str, endings: Sequence[object]) -> list[str]:
         """The lines of one metric, from what ends the line of each partition; None: it has no line. Those that rarely
@@ -116,11 +151,13 @@ class TextRenderer:
 
 
 def _label_texts(names: _Names, labels: Sequence[str], after: str) -> Iterator[str]:
-    of_group = {"cluster": names.cluster, "group": names.group, "consumergroup": names.group}
-    before = "".join(f'{label}="{_escaped(of_group[label])}",' for label in labels if label in of_group)
-    starts = {topic: f'{before}topic="{_escaped(topic)}",partition="' for topic in set(names.topics)}
-    for topic, partition in zip(names.topics, names.partitions, strict=True):
-        yield f'{starts[topic]}{partition}"{after}'
+    rows = zip(names.topics, names.partitions, strict=True)
+    topics = {topic: _escaped(topic) for topic in set(names.topics)}
+    for group, count in names.groups:
+        of_group = {"cluster": names.cluster, "group": group, "consumergroup": group}
+        before = "".join(f'{label}="{_escaped(of_group[label])}",' for label in labels if label in of_group)
+        for topic, partition in islice(rows, count):
+            yield f'{before}topic="{topics[topic]}",partition="{partition}"{after}'
 
 
 def _header(metric: Metric, is_openmetrics: bool) -> str:

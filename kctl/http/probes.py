@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Protocol
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from kctl.http.errors import error_response
-from kctl.http.source import Source
 from kctl_agent.errors import NotReady
 
-__all__ = ["healthz", "metrics", "readyz"]
+__all__ = ["ProbeSource", "healthz", "metrics", "readyz"]
+
+
+class ProbeSource(Protocol):
+    """What these answer from, `app.state.source`."""
+
+    @property
+    def render_metrics(self) -> Callable[[str, str], tuple[bytes, str, bool]]:
+        """From a scraper's Accept and Accept-Encoding headers to body, content type and whether the body is gzipped."""
+
+    @property
+    def ready_metrics(self) -> Callable[[str, str], tuple[bytes, str, bool] | None]:
+        """The same at once, or None where it must be made first."""
+
+    def reasons_not_ready(self) -> list[str]: ...
 
 
 async def healthz() -> dict[str, str]:
@@ -39,6 +54,6 @@ async def metrics(request: Request) -> Response:
     )
 
 
-def _source(request: Request) -> Source:
-    source: Source = request.app.state.source
+def _source(request: Request) -> ProbeSource:
+    source: ProbeSource = request.app.state.source
     return source

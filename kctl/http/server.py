@@ -11,12 +11,13 @@ import ssl
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from typing import Protocol
 
 import uvicorn
 
 from kctl.errors import PortTaken
 from kctl.http.access import Access, address_of, tls_context
-from kctl.http.app import App
+from kctl.http.guard import Guard
 from kctl.http.protocol import MAX_CONNECTIONS, BoundedProtocol, Door
 
 __all__ = ["HttpServer", "bind"]
@@ -65,6 +66,17 @@ def bind(host: str, port: int) -> socket.socket:
             f"port {port} on {host} {what}: set http.port to another one, or to 0 for any free one"
         ) from None
     return sock
+
+
+class App(Protocol):
+    """What is served, and how it is ended."""
+
+    @property
+    def guarded(self) -> Guard: ...
+    @property
+    def refusals(self) -> Counter[str]: ...
+    def use(self, access: Access) -> None: ...
+    def close(self) -> None: ...
 
 
 class HttpServer:

@@ -16,9 +16,9 @@ from kctl_agent.secrecy import check_private
 
 if TYPE_CHECKING:
     from kctl.config import Config
-    from kctl.config.sections import Security
+    from kctl.config.sections import Cluster, Security
 
-__all__ = ["Access", "of_context", "of_fleet", "plain"]
+__all__ = ["Access", "of_cluster", "of_context", "of_fleet", "plain"]
 
 
 class Access(NamedTuple):
@@ -110,6 +110,16 @@ def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> Access:
     kafka = config.kafka
     access = _secured(kafka.bootstrap_servers, kafka, config.path.parent, f"{config.path}: kafka", env)
     return access._replace(setting="kafka.bootstrap_servers")
+
+
+def of_cluster(name: str, cluster: Cluster, path: Path, env: Mapping[str, str] = os.environ) -> Access:
+    """What `[clusters.NAME]` of the file `path` sets, with its secrets read from the files that it names.
+
+    Raises:
+        ConfigError: a secret cannot be read, or the settings do not fit together.
+    """
+    access = _secured(cluster.bootstrap_servers, cluster, path.parent, f"{path}: clusters.{name}", env)
+    return access._replace(setting=f"clusters.{name}.bootstrap_servers")
 
 
 def _secured(servers: str, security: Security, folder: Path, where: str, env: Mapping[str, str]) -> Access:

@@ -7,7 +7,7 @@ found" there, or dead on older brokers, and is asked for by its own request. So 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
@@ -16,7 +16,7 @@ from kctl.errors import BrokerUnreachable, GroupMissing, KctlError
 from kctl.kafka.connection import Connection
 from kctl.kafka.reasons import code_failure
 
-__all__ = ["Group", "ListedGroup", "Member", "describe_groups", "list_groups"]
+__all__ = ["Group", "ListedGroup", "Member", "count_members", "describe_groups", "list_each", "list_groups"]
 
 _NOT_FOUND = 69
 _RETRY = {14, 15, 16}
@@ -64,19 +64,42 @@ def list_groups(connection: Connection) -> tuple[list[ListedGroup], list[KctlErr
     nodes = sorted(connection.brokers)
     found: dict[str, ListedGroup] = {}
     problems: list[KctlError] = []
-    for node, answer in zip(nodes, _list(connection, nodes), strict=True):
+    for answer in list_each(connection, nodes):
         if isinstance(answer, KctlError):
             problems.append(answer)
-            continue
-        for each in answer:
-            found[each.group_id] = ListedGroup(
-                each.group_id,
-                each.group_state or None,
-                (each.group_type or "").lower() or None,
-                each.protocol_type or None,
-                node,
-            )
+        else:
+            found.update((each.group, each) for each in answer)
     return sorted(found.values(), key=lambda group: group.group), problems
+
+
+def list_each(connection: Connection, nodes: list[int]) -> list[list[ListedGroup] | KctlError]:
+    """For each broker the groups that it coordinates, in the order of `nodes`."""
+    return [
+        answer if isinstance(answer, KctlError) else [_listed(each, node) for each in answer]
+        for node, answer in zip(nodes, _list(connection, nodes), strict=True)
+    ]
+
+
+def _listed(each: Any, node: int) -> ListedGroup:
+    kind = (each.group_type or "").lower() or None
+    return ListedGroup(each.group_id, each.group_state or None, kind, each.protocol_type or None, node)
+
+
+def count_members(
+    connection: Connection, groups: Mapping[tuple[int, str], Sequence[str]]
+) -> dict[str, int | KctlError]:
+    """How many members each group has; they are given by coordinator and type. All is asked at once, once."""
+    kinds = {(node, kind): _KINDS_BY_NAME[kind] for node, kind in groups if kind in _KINDS_BY_NAME}
+    answers = connection.ask_each([(node, kinds[node, kind].request(list(groups[node, kind]))) for node, kind in kinds])
+    counts: dict[str, int | KctlError] = {}
+    for key, answer in zip(kinds, answers, strict=True):
+        if isinstance(answer, KctlError):
+            counts |= dict.fromkeys(groups[key], answer)
+            continue
+        for each in answer.groups:
+            failed = each.error_code and code_failure(each.error_code, f"group {each.group_id}", each.error_message)
+            counts[each.group_id] = failed or len(each.members)
+    return counts
 
 
 def describe_groups(connection: Connection, names: Iterable[str]) -> list[Group]:
@@ -152,7 +175,7 @@ def _ask_as(connection: Connection, groups: dict[str, int], kind: _Kind, answere
 
 
 def _listed_only(connection: Connection, groups: dict[str, int], answered: _Answered) -> None:
-    """What remains is a group of a kind that we cannot describe, such as `streams`, or none at all."""
+    """What remains is a group of a kind that we or the broker cannot describe, or none at all."""
     if not groups:
         return
     nodes = sorted(set(groups.values()))
@@ -255,8 +278,22 @@ def _modern(kind: str) -> Callable[[Any, int], Group]:
     return read
 
 
+def _streams_request(names: list[str]) -> Any:
+    from kctl.kafka.messages import StreamsGroupDescribeRequest
+
+    return StreamsGroupDescribeRequest(group_ids=names, include_authorized_operations=False)
+
+
+def _streams(each: Any, node: int) -> Group:
+    """Tasks are shared out, not partitions of topics; which those are, the topology alone tells."""
+    members = tuple(Member(m.member_id, m.client_id, m.client_host, m.instance_id, None) for m in each.members)
+    return Group(each.group_id, node, each.group_state, "streams", "streams", None, members)
+
+
 _KINDS = (
     _Kind(lambda names: DescribeGroupsRequest(groups=names, include_authorized_operations=False), _classic, False),
     _Kind(_consumer_request, _modern("consumer"), True),
     _Kind(_share_request, _modern("share"), True),
+    _Kind(_streams_request, _streams, True),
 )
+_KINDS_BY_NAME = dict(zip(("classic", "consumer", "share", "streams"), _KINDS, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest
@@ -13,7 +13,17 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.layout import Partition, Topic, topics_of
 from kctl.kafka.reasons import code_failure, name_of_code
 
-__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Committed", "LogOffset", "commit", "committed", "log_offsets"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "Committed",
+    "LogOffset",
+    "commit",
+    "committed",
+    "committed_on",
+    "log_offsets",
+]
 
 LATEST = -1
 EARLIEST = -2
@@ -110,6 +120,30 @@ def committed(
         if again:
             connection.pause()
     return done
+
+
+def committed_on(
+    connection: Connection, groups: Mapping[int, Sequence[str]]
+) -> dict[str, dict[Partition, int] | KctlError]:
+    """All that each group has committed, partitions without an offset left out; the groups are given by coordinator.
+    All is asked at once, once: for callers that poll, and know the coordinators."""
+    answers = connection.ask_each([(node, _fetch(dict.fromkeys(names), list(names))) for node, names in groups.items()])
+    found: dict[str, dict[Partition, int] | KctlError] = {}
+    for names, answer in zip(groups.values(), answers, strict=True):
+        if isinstance(answer, KctlError):
+            found |= dict.fromkeys(names, answer)
+            continue
+        for group in answer.groups:
+            if group.error_code:
+                found[group.group_id] = code_failure(group.error_code, f"group {group.group_id}")
+            else:
+                found[group.group_id] = {
+                    (topic.name, each.partition_index): each.committed_offset
+                    for topic in group.topics
+                    for each in topic.partitions
+                    if each.committed_offset >= 0 and not each.error_code
+                }
+    return found
 
 
 def commit(connection: Connection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:

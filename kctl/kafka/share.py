@@ -5,6 +5,9 @@ Above the start some may be done as well, so the lag is reported by the broker (
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from kctl.errors import KctlError
 from kctl.kafka.connection import Connection
 from kctl.kafka.groups import Group
@@ -12,22 +15,39 @@ from kctl.kafka.layout import Partition
 from kctl.kafka.offsets import Committed
 from kctl.kafka.reasons import code_failure, name_of_code
 
-__all__ = ["share_starts"]
+__all__ = ["share_starts", "share_starts_on"]
 
 
 def share_starts(connection: Connection, group: Group) -> dict[Partition, Committed] | KctlError:
     """The start offset of each partition that the group has begun; a partition not begun has None."""
-    from kctl.kafka.messages import DescribeShareGroupOffsetsRequest
-
     if group.coordinator is None:
         return group.error or KctlError(f"group {group.group} has no coordinator")
-    wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group.group, topics=None)
-    [answer] = connection.ask_each([(group.coordinator, DescribeShareGroupOffsetsRequest(groups=[wanted]))])
-    if isinstance(answer, KctlError):
-        return answer
-    [described] = answer.groups
-    if described.error_code:
-        return code_failure(described.error_code, f"group {group.group}", described.error_message)
+    return share_starts_on(connection, {group.coordinator: [group.group]})[group.group]
+
+
+def share_starts_on(
+    connection: Connection, groups: Mapping[int, Sequence[str]]
+) -> dict[str, dict[Partition, Committed] | KctlError]:
+    """The same of many groups, given by coordinator; all are asked for at once."""
+    from kctl.kafka.messages import DescribeShareGroupOffsetsRequest
+
+    wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    requests = [
+        (node, DescribeShareGroupOffsetsRequest(groups=[wanted(group_id=name, topics=None) for name in names]))
+        for node, names in groups.items()
+    ]
+    found: dict[str, dict[Partition, Committed] | KctlError] = {}
+    for names, answer in zip(groups.values(), connection.ask_each(requests), strict=True):
+        if isinstance(answer, KctlError):
+            found |= dict.fromkeys(names, answer)
+            continue
+        for each in answer.groups:
+            failed = each.error_code and code_failure(each.error_code, f"group {each.group_id}", each.error_message)
+            found[each.group_id] = failed or _starts(each)
+    return found
+
+
+def _starts(described: Any) -> dict[Partition, Committed]:
     return {
         (topic.topic_name, each.partition_index): Committed(
             each.start_offset if each.start_offset >= 0 else None,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from kctl.config import Config
+from kctl.groups.collector import ClusterCollector
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.agents import heartbeat
 from kctl.master.cached import CachedCommand
@@ -78,12 +79,15 @@ class Collector:
         *,
         operations: Mapping[tuple[str, str], int] | None = None,
         http_refused: Mapping[str, int] | None = None,
+        groups: ClusterCollector | None = None,
     ) -> None:
+        """`groups` collects all other groups of the cluster; its last snapshot goes into each of ours."""
         self._config = config
         self._feed = feed
         self._rpc = rpc
         self._operations = {} if operations is None else operations
         self._http_refused = {} if http_refused is None else http_refused
+        self._groups = groups
         self.prepare: list[Callable[[FleetSnapshot], None]] = []
         """Each is given every snapshot, on a thread, before it becomes the last one."""
         self._changes = Changes(started_at=time.time())
@@ -132,7 +136,7 @@ class Collector:
         """On a thread, for with thousands of partitions it takes longer than a loop should be held. Of few, as the last
         snapshot has them, it is done here: to hand it over would cost more than to do it."""
         latest = self._latest
-        if latest is not None and len(latest.partitions) <= _FEW_PARTITIONS:
+        if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)
         return await asyncio.to_thread(work, *args, **kwargs)
 
@@ -178,6 +182,7 @@ class Collector:
         taken_at_unix: float,
     ) -> FleetSnapshot:
         """Apart from what is known only when all of it is done."""
+        others = None if self._groups is None else self._groups.latest()
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
             group=self._config.kafka.group,
@@ -207,6 +212,7 @@ class Collector:
             memory_limit_bytes=self._supervisor.memory_limits(),
             sequence=self._sequence,
             taken_at_unix=taken_at_unix,
+            clusters=() if others is None else (others,),
         )
 
     def _ask(self, sockets: Mapping[str, Path], rpc: str, deadline: float) -> Awaitable[FanOut[JsonObject]]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.reduce import Freshness, GroupStats, PartitionRow
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.member_leader import GroupMembers
@@ -120,8 +121,24 @@ class FleetSnapshot:
     """Counts the collections of one master."""
     taken_at_unix: float = 0.0
     """`taken_at` as Unix seconds."""
+    clusters: tuple[ClusterSnapshot, ...] = ()
+    """The last collection of all other groups, where `exporter.all_groups` is on."""
 
     @property
     def partitions(self) -> tuple[PartitionRow, ...]:
         """Sorted by topic and partition."""
         return self.offset_checker.result.rows
+
+    @property
+    def own_group(self) -> GroupSnapshot:
+        """The fleet's group, as any other group is kept."""
+        return GroupSnapshot(
+            self.cluster,
+            self.group,
+            self.partitions,
+            self.assessments,
+            self.group_assessment,
+            self.kafka_lag,
+            self.broker_group,
+            is_own=True,
+        )

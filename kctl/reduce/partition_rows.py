@@ -56,7 +56,7 @@ def _alone(claim: PartitionRow, ages: dict[str | None, float], reset: ResetPolic
 def _merged(claim: PartitionRow, brokers: PartitionRow, reset: ResetPolicy) -> PartitionRow:
     """Committed and end come from one source, the newer one, so that their difference was true at one moment; the
     other source fills in only what that one does not know."""
-    topic, partition, start, committed, position, end, timestamp, worker, generation, age, _ = claim
+    topic, partition, start, committed, position, end, timestamp, worker, generation, age, *_ = claim
     newer, older = (brokers, claim) if brokers.age_seconds < age else (claim, brokers)
     start, committed, end, age = newer.start, newer.committed, newer.end, newer.age_seconds
     if start is None:

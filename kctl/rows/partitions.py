@@ -53,11 +53,16 @@ class PartitionRow(NamedTuple):
     age_seconds: float
     """Infinite in the reply of an agent that has asked no broker yet."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
+    share_lag: int | None = None
+    """Of a share group: the messages that are not done, as its coordinator counts them (KIP-1226). Some above the
+    committed offset may be."""
 
     @property
     def lag_from(self) -> int | None:
         """The offset from which lag is counted. Where nothing was ever committed, the reset policy decides:
         `earliest` the log start, `latest` the position, as soon as there is one."""
+        if self.share_lag is not None and self.end is not None:
+            return self.end - self.share_lag
         if self.committed is not None:
             return self.committed
         if self.reset == "earliest":
@@ -68,7 +73,7 @@ class PartitionRow(NamedTuple):
     def lag(self) -> int | None:
         """From `lag_from` to the end offset, never negative."""
         first = self.committed
-        if first is None:
+        if first is None or self.share_lag is not None:
             first = self.lag_from
         if self.end is None or first is None:
             return None

@@ -101,4 +101,4 @@ def partitions(sender: str, result: JsonObject) -> tuple[PartitionRow, ...]:
     topic, partition, start, committed, position, end, timestamp, generation, age = columns
     ages = [inf if each is None else each for each in age]
     sent = (topic, partition, start, committed, position, end, timestamp, repeat(sender), generation, ages)
-    return tuple(map(_row_of, zip(*sent, repeat(PartitionRow._field_defaults["reset"]))))
+    return tuple(map(_row_of, zip(*sent, repeat(PartitionRow._field_defaults["reset"]), repeat(None))))

@@ -58,6 +58,9 @@ class Master:
                 _task(self._reload(signals.reload), "reload"),
                 _task(self._rotate_logs(), "logs"),
             ]
+            if self._parts.groups is not None:
+                stack.push_async_callback(self._parts.groups.close)
+                tasks.append(_task(self._parts.groups.run(), "groups"))
             stack.push_async_callback(_end, tasks)
             fleet = self._config.fleet
             counts = (self._config.workers.count, self._config.sinkers.count)

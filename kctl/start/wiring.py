@@ -12,7 +12,9 @@ from pathlib import Path
 from kctl.audit import fleet_log
 from kctl.config import Config, Http
 from kctl.exporter import Exposition
+from kctl.groups.collector import ClusterCollector
 from kctl.http import Access, HttpServer, Source, access_of, create_app
+from kctl.kafka.access import of_fleet
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector
@@ -41,6 +43,8 @@ class Parts:
     operations: OperationLog
     control: ControlServer
     http: HttpServer
+    groups: ClusterCollector | None
+    """Of all other groups of the cluster, where they are wanted."""
 
 
 def wired(
@@ -66,6 +70,7 @@ def wired(
         paused=pauses.rows,
     )
     members = Members(config.fleet.run_dir, supervisor.kinds, supervisor.status, pool)
+    groups = _all_groups(config)
     collector = Collector(
         config,
         members,
@@ -75,6 +80,7 @@ def wired(
         counts.stats,
         operations=operation_counts,
         http_refused=http_refusals,
+        groups=groups,
     )
     exposition = Exposition(collector.latest, has_alias=config.http.lag_alias)
     collector.prepare.append(exposition.prepare)
@@ -101,8 +107,15 @@ def wired(
     # HTTP offers operations, and one of them, `reload`, renews what HTTP lets in.
     context.use_http = partial(_use_http, http, config.path.parent)
     return Parts(
-        pool, supervisor, collector, context, operations, ControlServer(Router(answer, operations).answer), http
+        pool, supervisor, collector, context, operations, ControlServer(Router(answer, operations).answer), http, groups
     )
+
+
+def _all_groups(config: Config) -> ClusterCollector | None:
+    if not config.exporter.all_groups:
+        return None
+    kafka = config.kafka
+    return ClusterCollector.of(kafka.cluster, of_fleet(config), config.exporter, config.status, excluded=(kafka.group,))
 
 
 def _use_http(server: HttpServer, folder: Path, settings: Http) -> list[str]:

@@ -17,6 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from kctl.exporter import METRICS, Exposition, SnapshotCollector
+from kctl.exporter.metric import OfCluster
 from kctl.exporter.reference import reference
 from kctl.master.restart import Cause, State
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
@@ -310,7 +311,8 @@ def test_names_follow_the_rules_of_prometheus() -> None:
         assert re.fullmatch(r"kctl_[a-z_]+", metric.name)
         assert metric.name.endswith("_total") == (metric.kind == "counter")
         assert not metric.name.endswith(("_sum", "_count", "_bucket"))
-        assert metric.labels[:2] == ("cluster", "group")
+        first = ("cluster",) if isinstance(metric, OfCluster) else ("cluster", "group")
+        assert metric.labels[: len(first)] == first
         assert metric.sentence.endswith(".")
     assert len({metric.name for metric in METRICS}) == len(METRICS)
 

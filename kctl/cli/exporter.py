@@ -1,0 +1,58 @@
+"""`kctl exporter`"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kctl.cli.options import ConfigOption, SetOption, config_option, overrides
+from kctl.errors import UsageError
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("exporter")(_exporter)
+
+
+def _exporter(
+    context: typer.Context,
+    config: ConfigOption = None,
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-servers",
+            "-b",
+            metavar="HOST:PORT",
+            show_default=False,
+            help="One cluster, unencrypted; no file is needed then.",
+        ),
+    ] = None,
+    set_: SetOption = None,
+) -> int:
+    """Serve lag and state of every consumer group as metrics.
+
+    The clusters are those of [clusters.NAME], else that of [kafka]. It runs in this process until Ctrl-C or SIGTERM,
+    and notifies systemd when it is ready and that it lives (Type=notify, WatchdogSec=).
+
+    \b
+    kctl exporter -b localhost:9092
+    kctl exporter -c exporter.toml --set http.port=9308
+    """
+    from kctl import logs
+    from kctl.config.exporter import load_exporter
+
+    named = config_option(context, config)
+    if named is None and servers is None and os.environ.get("KCTL_CONFIG"):
+        named = Path(os.environ["KCTL_CONFIG"])
+    if named is None and servers is None:
+        raise UsageError("name the clusters: -c FILE with [clusters.NAME], or -b HOST:PORT")
+    loaded = load_exporter(named, os.environ, overrides(set_), servers)
+    logs.configure(loaded.log.level)
+
+    from kctl.start.exporter import run_exporter  # half a second of imports, not needed to refuse a configuration
+
+    return run_exporter(loaded)

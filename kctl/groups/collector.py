@@ -1,0 +1,212 @@
+"""Takes the snapshot of a cluster again and again, on a thread of its own; a scrape reads the last one.
+
+One collector for each cluster: one that does not answer holds up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from kctl.config.sections import Exporter, Status
+from kctl.errors import ConfigError, KctlError
+from kctl.groups.filters import NameFilter, fits
+from kctl.groups.known import Known, KnownGroup
+from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
+from kctl.kafka.access import Access
+from kctl.kafka.cluster_reader import PARTS, ClusterReader, ClusterReading
+from kctl.reduce import GroupStats
+from kctl.reduce.kafka_lag import totals
+from kctl.reduce.offset_checker import Partitions
+from kctl.status import Assessor, Owner, Rules, allowed_lag, of_group
+
+__all__ = ["ClusterCollector", "Settings"]
+
+log = logging.getLogger(__name__)
+
+_SHARING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning", "reconciling"})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How often to ask, how long old values are given, and by which rules groups are judged."""
+
+    interval_seconds: float
+    stale_after_seconds: float
+    rules_of: Callable[[str], Rules]
+    """By the name of the group."""
+    reads_committed: Callable[[str], bool]
+    """Whether the lag of a group is counted to the last stable offset."""
+
+
+class Reader(Protocol):
+    """What is needed of `ClusterReader`; every method blocks and is called on one thread."""
+
+    def read(self) -> ClusterReading: ...
+    def close(self) -> None: ...
+
+
+class ClusterCollector:
+    """Belongs to one event loop; `latest` may be read from any thread. Call `close` at the end."""
+
+    def __init__(
+        self, cluster: str, reader: Reader, settings: Settings, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.cluster = cluster
+        self.prepare: list[Callable[[ClusterSnapshot], None]] = []
+        """Each is given every snapshot, on the collector's thread, after it has become the last one."""
+        self._reader = reader
+        self._settings = settings
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"kctl-groups-{cluster}")
+        self._known = Known(settings.stale_after_seconds)
+        self._assessors: dict[str, Assessor] = {}
+        self._began_at = clock()
+        self._is_ready = False
+        self._errors: dict[str, str] = {}
+        self._last_success: dict[str, float] = {}
+        self._sequence = 0
+        self._latest: ClusterSnapshot | None = None
+
+    @classmethod
+    def of(
+        cls, cluster: str, access: Access, exporter: Exporter, status: Status, *, excluded: Collection[str] = ()
+    ) -> ClusterCollector:
+        """Of one cluster, as the sections `[exporter]` and `[status]` set it, without the groups `excluded`.
+
+        Raises:
+            ConfigError: a pattern is no regular expression.
+        """
+        try:
+            wants = NameFilter(exporter.groups, exporter.groups_except)
+            wants_topic = NameFilter(exporter.topics, exporter.topics_except)
+            reads_committed = fits(exporter.read_committed)
+        except ValueError as error:
+            raise ConfigError(f"exporter: {error}") from None
+        reader = ClusterReader(
+            access,
+            exporter.timeout_seconds,
+            wants_group=lambda name: name not in excluded and wants(name),
+            wants_topic=wants_topic,
+            reads_committed=reads_committed,
+        )
+        rules = partial(_rules, status)
+        settings = Settings(exporter.interval_seconds, exporter.stale_after_seconds, rules, reads_committed)
+        return cls(cluster, reader, settings)
+
+    def latest(self) -> ClusterSnapshot | None:
+        """The last snapshot; None before the first poll has ended."""
+        return self._latest
+
+    async def run(self) -> None:
+        """Collects every `interval_seconds` until cancelled; where a collection takes longer than half of that, it
+        rests for as long as it took."""
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            await loop.run_in_executor(self._thread, self.collect)
+            took = loop.time() - started
+            await asyncio.sleep(max(self._settings.interval_seconds - took, took))
+
+    async def close(self) -> None:
+        """Waits for a poll that is under way (a few request timeouts at most) and ends the thread."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
+        self._thread.shutdown(wait=False)
+
+    def collect(self) -> ClusterSnapshot:
+        """One snapshot, which becomes the last one; blocks."""
+        started, unix = self._clock(), time.time()
+        self._poll(started, unix)
+        now = self._clock()
+        self._known.forget(now)
+        self._is_ready = self._is_ready or not self._errors or now - self._began_at > self._settings.stale_after_seconds
+        groups = self._groups(now) if self._is_ready else ()
+        self._sequence += 1
+        snapshot = ClusterSnapshot(
+            cluster=self.cluster,
+            groups=groups,
+            taken_at=now,
+            taken_at_unix=time.time(),
+            collect_seconds=self._clock() - started,
+            up={part: part not in self._errors for part in PARTS},
+            last_success=dict(self._last_success),
+            errors=dict(self._errors),
+            is_ready=self._is_ready,
+            sequence=self._sequence,
+        )
+        self._latest = snapshot
+        for prepare in self.prepare:
+            prepare(snapshot)
+        return snapshot
+
+    def _poll(self, at: float, unix: float) -> None:
+        try:
+            reading = self._reader.read()
+        except Exception as error:  # a boundary: a client library in trouble must not take the process with it
+            if not isinstance(error, KctlError):
+                log.exception("action=groups_failed cluster=%s", self.cluster)
+            self._failed(dict.fromkeys(PARTS, str(error) or type(error).__name__))
+            return
+        self._known.add(reading, at)
+        self._last_success.update((part, unix) for part in PARTS if part not in reading.errors)
+        self._failed(reading.errors)
+
+    def _failed(self, errors: dict[str, str]) -> None:
+        if errors and not self._errors:
+            why = "; ".join(f"{part}: {why}" for part, why in sorted(errors.items()))
+            log.warning("action=groups_incomplete cluster=%s error=%s", self.cluster, why)
+        elif self._errors and not errors:
+            log.info("action=groups_back cluster=%s", self.cluster)
+        self._errors = errors
+
+    def _groups(self, now: float) -> tuple[GroupSnapshot, ...]:
+        known, unix = self._known.groups, time.time()
+        self._assessors = {name: assessor for name, assessor in self._assessors.items() if name in known}
+        return tuple(self._group(name, known[name], now, unix) for name in sorted(known))
+
+    def _group(self, name: str, group: KnownGroup, now: float, unix: float) -> GroupSnapshot:
+        assessor = self._assessors.get(name)
+        if assessor is None:
+            assessor = self._assessors[name] = Assessor(self._settings.rules_of(name))
+        rows = self._known.rows(group, now, is_read_committed=self._settings.reads_committed(name))
+        members = self._known.members(group, now)
+        stats = _stats(group, members)
+        owner = _owner(group, stats)
+        assessments = assessor.assess(rows, lambda _: owner, now, unix)
+        return GroupSnapshot(
+            cluster=self.cluster,
+            group=name,
+            partitions=rows,
+            assessments=assessments,
+            assessment=of_group(rows, assessments),
+            lag=totals(Partitions(rows)),
+            stats=stats,
+            type=group.listed.type,
+            coordinator=group.listed.coordinator,
+        )
+
+
+def _rules(status: Status, group: str) -> Rules:
+    allowed = allowed_lag(status.allowed_lag, group)
+    return Rules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds, allowed)
+
+
+def _stats(group: KnownGroup, members: int | None) -> GroupStats | None:
+    state = group.listed.state
+    if state is None or members is None:
+        return None
+    return GroupStats(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", state).lower(), members)
+
+
+def _owner(group: KnownGroup, stats: GroupStats | None) -> Owner:
+    """Of clients that choose their partitions themselves the coordinator knows no protocol type, and no members."""
+    if stats is None or not (group.listed.protocol_type or stats.members):
+        return Owner(None, None, None)
+    return Owner(None, "rebalancing" if stats.state in _SHARING else None, None, members=stats.members)

@@ -1,0 +1,66 @@
+"""`GroupSnapshot` and `ClusterSnapshot`: what is known of every group of a cluster, immutable; read on any thread.
+
+A `FleetSnapshot` has its own group as a `GroupSnapshot` too: pages are made of these, from either source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kctl.reduce import GroupStats, PartitionRow
+from kctl.reduce.kafka_lag import LagTotals
+from kctl.status import UNKNOWN, Assessment
+
+__all__ = ["ClusterSnapshot", "Clusters", "GroupSnapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """One group. What is not known, or was not reported for too long, is None or missing."""
+
+    cluster: str
+    group: str
+    partitions: tuple[PartitionRow, ...] = ()
+    """Sorted by topic and partition."""
+    assessments: tuple[Assessment, ...] = ()
+    """One for each of `partitions`, in the same order."""
+    assessment: Assessment = UNKNOWN
+    lag: LagTotals = field(default_factory=LagTotals)
+    stats: GroupStats | None = None
+    """State and members; None when the coordinator did not report them."""
+    type: str | None = None
+    """`classic`, `consumer` (KIP-848), `share`, `streams`; None where it is not asked for, or the broker is too old."""
+    coordinator: int | None = None
+    is_own: bool = False
+    """The group of the fleet that this master runs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterSnapshot:
+    """One collection of a cluster."""
+
+    cluster: str
+    groups: tuple[GroupSnapshot, ...]
+    """Sorted by name; none before there was a poll in which nothing failed."""
+    taken_at: float
+    """Seconds of the monotonic clock."""
+    taken_at_unix: float
+    collect_seconds: float
+    up: Mapping[str, bool]
+    """Part (`groups`, `committed`, `members`, `offsets`) to whether the last poll had all of it."""
+    last_success: Mapping[str, float]
+    """Part to the Unix seconds when it last succeeded; never: absent."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Part to the reason why it failed."""
+    is_ready: bool = True
+    """Whether there was a poll in which nothing failed, or none for so long that what there is has to do."""
+    sequence: int = 0
+    """Counts the collections."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clusters:
+    """The last collection of each cluster, in the order in which they are configured."""
+
+    clusters: tuple[ClusterSnapshot, ...]

@@ -1,0 +1,69 @@
+"""The application of `kctl exporter`: probes and metrics of all groups, behind the same guard as a fleet's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse
+
+from kctl import __version__
+from kctl.groups.snapshot import ClusterSnapshot
+from kctl.http.access import Access
+from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
+from kctl.http.guard import Guard
+from kctl.http.probes import healthz, metrics, readyz
+
+__all__ = ["GroupsApp", "GroupsSource"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsSource:
+    """What the routes answer from. Belongs to one event loop."""
+
+    latest: Callable[[], Sequence[ClusterSnapshot | None]]
+    """The last snapshot of each cluster; None before its first."""
+    render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
+    ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
+
+    def reasons_not_ready(self) -> list[str]:
+        """Why there are no groups yet; empty when there are of every cluster, as far as it answers."""
+        reasons = []
+        for snapshot in self.latest():
+            if snapshot is None:
+                reasons.append("the first poll of a cluster is not finished yet")
+            elif not snapshot.is_ready:
+                why = "; ".join(f"{part}: {error}" for part, error in snapshot.errors.items())
+                reasons.append(f"cluster {snapshot.cluster} was not polled in full yet: {why}")
+        return reasons
+
+
+class GroupsApp:
+    """An ASGI application (`guarded`), and how it is ended."""
+
+    def __init__(self, source: GroupsSource, access: Access) -> None:
+        self.guarded = Guard(_routes(source), access)
+
+    @property
+    def refusals(self) -> Counter[str]:
+        """Error code to how many requests were refused with it since the start, before any route saw them."""
+        return self.guarded.refusals
+
+    def use(self, access: Access) -> None:
+        """From now on this counts."""
+        self.guarded.access = access
+
+    def close(self) -> None:
+        """There are no streams to end."""
+
+
+def _routes(source: GroupsSource) -> FastAPI:
+    app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
+    app.state.source = source
+    app.get("/healthz", summary="The exporter is alive")(healthz)
+    app.get("/readyz", summary="Every cluster was polled in full once")(readyz)
+    app.get("/metrics", summary="All metrics for Prometheus", response_class=PlainTextResponse)(metrics)
+    answer_errors_in_one_shape(app)
+    return app

@@ -1,0 +1,229 @@
+"""Polls all groups of a cluster again and again: which there are, their members, what they committed, where logs end.
+
+One thread owns a `ClusterReader`. The requests of a poll: ListGroups to each broker, which is how coordinators are
+known; OffsetFetch and Describe to each coordinator; ListOffsets twice (end, start) to each leader; Metadata once a
+minute, for a topic that is new, and after an error. A broker that does not answer is asked no more in that poll, so
+that it costs one time-out; what it knows is missing, and named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kctl.errors import BrokerUnreachable, KctlError
+from kctl.kafka.access import Access
+from kctl.kafka.connection import Connection
+from kctl.kafka.groups import ListedGroup, count_members, list_each
+from kctl.kafka.layout import Partition, Topic, topics_of
+from kctl.kafka.offsets import EARLIEST, LATEST, LogOffset, committed_on, log_offsets
+from kctl.kafka.share import share_starts_on
+
+__all__ = ["PARTS", "ClusterReader", "ClusterReading"]
+
+PARTS = ("groups", "committed", "members", "offsets")
+_LAYOUT_SECONDS = 60.0
+_UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
+_NO_MEMBERS = frozenset({"Empty", "Dead"})
+
+
+@dataclass(slots=True)
+class ClusterReading:
+    """One poll. What is missing from a part was not answered this time, but for what `is_listed_in_full` tells.
+
+    `errors` names the parts that failed in whole or for one broker, with the reason.
+    """
+
+    groups: dict[str, ListedGroup] = field(default_factory=dict)
+    is_listed_in_full: bool = True
+    """Whether every broker has listed its groups: then one that is missing does not exist."""
+    members: dict[str, int] = field(default_factory=dict)
+    committed: dict[str, dict[Partition, int]] = field(default_factory=dict)
+    """Of a share group, the offset below which all is done."""
+    share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
+    """Of share groups the broker itself counts what is not done yet."""
+    end: dict[Partition, int] = field(default_factory=dict)
+    stable_end: dict[Partition, int] = field(default_factory=dict)
+    """Last stable offsets, of what groups read that read committed records alone."""
+    start: dict[Partition, int] = field(default_factory=dict)
+    unknown: set[Partition] = field(default_factory=set)
+    """Partitions that do not exist, or not any more."""
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def failed(self, part: str, why: object) -> None:
+        self.errors.setdefault(part, str(why))
+
+
+class ClusterReader:
+    """Not thread-safe: one thread asks and closes. Every poll ends within a few times `timeout_seconds`."""
+
+    def __init__(
+        self,
+        access: Access,
+        timeout_seconds: float,
+        *,
+        wants_group: Callable[[str], bool] = lambda _: True,
+        wants_topic: Callable[[str], bool] = lambda _: True,
+        reads_committed: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`wants_group` and `wants_topic` are asked for names; `reads_committed` whether the lag of a group is counted
+        to the last stable offset."""
+        self._access = access
+        self._timeout_seconds = timeout_seconds
+        self._wants_group, self._wants_topic, self._reads_committed = wants_group, wants_topic, reads_committed
+        self._connection: Connection | None = None
+        self._topics: dict[str, Topic] = {}
+        self._topics_at = 0.0
+        self.asked: Mapping[str, int] = {}
+        """How many requests of each name the last poll has sent."""
+
+    def read(self) -> ClusterReading:
+        """Committed offsets first, end offsets last, so that a lag may be too large by a moment but never too small.
+
+        Raises:
+            KctlError: no broker answered, nothing is known.
+        """
+        try:
+            connection = self._opened()
+            before = connection.asked.copy()
+            reading = self._read(connection)
+            self.asked = connection.asked - before
+        except BaseException:
+            self.close()
+            raise
+        if reading.errors:
+            self.close()
+        return reading
+
+    def close(self) -> None:
+        """Closes the connections; the next poll opens new ones."""
+        connection, self._connection, self._topics = self._connection, None, {}
+        if connection is not None:
+            connection.close()
+
+    def _opened(self) -> Connection:
+        if self._connection is None:
+            self._connection = Connection(self._access, self._timeout_seconds, has_retries=False)
+            self._connection.open()
+        return self._connection
+
+    def _read(self, connection: Connection) -> ClusterReading:
+        reading, silent = ClusterReading(), set[int]()
+        connection.deadline.renew()
+        self._read_groups(connection, reading, silent)
+        connection.deadline.renew()
+        self._read_coordinators(connection, reading)
+        wanted = set().union(*reading.committed.values()) if reading.committed else set()
+        connection.deadline.renew()
+        self._refresh_topics(connection, {topic for topic, _ in wanted})
+        self._read_logs(connection, reading, wanted, silent)
+        if reading.unknown - self._absent():
+            self._topics_at = 0.0
+        return reading
+
+    def _read_groups(self, connection: Connection, reading: ClusterReading, silent: set[int]) -> None:
+        nodes = sorted(connection.brokers)
+        for node, answer in zip(nodes, list_each(connection, nodes), strict=True):
+            if isinstance(answer, KctlError):
+                reading.is_listed_in_full = False
+                reading.failed("groups", answer)
+                if isinstance(answer, BrokerUnreachable):
+                    silent.add(node)
+            else:
+                reading.groups.update((each.group, each) for each in answer if self._wants_group(each.group))
+        if not reading.is_listed_in_full:  # of the groups that were not listed nothing else can be asked for
+            for part in ("committed", "members"):
+                reading.failed(part, reading.errors["groups"])
+        if len(silent) == len(nodes):
+            raise BrokerUnreachable(reading.errors.get("groups", "the cluster has no brokers"))
+
+    def _read_coordinators(self, connection: Connection, reading: ClusterReading) -> None:
+        offsets: dict[int, list[str]] = defaultdict(list)
+        shares: dict[int, list[str]] = defaultdict(list)
+        described: dict[tuple[int, str], list[str]] = defaultdict(list)
+        for group in reading.groups.values():
+            (shares if group.type == "share" else offsets)[group.coordinator].append(group.group)
+            if group.state in _NO_MEMBERS:
+                reading.members[group.group] = 0
+            else:
+                described[group.coordinator, group.type or "classic"].append(group.group)
+        for name, answer in committed_on(connection, offsets).items():
+            if isinstance(answer, KctlError):
+                reading.failed("committed", answer)
+            else:
+                reading.committed[name] = self._wanted(answer)
+        for name, starts in share_starts_on(connection, shares).items():
+            if isinstance(starts, KctlError):
+                reading.failed("committed", starts)
+                continue
+            known = {key: each for key, each in starts.items() if self._wants_topic(key[0])}
+            reading.committed[name] = {key: each.offset for key, each in known.items() if each.offset is not None}
+            reading.share_lag[name] = {key: each.lag for key, each in known.items() if each.lag is not None}
+        connection.deadline.renew()
+        for name, count in count_members(connection, described).items():
+            if isinstance(count, KctlError):
+                reading.failed("members", count)
+            else:
+                reading.members[name] = count
+
+    def _wanted(self, committed: dict[Partition, int]) -> dict[Partition, int]:
+        refused = {topic for topic in {topic for topic, _ in committed} if not self._wants_topic(topic)}
+        return {key: each for key, each in committed.items() if key[0] not in refused} if refused else committed
+
+    def _refresh_topics(self, connection: Connection, names: set[str]) -> None:
+        if names - self._topics.keys() or time.monotonic() - self._topics_at > _LAYOUT_SECONDS:
+            self._topics = topics_of(connection.metadata(sorted(names))) if names else {}
+            self._topics_at = time.monotonic()
+
+    def _absent(self) -> set[str]:
+        """Topics that did not exist when they were last asked for: their partitions are no news."""
+        return {name for name, topic in self._topics.items() if topic.error_code}
+
+    def _read_logs(
+        self, connection: Connection, reading: ClusterReading, wanted: set[Partition], silent: set[int]
+    ) -> None:
+        reading.topic_ids = {
+            topic.name: topic.topic_id for topic in self._topics.values() if topic.topic_id is not None
+        }
+        asked = [key for key in sorted(wanted) if self._leader(key) not in silent]
+        if len(asked) < len(wanted):
+            reading.failed("offsets", reading.errors.get("groups", "a broker did not answer"))
+        self._read_offsets(connection, reading, asked, LATEST, reading.end)
+        stable = self._read_stable(reading, asked)
+        self._read_offsets(connection, reading, stable, LATEST, reading.stable_end, is_read_committed=True)
+        self._read_offsets(connection, reading, asked, EARLIEST, reading.start)
+
+    def _leader(self, key: Partition) -> int | None:
+        topic = self._topics.get(key[0])
+        return None if topic is None else next((p.leader for p in topic.partitions if p.partition == key[1]), None)
+
+    def _read_stable(self, reading: ClusterReading, asked: Iterable[Partition]) -> list[Partition]:
+        stable = {key for name, known in reading.committed.items() if self._reads_committed(name) for key in known}
+        return [key for key in asked if key in stable]
+
+    def _read_offsets(
+        self,
+        connection: Connection,
+        reading: ClusterReading,
+        keys: list[Partition],
+        at: int,
+        into: dict[Partition, int],
+        *,
+        is_read_committed: bool = False,
+    ) -> None:
+        connection.deadline.renew()
+        answers = log_offsets(connection, self._topics, keys, at, is_read_committed=is_read_committed)
+        for key, each in answers.items():
+            if each.offset is not None:
+                into[key] = each.offset
+            elif each.error in _UNKNOWN:
+                reading.unknown.add(key)
+            elif each.error is not None:
+                reading.failed("offsets", _of_partition(key, each))
+
+
+def _of_partition(key: Partition, offset: LogOffset) -> str:
+    return f"{key[0]}-{key[1]}: {offset.error}"

@@ -1,0 +1,90 @@
+"""`kctl exporter` as a process of its own, and what it exposes."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.conftest import eventually
+
+__all__ = ["Exporter", "Samples", "running_exporter"]
+
+
+class Samples:
+    """One page of metrics."""
+
+    def __init__(self, page: str) -> None:
+        self.page = page
+        self._samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+
+    def of(self, name: str, *labels: str, **only: str) -> dict[tuple[str, ...], float]:
+        """The values of a metric by these labels, where the others have these values."""
+        found = [
+            (tuple(sample.labels[label] for label in labels), sample.value)
+            for sample in self._samples
+            if sample.name == name and only.items() <= sample.labels.items()
+        ]
+        assert len(dict(found)) == len(found), f"more than one sample of {name} by {labels}"
+        return dict(found)
+
+    def all(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        return {(sample.name, frozenset(sample.labels.items())): sample.value for sample in self._samples}
+
+
+class Exporter:
+    """Serves on a port of its own; `words` are those of the command line."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.log = folder / "exporter.log"
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "kctl", "exporter", *words, "--set", "http.port=0"]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    @property
+    def url(self) -> str:
+        assert self.process.poll() is None, self.log.read_text()
+        found = re.search(r"http=(http://\S+)", self.log.read_text())
+        return found[1] if found else ""
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=20) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def samples(self) -> Samples:
+        status, page = self.get("/metrics")
+        assert status == 200, page
+        return Samples(page)
+
+    def is_ready(self) -> bool:
+        return bool(self.url) and self.get("/readyz")[0] == 200
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@contextmanager
+def running_exporter(folder: Path, *words: str) -> Iterator[Exporter]:
+    """Once it serves; it may not have polled its clusters yet."""
+    exporter = Exporter(folder, *words)
+    try:
+        eventually(lambda: exporter.url, what="it does not serve")
+        yield exporter
+        assert exporter.stop() == 0, exporter.log.read_text()
+    finally:
+        if exporter.process.poll() is None:
+            exporter.process.kill()
+            exporter.process.wait()

@@ -1,0 +1,153 @@
+"""`kctl exporter` while brokers hang, end and come back: it answers at once, and shows how old each value is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.layout import topics_of
+from kctl.kafka.offsets import commit
+from kctl.testing import topics
+from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
+from tests.clusters import running_cluster
+from tests.exporters import Exporter, Samples, running_exporter
+
+pytestmark = pytest.mark.real
+Eventually = Callable[..., Any]
+
+STALE_AFTER_SECONDS = 4.0
+_CONFIG = """
+[clusters.main]
+bootstrap_servers = "{servers}"
+{more}
+[exporter]
+interval_seconds = 0.2
+timeout_seconds = 1.0
+stale_after_seconds = {stale}
+"""
+
+
+def written(folder: Path, servers: str, more: str = "", stale: float = STALE_AFTER_SECONDS) -> Path:
+    path = folder / "exporter.toml"
+    path.write_text(_CONFIG.format(servers=servers, more=more, stale=stale))
+    return path
+
+
+def commit_one(servers: str, *groups: str) -> None:
+    with Connection(plain(servers), 20) as connection:
+        connection.open()
+        for group in groups:
+            assert set(commit(connection, group, {("orders", 0): 0}).values()) == {None}
+
+
+def scraped(exporter: Exporter) -> Samples:
+    """It must not wait for a broker."""
+    began = time.monotonic()
+    samples = exporter.samples()
+    assert time.monotonic() - began < 0.9, "a scrape has waited"
+    return samples
+
+
+def up(samples: Samples, cluster: str = "main") -> set[float]:
+    return set(samples.of("kctl_collect_up", "part", cluster=cluster).values())
+
+
+def ages(samples: Samples) -> dict[tuple[str, ...], float]:
+    return samples.of("kctl_group_stats_age_seconds", "group", cluster="main")
+
+
+@contextmanager
+def hanging(*pids: int | None) -> Iterator[None]:
+    found = [pid for pid in pids if pid is not None]
+    for pid in found:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in found:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_of_a_broker_that_starts_late_hangs_ends_and_comes_back_every_page_tells_the_truth_at_once(
+    short_dir: Path, eventually: Eventually
+) -> None:
+    """Beside another cluster that never answers, and holds up nothing."""
+    ports, dead = two_free_ports(), two_free_ports()[0]
+    broker = KafkaBroker(short_dir / "broker", choose_ports=lambda: ports)
+    other = f'[clusters.dead]\nbootstrap_servers = "127.0.0.1:{dead}"\n'
+    config = written(short_dir, f"127.0.0.1:{ports[0]}", other, stale=10.0)
+    with running_exporter(short_dir, "-c", str(config)) as exporter:
+        eventually(lambda: up(exporter.samples()) == {0}, what="the first poll has failed")
+        status, reason = exporter.get("/readyz")
+        assert (status, "cluster main was not polled in full yet" in reason) == (503, True)
+        assert exporter.samples().of("kctl_cluster_groups", "cluster") == {}
+        try:
+            broker.start()
+            topics.create_topic(broker.bootstrap_servers, "orders", 1)
+            commit_one(broker.bootstrap_servers, "billing")
+            eventually(lambda: ages(scraped(exporter)), what="it is polled")
+            eventually(exporter.is_ready, what="it gives up waiting for the dead cluster")
+            assert up(scraped(exporter)) == {1}
+            assert up(scraped(exporter), "dead") == {0}
+
+            with hanging(broker.pid):
+                eventually(lambda: up(scraped(exporter)) == {0}, what="it is known to hang")
+                assert exporter.samples().of("kctl_consumer_lag", "partition", cluster="main") == {("0",): 0}
+                eventually(lambda: ages(scraped(exporter)).get(("billing",), 0) > 3, what="its values grow older")
+                eventually(lambda: not ages(scraped(exporter)), what="its series end")
+                assert 'group="billing"' not in exporter.samples().page
+            eventually(lambda: ages(scraped(exporter)).get(("billing",), 9) < 2, 10, what="it is fresh again")
+
+            broker.kill()
+            eventually(lambda: up(scraped(exporter)) == {0}, what="it is known to have ended")
+            broker.start()
+            eventually(lambda: up(scraped(exporter)) == {1}, 10, what="it is polled again")
+            assert ages(exporter.samples())["billing",] < 2
+        finally:
+            broker.stop()
+
+
+def test_of_a_hundred_groups_only_those_whose_coordinator_is_away_grow_old(
+    short_dir: Path, eventually: Eventually
+) -> None:
+    properties = {"offsets.topic.num.partitions": "6", "broker.session.timeout.ms": "600000"}
+    names = [f"group-{number}" for number in range(100)]
+    with running_cluster(properties) as cluster:
+        servers = cluster.bootstrap_servers
+        topics.create_topic(servers, "orders", 1)
+        commit_one(servers, *names)
+        with running_exporter(short_dir, "-c", str(written(short_dir, servers, stale=60.0))) as exporter:
+            eventually(lambda: len(ages(exporter.samples())) == 100, what="all groups")
+            coordinators = exporter.samples().of("kctl_group_info", "group", "coordinator", cluster="main")
+            leader = leader_of_orders(servers)
+            away = next(number for number in cluster.brokers if number != leader)
+            theirs = {(group,) for group, coordinator in coordinators if coordinator == str(away)}
+            assert 0 < len(theirs) < 100
+
+            def only_theirs_are_old() -> bool:
+                found = ages(scraped(exporter))
+                return {group for group, age in found.items() if age > 4} == theirs
+
+            with hanging(cluster.brokers[away].pid):
+                eventually(only_theirs_are_old, what="theirs alone grow old")
+                samples = scraped(exporter)
+                assert samples.of("kctl_collect_up", "part", cluster="main")["committed",] == 0
+                assert len(samples.of("kctl_consumer_lag", "group", cluster="main")) == 100
+                fresh = max(age for group, age in ages(samples).items() if group not in theirs)
+                assert fresh < 4
+            eventually(lambda: max(ages(scraped(exporter)).values()) < 2, 20, what="all are fresh again")
+            eventually(lambda: up(scraped(exporter)) == {1}, what="all was answered")
+
+
+def leader_of_orders(servers: str) -> int | None:
+    with Connection(plain(servers), 20) as connection:
+        return topics_of(connection.open(["orders"]))["orders"].partitions[0].leader

@@ -1,0 +1,101 @@
+"""All groups of clusters on a page: the same metrics as a fleet's own group, and what was reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from kctl.exporter import Exposition, SnapshotCollector
+from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
+from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
+from kctl.reduce.kafka_lag import totals
+from kctl.reduce.offset_checker import Partitions
+from kctl.status import Assessment, Status
+from tests.exporters import Samples
+
+PARTS = ("groups", "committed", "members", "offsets")
+ODD = 'a "quoted" \\ group\nof two lines, ü'
+
+
+def group(name: str, *rows: tuple[str, int, int | None, int | None], start: int = 0) -> GroupSnapshot:
+    """Of rows of topic, partition, committed and end."""
+    partitions = tuple(
+        PartitionRow(topic, number, start, committed, None, end, None, None, None, 2.5, ResetPolicy.NONE)
+        for topic, number, committed, end in rows
+    )
+    return GroupSnapshot(
+        "main",
+        name,
+        partitions,
+        tuple(Assessment(Status.OK, "commits come") for _ in partitions),
+        lag=totals(Partitions(partitions)),
+        stats=GroupStats("stable", 3),
+        type="consumer",
+        coordinator=2,
+    )
+
+
+def cluster(name: str, *groups: GroupSnapshot, is_up: bool = True) -> ClusterSnapshot:
+    return ClusterSnapshot(
+        cluster=name,
+        groups=tuple(replace(each, cluster=name) for each in groups),
+        taken_at=1000.0,
+        taken_at_unix=1_700_000_000.5,
+        collect_seconds=0.25,
+        up=dict.fromkeys(PARTS, is_up),
+        last_success={"groups": 1_700_000_000.0} if is_up else {},
+        is_ready=is_up,
+    )
+
+
+def page(*clusters: ClusterSnapshot) -> Samples:
+    return Samples(Exposition(lambda: Clusters(clusters)).render()[0].decode())
+
+
+def test_groups_of_several_clusters_are_on_one_page_beside_what_failed() -> None:
+    main = cluster("main", group("billing", ("orders", 0, 4, 10), ("orders", 1, None, 20)), group(ODD, ("o", 0, 1, 3)))
+
+    samples = page(main, cluster("other", is_up=False))
+
+    assert samples.of("kctl_consumer_lag", "cluster", "group", "topic", "partition") == {
+        ("main", "billing", "orders", "0"): 6,
+        ("main", ODD, "o", "0"): 2,
+    }
+    assert samples.of("kctl_group_lag", "group") == {("billing",): 6, (ODD,): 2}
+    assert samples.of("kctl_group_info", "group", "type", "coordinator")["billing", "consumer", "2"] == 1
+    assert samples.of("kctl_group_state", "state", group="billing") == {("stable",): 1}
+    assert samples.of("kctl_collect_up", "cluster", part="groups") == {("main",): 1, ("other",): 0}
+    assert samples.of("kctl_cluster_groups", "cluster") == {("main",): 2}
+    assert samples.page.count("# TYPE kctl_consumer_lag ") == 1
+
+
+def test_an_offset_above_the_end_and_one_below_the_start_have_series_of_their_own() -> None:
+    samples = page(cluster("main", group("billing", ("o", 0, 12, 10), ("o", 1, 3, 10), ("o", 2, 7, 10), start=5)))
+
+    assert samples.of("kctl_consumer_ahead", "partition") == {("0",): 2}
+    assert samples.of("kctl_consumer_lost_messages", "partition") == {("1",): 2}
+    assert samples.of("kctl_consumer_lag", "partition") == {("0",): 0, ("1",): 7, ("2",): 3}
+
+
+def test_a_cluster_that_is_collected_anew_is_rendered_as_by_itself_and_the_others_stay() -> None:
+    main, other = cluster("main", group("billing", ("o", 0, 4, 10))), cluster("other", group("b", ("p", 0, 4, 10)))
+    latest = Clusters((main, other))
+    exposition = Exposition(lambda: latest)
+    exposition.render()
+
+    for groups in ([group("billing", ("o", 0, 5, 10))], [], [group("x", ("o", 0, 5, 10)), group("y", ("o", 0, 5, 10))]):
+        latest = Clusters((cluster("main", *groups), other))
+        assert exposition.render() == Exposition(lambda: latest).render()  # noqa: B023 - called at once
+
+
+def test_a_registry_of_prometheus_client_has_the_same_samples() -> None:
+    latest = Clusters(
+        (cluster("main", group("billing", ("o", 0, 4, 10))), cluster("other", group(ODD, ("o", 0, 1, 3))))
+    )
+    registry = CollectorRegistry()
+    registry.register(SnapshotCollector(lambda: latest))
+
+    theirs, ours = generate_latest(registry).decode(), Exposition(lambda: latest).render()[0].decode()
+
+    assert Samples(theirs).all() == Samples(ours).all()

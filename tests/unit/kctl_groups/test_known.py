@@ -1,0 +1,100 @@
+"""What is known of a cluster after many polls: old values stay, with their age, until they are too old."""
+
+from __future__ import annotations
+
+from kctl.groups.known import Known
+from kctl.kafka.cluster_reader import ClusterReading
+from kctl.kafka.groups import ListedGroup
+
+GROUP = ListedGroup("billing", "Stable", "classic", "consumer", 1)
+OTHER = ListedGroup("other", "Empty", "classic", "consumer", 2)
+ORDERS = ("orders", 0)
+
+
+def whole(**changes: object) -> ClusterReading:
+    """One group that has committed 4 of 10, one that has committed 9."""
+    reading = ClusterReading(
+        groups={"billing": GROUP, "other": OTHER},
+        members={"billing": 2, "other": 0},
+        committed={"billing": {ORDERS: 4}, "other": {ORDERS: 9}},
+        end={ORDERS: 10},
+        start={ORDERS: 0},
+        topic_ids={"orders": "first"},
+    )
+    for name, value in changes.items():
+        setattr(reading, name, value)
+    return reading
+
+
+def known(*readings: tuple[float, ClusterReading]) -> Known:
+    found = Known(stale_after_seconds=60)
+    for at, reading in readings:
+        found.add(reading, at)
+        found.forget(at)
+    return found
+
+
+def row(
+    found: Known, group: str, now: float, *, is_read_committed: bool = False
+) -> tuple[int | None, int | None, float]:
+    [only] = found.rows(found.groups[group], now, is_read_committed=is_read_committed)
+    return only.committed, only.lag, only.age_seconds
+
+
+def test_a_part_that_was_not_answered_keeps_its_values_which_grow_older() -> None:
+    away = whole(committed={"other": {ORDERS: 10}}, members={}, end={ORDERS: 12}, start={})
+
+    found = known((100, whole()), (110, away))
+
+    assert row(found, "billing", 111) == (4, 8, 11)
+    assert row(found, "other", 111) == (10, 2, 1)
+    assert found.members(found.groups["billing"], 111) == 2
+
+
+def test_what_is_too_old_is_not_given() -> None:
+    away = whole(committed={}, members={}, end={}, start={})
+
+    found = known((100, whole()), (150, away), (161, away))
+
+    billing = found.groups["billing"]
+    assert found.rows(billing, 161, is_read_committed=False) == ()
+    assert found.members(billing, 161) is None
+
+
+def test_a_log_that_is_not_known_for_too_long_leaves_the_committed_offset_without_a_lag() -> None:
+    away = whole(end={}, start={})
+
+    found = known((100, whole()), (130, away), (161, away))
+
+    assert row(found, "billing", 161) == (4, None, 0)
+
+
+def test_a_group_that_no_broker_lists_is_gone_only_if_all_have_listed_theirs() -> None:
+    partial = whole(groups={"other": OTHER}, is_listed_in_full=False)
+
+    assert known((100, whole()), (110, partial)).groups.keys() == {"billing", "other"}
+    assert known((100, whole()), (110, whole(groups={"other": OTHER}))).groups.keys() == {"other"}
+    assert known((100, whole()), (110, partial), (161, partial)).groups.keys() == {"other"}
+
+
+def test_a_partition_that_does_not_exist_has_no_row_and_one_of_a_recreated_topic_no_old_end() -> None:
+    gone = whole(end={}, start={}, unknown={ORDERS})
+    recreated = whole(end={}, start={}, topic_ids={"orders": "second"})
+
+    found = known((100, whole()), (110, gone))
+    assert found.rows(found.groups["billing"], 110, is_read_committed=False) == ()
+
+    assert row(known((100, whole()), (110, recreated)), "billing", 110) == (4, None, 0)
+
+
+def test_the_lag_of_a_group_that_reads_committed_records_is_counted_to_the_last_stable_offset() -> None:
+    found = known((100, whole(stable_end={ORDERS: 7})))
+
+    assert row(found, "billing", 100, is_read_committed=True) == (4, 3, 0)
+    assert row(found, "billing", 100) == (4, 6, 0)
+
+
+def test_of_a_share_group_the_lag_is_that_of_its_coordinator() -> None:
+    found = known((100, whole(share_lag={"billing": {ORDERS: 1}})))
+
+    assert row(found, "billing", 100) == (4, 1, 0)
