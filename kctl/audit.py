@@ -80,7 +80,7 @@ def _opened(folder: int, name: str) -> int:
         is_ours = found.st_uid in (owner.st_uid, os.geteuid(), 0)
         if not (stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and is_ours):
             raise PermissionError(errno.EPERM, "it is a link, no regular file, or another user's", name)
-        if is_new and os.geteuid() == 0:  # lest the fleet's own user be locked out
+        if is_new and os.geteuid() == 0:  # or the fleet's own user would be locked out
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
     except BaseException:
         os.close(descriptor)

@@ -15,7 +15,7 @@ _PATH = "PYTHONPATH"
 
 
 def python_module(name: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs an installed module. Without `-P` Python would look into the working directory first, and
+    """The command that runs an installed module. Without `-P` Python would search the working directory first, and
     run what somebody else has put there."""
     return (sys.executable, "-P", "-m", name, *arguments)
 

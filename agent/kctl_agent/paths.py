@@ -179,8 +179,8 @@ class BoundSocket:
 def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
     """Listen, non-blocking, on `run_dir`/`name`.sock, mode 0600, with the owner recorded in `name`.pid beside it.
 
-    The socket is bound under another name, made ready and renamed: whoever finds it can connect. What a dead owner
-    left is replaced; starters of one run_dir come one after another.
+    The socket is bound under another name, made ready and renamed: once it is found it takes connections. What a dead
+    owner left is replaced; starters of one run_dir come one after another.
 
     Raises:
         PathError: the path cannot be used, or a living process already serves it.

@@ -23,7 +23,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Does not return: threads that the code has started do not hold the process."""
-    faulthandler.enable()  # whoever waits in vain sends SIGABRT, and the place where it hangs is on stderr
+    faulthandler.enable()  # a caller that waits in vain sends SIGABRT, and the place where it hangs is on stderr
     asked = json.loads(sys.stdin.readline())
     stdout = os.dup(1)
     os.dup2(2, 1)

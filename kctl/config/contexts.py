@@ -20,7 +20,7 @@ FILES = tuple(setting.name for setting in fields(Context) if setting.name.endswi
 
 
 def contexts(path: Path) -> dict[str, Context]:
-    """The contexts of a configuration file by name; nothing else of it is looked at.
+    """The contexts of a configuration file by name; nothing else of it is read.
 
     Raises:
         ConfigError: no such file, a syntax error, an unknown or missing key, a value that is not allowed.

@@ -58,7 +58,7 @@ _NOW = frozenset(
 )
 _NEXT_START_SECTIONS = frozenset({"workers", "engine", "spark", "storage", "sinkers"})
 _FLEET = frozenset({"spark.jars", "workers.engine"})
-"""Which processes there are, and what is looked for once, before anything is started."""
+"""Which processes there are, and what is checked once, before anything is started."""
 _OF_WORKERS_ALONE = frozenset(
     {
         "kafka.auto_offset_reset",

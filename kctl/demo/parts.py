@@ -1,4 +1,4 @@
-"""What a demo needs beside Python packages, looked for first: Java, the locked jars, a Redis for `--storage redis`; and
+"""What a demo needs beside Python packages, checked first: Java, the locked jars, a Redis for `--storage redis`; and
 whether the processes that it has started still run."""
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def error_body(code: str, message: str, retriable: bool) -> bytes:
 
 
 def error_response(error: HttpError | AgentError, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An agent's error is a 400 when the caller can mend it, else a 503."""
+    """An agent's error is a 400 when the caller can correct it, else a 503."""
     if isinstance(error, HttpError):
         status = error.http_status
     else:

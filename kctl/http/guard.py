@@ -180,7 +180,7 @@ class Guard:
         wait = self._throttle.failed(source)
         if wait is None:
             raise Unauthorized("the token is not the right one")
-        # A flood is no flood of lines; and whose address it is may be logged, what he sent not.
+        # One line for each power of two; the address may be logged, what was sent may not.
         if (count := self.refusals[TooManyFailures.code] + 1) & (count - 1) == 0:
             log.warning("action=too_many_failures source=%s count=%d", source or "-", count)
         raise TooManyFailures("the token is not the right one, and too many wrong ones came from your address", wait)

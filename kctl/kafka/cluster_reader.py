@@ -31,7 +31,7 @@ _NO_MEMBERS = frozenset({"Empty", "Dead"})
 
 @dataclass(slots=True)
 class ClusterReading:
-    """One poll. What is missing from a part was not answered this time, but for what `is_listed_in_full` tells.
+    """One poll. What is missing from a part was not answered this time, but for what `is_listed_in_full` reports.
 
     `errors` names the parts that failed in whole or for one broker, with the reason.
     """

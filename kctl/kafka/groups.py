@@ -285,7 +285,7 @@ def _streams_request(names: list[str]) -> Any:
 
 
 def _streams(each: Any, node: int) -> Group:
-    """Tasks are shared out, not partitions of topics; which those are, the topology alone tells."""
+    """Tasks are shared out, not partitions of topics; which those are, only the topology has."""
     members = tuple(Member(m.member_id, m.client_id, m.client_host, m.instance_id, None) for m in each.members)
     return Group(each.group_id, node, each.group_state, "streams", "streams", None, members)
 

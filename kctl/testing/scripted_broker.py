@@ -30,7 +30,7 @@ from kctl.testing.broker_frames import Fields, Requests, metadata_fields, respon
 
 __all__ = ["Answers", "BreaksFrame", "HangsUp", "Script", "ScriptedBroker", "SendsBytes", "Stalls", "Step", "Vanishes"]
 
-_POLL_SECONDS: Final = 0.005  # how often a stalled response looks at its event
+_POLL_SECONDS: Final = 0.005  # how often a stalled response checks its event
 _SEND_SECONDS: Final = 10.0
 _CLOSE: Final = b"c"
 _VANISH: Final = b"v"

@@ -135,7 +135,7 @@ class Fleet(DemoFleet):
 
     @property
     def has_engine(self) -> bool:
-        """As it is by default, unless the file or the environment says otherwise."""
+        """As it is by default, unless the file or the environment sets it."""
         return load(self.config, os.environ).workers.engine == "shared"
 
     def processes(self) -> dict[str, dict[str, Any]]:

@@ -23,9 +23,9 @@ BAD, GOOD = 2, (0, 1, 3)
 def test_the_partition_of_a_record_that_fails_is_isolated_while_the_others_are_read(
     make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mended = short_dir / "mended"
+    corrected = short_dir / "corrected"
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(mended))
+    monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(corrected))
     fleet = make_fleet(workers=1, partitions=4, workers_more='transform = "tests.acceptance.transforms:chokes"')
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
@@ -42,7 +42,7 @@ def test_the_partition_of_a_record_that_fails_is_isolated_while_the_others_are_r
     send(fleet, b"x", *GOOD)
     eventually(lambda: are_committed(fleet, *GOOD), SETTLE_SECONDS, "they go on being read")
 
-    mended.touch()
+    corrected.touch()
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
     eventually(lambda: fleet.workers()["worker-0"]["isolated"] == [], SETTLE_SECONDS, "it is isolated no more")
     assert fleet.workers()["worker-0"]["pid"] == pid, "the process was not started again"

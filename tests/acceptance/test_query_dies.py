@@ -22,9 +22,9 @@ WHY = "ValueError: the price of order 7 is no number"
 def test_a_query_that_dies_of_a_record_is_begun_again_counted_and_its_cause_is_named(
     make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mended = short_dir / "mended"
+    corrected = short_dir / "corrected"
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(mended))
+    monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(corrected))
     fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "tests.acceptance.transforms:chokes"')
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
@@ -42,7 +42,7 @@ def test_a_query_that_dies_of_a_record_is_begun_again_counted_and_its_cause_is_n
     assert (row["pid"], row["supervisor"]["restarts"]) == (pid, 0), "the query was begun again, not the process"
     eventually(lambda: counted(fleet) >= 2, SETTLE_SECONDS, "it is counted")
 
-    mended.touch()
+    corrected.touch()
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "the cause is gone, and so is the trouble")
     eventually(lambda: fleet.workers()["worker-0"]["last_error"] is None, SETTLE_SECONDS, "no error is shown")
     found = fleet.audit()

@@ -125,7 +125,7 @@ def test_a_file_of_another_version_and_a_damaged_one_are_reported_and_used_again
     with closing(sqlite3.connect(path)) as whole, closing(sqlite3.connect(copy)) as kept:
         whole.backup(kept)
     for each in (path, Path(f"{path}-wal")):
-        spoil(each)
+        damage(each)
     fleet.send(500)
     eventually(lambda: refused(fleet, "malformed", "not a database"), SETTLE_SECONDS, "the damage is reported")
     assert committed(fleet) == 500, "nothing is committed that cannot be stored"
@@ -146,7 +146,7 @@ def set_version(path: Path, version: int) -> int:
     return int(before)
 
 
-def spoil(path: Path) -> None:
+def damage(path: Path) -> None:
     """Everything behind the first hundred bytes, in place."""
     with path.open("r+b") as file:
         file.seek(100)

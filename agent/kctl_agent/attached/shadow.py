@@ -31,8 +31,8 @@ class ShadowGroup:
         )
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
-        """Commit what has changed, and return what the group holds now; None while somebody lives in the group, whose
-        offsets are his own.
+        """Commit what has changed, and return what the group holds now; None while the group has a member, which
+        commits by itself.
 
         Raises:
             KafkaError: the brokers do not answer, or do not permit it.

@@ -1,4 +1,4 @@
-"""`member_leader`: where this worker stands in its consumer group, and whom it takes for the leader."""
+"""`member_leader`: where this worker stands in its consumer group, and which member it takes for the leader."""
 
 from __future__ import annotations
 

@@ -109,8 +109,8 @@ class Guests:
         self._guests = {}
 
     def _server(self, session: Any, token: str) -> Any:
-        """A gateway of its own in the JVM, on loopback, for whom has the token; as Spark's own `Py4JServer` makes it,
-        so that a callback runs on the thread that waits for it."""
+        """A gateway of its own in the JVM, on loopback, for the holder of the token; as Spark's own `Py4JServer`
+        makes it, so that a callback runs on the thread that waits for it."""
         jvm = self._spark.sparkContext._jvm
         builder = jvm.py4j.ClientServer.ClientServerBuilder()
         loopback = jvm.java.net.InetAddress.getLoopbackAddress()

@@ -53,7 +53,7 @@ def indented(sentence: str, trace: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that can be encoded as UTF-8: a lone surrogate, as in a file's name, would spoil log, storage and reply."""
+    """Text that can be encoded as UTF-8: a lone surrogate, as in a file's name, would break log, storage and reply."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -4,7 +4,7 @@ A message that kills its process is found by this, as one that raises is found b
 are neither handled again nor blamed. Written only while messages are handled one by one. It need not survive the
 machine: then the leases run out.
 
-The file is one line of JSON, the claim, and behind it one byte for each note. Reading it runs nothing, whoever may have
+The file is one line of JSON, the claim, and behind it one byte for each note. Reading it runs nothing, whatever has
 written it, and it is neither read nor written through a link.
 """
 

@@ -100,7 +100,7 @@ class SinkerProcessStats(StoringStats):
         self._counted_at = time.monotonic()
         try:
             self._stored = stored(self._storage)
-        except StorageError:  # whoever claims or settles reports it
+        except StorageError:  # the thread that claims or settles reports it
             self._stored = StorageUsage(self._storage.identity)
 
 

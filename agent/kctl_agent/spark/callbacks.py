@@ -15,7 +15,7 @@ _TOKEN_BYTES = 32
 
 
 def authenticate(gateway: Any) -> None:
-    """From now on whoever connects for a callback must prove to be this gateway's JVM. Idempotent.
+    """From now on a connection for a callback must prove to come from this gateway's JVM. Idempotent.
 
     Where callbacks are listened for already (`foreachBatch` before `attach`), connections that are open stay as they
     are; and a callback that begins in the millisecond between the two sides fails.
@@ -24,7 +24,7 @@ def authenticate(gateway: Any) -> None:
     """
     from pyspark.java_gateway import ensure_callback_server_started
 
-    # Not the gateway's own: whoever got hold of the port of a process that has ended would be sent it.
+    # Not the gateway's own: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(_TOKEN_BYTES)
     ours = gateway.callback_server_parameters
     if gateway.__dict__.get("_callback_server") is not None:

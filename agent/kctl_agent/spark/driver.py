@@ -106,7 +106,7 @@ class EngineDriver(Driver):
         try:
             java = answer.connect()
             self.session = self._joined(java)
-        except AgentError:  # the user's code, which another try would not mend
+        except AgentError:  # the user's code, which another try would not cure
             self._leave(java)
             raise
         except Exception as error:  # py4j's and PySpark's alike: the next turn tries anew

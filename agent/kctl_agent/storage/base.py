@@ -116,8 +116,8 @@ class Storage(ABC):
         """The id of this storage, a random one that is made with the first call and stays with the messages: a copy of
         the storage has the same, an emptied storage another. Empty: this storage keeps nothing that could be lost.
 
-        With the first call the storage belongs to `owner`; with `take_over` it does from now on, whoever it belonged
-        to.
+        With the first call the storage belongs to `owner`; with `take_over` it does from now on, even if it
+        belonged to another.
 
         Raises:
             OtherGroup: it belongs to somebody else; nothing was changed.

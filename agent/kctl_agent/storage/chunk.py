@@ -54,8 +54,8 @@ class OtherGroup(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """How far one partition is stored. `next` is the first offset not yet stored; `topic_id` (KIP-516) tells a topic
-    that was recreated.
+    """How far one partition is stored. `next` is the first offset not yet stored; `topic_id` (KIP-516) distinguishes
+    a topic that was recreated.
 
     `version` counts how often `init_offsets` wrote it; the storage gives it. `next` alone would not do for compare
     and set: a stored offset that was set back and has come forward again is equal to what it was before.

@@ -5,8 +5,8 @@ The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, but no
 begins the log anew. The checkpoint does not notice and records frames of the new log as copied. A later checkpoint
 leaves them out, and when the log begins anew once more they are gone: commits are lost, the file is damaged.
 
-It needs a commit that begins the log anew while a checkpoint runs. Here SQLite's own locks exclude that, whoever the
-others are:
+It needs a commit that begins the log anew while a checkpoint runs. Here SQLite's own locks exclude that, whatever
+the other processes are:
 
 - `reading`: a read transaction that is older than the checkpoint. The log begins anew only when nobody reads from it
   (`walRestartLog` in wal.c locks all readers out); and if all was copied before, so that this transaction reads from

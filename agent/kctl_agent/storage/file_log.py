@@ -2,7 +2,7 @@
 
 Linux reports that it could not write something back once, to each descriptor that was open then (`man 2 fsync`,
 errors); to one that is opened later only if nobody has got the error yet. What it could not write stays in memory,
-looks written, and is never tried again. So everybody who writes holds a descriptor from before his first write, and an
+counts as written, and is never tried again. So every writer holds a descriptor from before its first write, and an
 error is noted in a file, which every process sees. As long as there is one nothing counts as durable. It is removed
 when all that is in the log was copied into the database file, that is written anew, and that was synced.
 """

@@ -214,7 +214,7 @@ def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
 
 
 def _free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = True) -> int:
-    """Make blocks claimable, whoever has leased them: a lease that ends so counts as a try or not. Returns the number
+    """Make blocks claimable, leased or not: a lease that ends so counts as a try or not. Returns the number
     of messages. Within a transaction of the caller."""
     rows = db.execute(  # `tries` may be set first: SQLite computes all from the old row
         "update queue set tries=tries+(state='processing' and ?), state='pending', owner=null, token=null,"  # noqa: S608

@@ -19,8 +19,8 @@ __all__ = ["INDEXES", "LOG_BYTES", "SCHEMA_VERSION", "TABLES", "TRIGGERS", "conn
 SCHEMA_VERSION = 4
 BUSY_SECONDS = 30.0
 LOG_BYTES = 256 << 20
-"""A write-ahead log that is longer is copied by whoever notices; as a rule `file_writer` was there before. It is cut to
-this length when it begins anew."""
+"""A write-ahead log that is longer is copied by the thread that notices; as a rule `file_writer` was there before. It
+is cut to this length when it begins anew."""
 
 TABLES = (
     # The id of this storage, and whose messages it holds; one row once somebody has bound it.

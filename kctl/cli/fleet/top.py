@@ -127,7 +127,7 @@ def _top(
 
 
 def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
-    """Raises what a later try would not mend; with `needs_master` NoMaster too."""
+    """Raises what a later try would not cure; with `needs_master` NoMaster too."""
 
     def answer(rpc: str) -> Reply:
         return ask(fleet, rpc, reducer_method(rpc), {}, _TIMEOUT_SECONDS)

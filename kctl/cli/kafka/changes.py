@@ -50,7 +50,7 @@ def refusal(options: argparse.Namespace, show_plan: Callable[[], None], question
 
 
 def report(options: argparse.Namespace, text: str) -> None:
-    """What has been done, beside the table that looks like the one of the plan; JSON and YAML have `executed`."""
+    """What has been done, beside the table, which is that of the plan; JSON and YAML have `executed`."""
     if options.output == "table":
         sys.stderr.write(f"{clean(text)}\n")
 

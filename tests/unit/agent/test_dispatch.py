@@ -62,9 +62,9 @@ def test_the_reply_that_is_put_together_as_text_is_the_one_that_messages_describ
     id_: str | None, result: JsonObject, name: str
 ) -> None:
     dispatcher = Dispatcher(
-        name, {"say": Command("say", lambda *_: result, "", needs_snapshot=False)}, FaultCounters(LOG, name)
+        name, {"echo": Command("echo", lambda *_: result, "", needs_snapshot=False)}, FaultCounters(LOG, name)
     )
-    frame: JsonObject = {"role": 1, "rpc": "say", "method": "getSay", "id": id_}
+    frame: JsonObject = {"role": 1, "rpc": "echo", "method": "getEcho", "id": id_}
 
     reply = dispatcher.reply_to(frame, 0.0)
 

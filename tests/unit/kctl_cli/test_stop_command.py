@@ -1,4 +1,4 @@
-"""Whom `kctl stop` may signal."""
+"""Which processes `kctl stop` may signal."""
 
 from __future__ import annotations
 

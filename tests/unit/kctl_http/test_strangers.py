@@ -1,4 +1,4 @@
-"""What somebody without a token may send, to the real server: he is refused in one shape, counted, and not quoted."""
+"""What may be sent without a token, to the real server: it is refused in one shape, counted, and not quoted."""
 
 from __future__ import annotations
 

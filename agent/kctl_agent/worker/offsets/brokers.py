@@ -351,7 +351,7 @@ class BrokerWatcher(threading.Thread):
     def run(self) -> None:
         while not self._stop_asked.wait(self._every_seconds):
             try:
-                self._look()
+                self._poll()
                 if self._failing:
                     log.info("the brokers answer again")
                 self._failing = False
@@ -360,7 +360,7 @@ class BrokerWatcher(threading.Thread):
                     log.warning("%s", self._brokers.describe(error, "stats of partitions age until brokers answer"))
                 self._failing = True
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         view = self.view
         partitions = set(self._watched())
         now = time.monotonic()

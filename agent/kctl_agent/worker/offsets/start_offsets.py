@@ -79,8 +79,8 @@ class StartOffsets:
             raise UnknownTopicOrPartitionError(f"topic {min(missing)} cannot be described")
         stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in every])
         read = {topic for topic, _ in stored_offsets}
-        # All of a topic that is new to the group are placed at once, whoever reads them: so a partition without a
-        # stored offset beside others that have one was added later, and what it got before anybody noticed is read.
+        # All of a topic that is new to the group are placed at once, also those that others read: so a partition
+        # without a stored offset beside others that have one was added later, and what it got meanwhile is read.
         new = {tp for tp in every if tp.topic not in read} if is_latest else set()
         found, unanswered = self._brokers.found(wanted | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}

@@ -204,8 +204,8 @@ class Pipeline:
         return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, self._with_code)
 
     def _with_code(self) -> dict[str, str]:
-        """What tells executors' Pythons of this code from those of another. In the next engine the code is loaded anew:
-        what it made in the last one, such as a `udf` of its module, is gone."""
+        """What distinguishes executors' Pythons of this code from those of another. In the next engine the code is
+        loaded anew: what it made in the last one, such as a `udf` of its module, is gone."""
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
         if self._is_checked and transform:
             forget_code(transform, import_dir)
