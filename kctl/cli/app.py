@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from kctl.cli.options import ConfigOption
+from kctl.cli.table import clean
 from kctl.errors import UsageError
 
 __all__ = ["COMMANDS", "build", "run"]
@@ -74,6 +75,8 @@ def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
     Raises:
         KctlError, AgentError: with the exit code of each; UsageError for what Typer refuses.
     """
+    if command is not None and command not in COMMANDS and "_KCTL_COMPLETE" not in env:
+        _check_place(command, words)
     app = build((command,) if command in COMMANDS and "_KCTL_COMPLETE" not in env else COMMANDS)
     if "_KCTL_COMPLETE" in env:
         app(args=words, prog_name="kctl")
@@ -93,8 +96,31 @@ def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
             typer.echo(error.format_message())
             return error.exit_code
         page = "kctl" if where is None else where.command_path
-        raise UsageError(f"{error.format_message().rstrip('.')}; see `{page} --help`") from None
+        text = error.format_message().rstrip(".")
+        raise UsageError(f"{text}{' See' if text.endswith('?') else '; see'} `{page} --help`") from None
     return outcome if isinstance(outcome, int) else 0
+
+
+def _check_place(command: str, words: list[str]) -> None:
+    """Raises UsageError for a word that is a command elsewhere, or a shell behind an option that takes none."""
+    for option in ("--install-completion", "--show-completion"):
+        if option in words:
+            raise UsageError(f"{option} takes no `{clean(command)}`: it is for the shell that kctl is called from")
+    from kctl.cli.fleet.tables import TABLES
+
+    places = [*_places(typer.main.get_command(build()), "kctl"), *(f"kctl rpc {name}" for name in TABLES)]
+    found = [place for place in places if place.rpartition(" ")[2] == command]
+    if found:
+        listed = " or ".join(f"`{place}`" for place in found)
+        raise UsageError(f"there is no command `kctl {command}`; it is {listed}")
+
+
+def _places(group: Any, path: str) -> Iterator[str]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _places(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}"
 
 
 def _root(

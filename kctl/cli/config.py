@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from kctl.cli.options import ConfigOption, Output, OutputOption, SetOption, config_file, overrides
+from kctl.cli.options import FileOption, Output, OutputOption, SetOption, config_file, overrides
 from kctl.cli.output import as_json, as_text
 from kctl.cli.table import Column, render
 from kctl.cli.user_code import problems
-from kctl.config import Config, load
+from kctl.config import Config, contexts, load
 from kctl.config.sections import SECTIONS
 from kctl.config.values import shown
 from kctl.errors import ConfigError
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _show(
-    context: typer.Context, config: ConfigOption = None, set_: SetOption = None, output: OutputOption = Output.TABLE
+    context: typer.Context, config: FileOption = None, set_: SetOption = None, output: OutputOption = Output.TABLE
 ) -> None:
     """Print every setting and where it came from.
 
@@ -53,7 +53,7 @@ def _show(
 
 def _check(
     context: typer.Context,
-    config: ConfigOption = None,
+    config: FileOption = None,
     set_: SetOption = None,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long each import may take.")
@@ -62,11 +62,17 @@ def _check(
     """Check a configuration, its handler and its transform.
 
     Starts no fleet and asks no broker. Files of secrets are read, as `kctl start` reads them. Handler and transform are
-    imported, each in a process of its own. Exit code 2 if the configuration or the code that it names cannot be used.
+    imported, each in a process of its own. What `kctl start` finds on its machine (Java, a port in use, folders that
+    cannot be written) is not checked. Exit code 2 if the configuration or the code that it names cannot be used.
     """
     from kctl.start.checks import refusals  # half a second of imports
 
-    loaded = load(config_file(context, config), os.environ, overrides(set_))
+    path = config_file(context, config)
+    if known := contexts.alone(path):
+        contexts.contexts(path)
+        typer.echo(f"{path} can be used by `kctl kafka`: contexts {', '.join(sorted(known))}")
+        return
+    loaded = load(path, os.environ, overrides(set_))
     cluster_secret(loaded)
     found = list(problems(loaded, timeout))
     for problem in found:
@@ -76,6 +82,8 @@ def _check(
     if sentences:
         raise ConfigError("; ".join(sentences))
     typer.echo(f"{loaded.path} can be used")
+    if loaded.sinkers.count == 0 and loaded.storage.mode != "directly":
+        sys.stderr.write("kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n")
 
 
 def _table(config: Config, values: dict[str, dict[str, Any]]) -> list[str]:

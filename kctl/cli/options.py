@@ -13,6 +13,7 @@ from kctl.errors import UsageError
 
 __all__ = [
     "ConfigOption",
+    "FileOption",
     "Output",
     "OutputOption",
     "SetOption",
@@ -21,6 +22,9 @@ __all__ = [
     "config_option",
     "overrides",
 ]
+
+
+_USUAL_NAME = "kctl.toml"
 
 
 class Output(StrEnum):
@@ -50,6 +54,12 @@ ConfigOption = Annotated[
         help="The fleet's kctl.toml. Default: KCTL_CONFIG, else the one fleet of yours that is running.",
     ),
 ]
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", metavar="FILE", show_default=False, help="The fleet's kctl.toml. Default: KCTL_CONFIG."
+    ),
+]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How the result is printed.")]
 SetOption = Annotated[
     list[str] | None,
@@ -73,7 +83,8 @@ def config_file(context: typer.Context, config: Path | None) -> Path:
         Path(os.environ["KCTL_CONFIG"]) if os.environ.get("KCTL_CONFIG") else None
     )
     if named is None:
-        raise UsageError("name a configuration: -c kctl.toml, or KCTL_CONFIG")
+        here = " (there is one in this folder)" if Path(_USUAL_NAME).is_file() else ""
+        raise UsageError(f"name a configuration: -c {_USUAL_NAME}{here}, or KCTL_CONFIG")
     return named
 
 

@@ -12,7 +12,7 @@ from kctl.config.document import read_document
 from kctl.config.sections import Context
 from kctl.config.tables import named_tables
 
-__all__ = ["FILES", "SECTION", "check", "contexts"]
+__all__ = ["FILES", "SECTION", "alone", "check", "contexts"]
 
 SECTION = "contexts"
 FILES = tuple(setting.name for setting in fields(Context) if setting.name.endswith("_file"))
@@ -27,6 +27,16 @@ def contexts(path: Path) -> dict[str, Context]:
     """
     path = path.absolute()
     return check(read_document(path).get(SECTION, {}), path)
+
+
+def alone(path: Path) -> tuple[str, ...]:
+    """The names of the contexts of a file that has nothing else; none for any other file.
+
+    Raises:
+        ConfigError: no such file, or a syntax error.
+    """
+    document = read_document(path)
+    return tuple(document[SECTION]) if document.keys() == {SECTION} else ()
 
 
 def check(table: object, path: Path) -> dict[str, Context]:

@@ -150,13 +150,19 @@ def sections(path: Path, values: Mapping[str, Any], names: Iterable[str]) -> dic
             if name in values:
                 chosen[setting.name] = _anchored(values[name], path.parent)
             elif setting.metadata["required"]:
-                raise ConfigError(
-                    f"{path}: {name} is missing: set `{setting.name}` in [{section}], or {variable(name)}"
-                )
+                raise ConfigError(_missing(path, section, setting.name))
             elif "Path" in str(setting.type):
                 chosen[setting.name] = _anchored(setting.default, path.parent)
         built[section] = kind(**chosen)
     return built
+
+
+def _missing(path: Path, section: str, key: str) -> str:
+    if known := contexts.alone(path):
+        return (
+            f"{path} has no [{section}]; its contexts are {', '.join(known)}: `kctl kafka COMMAND --context {known[0]}`"
+        )
+    return f"{path}: {section}.{key} is missing: set `{key}` in [{section}], or {variable(f'{section}.{key}')}"
 
 
 def _anchored(value: Any, folder: Path) -> Any:

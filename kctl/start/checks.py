@@ -70,6 +70,7 @@ def refusals(config: Config) -> Iterator[KctlError]:
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
         lambda: of_fleet(config),
         lambda: access_of(config.http, config.path.parent),
+        lambda: _check_jars(config),
     )
     for attempt in attempts:
         try:
@@ -96,10 +97,15 @@ async def find_jars(config: Config) -> list[Path]:
     await asyncio.to_thread(java_command)
     if not config.spark.jars:
         return list(await asyncio.to_thread(jar_paths, "spark"))
+    _check_jars(config)
+    return list(config.spark.jars)
+
+
+def _check_jars(config: Config) -> None:
+    """Those that the configuration names. Raises JarsMissing."""
     missing = [str(jar) for jar in config.spark.jars if not jar.is_file()]
     if missing:
         raise JarsMissing(f"spark.jars names {', '.join(missing)}, which is not there: correct it, or leave it empty")
-    return list(config.spark.jars)
 
 
 async def await_former_workers(run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event) -> None:

@@ -283,7 +283,7 @@ def is_fatal(fleet: Fleet) -> bool:
     [
         (
             "no_such_module:clean",
-            "workers.transform 'no_such_module:clean' cannot be loaded: ModuleNotFoundError:",
+            "workers.transform 'no_such_module:clean': there is no module no_such_module in ",
         ),
         ("tests.acceptance.transforms:none", "workers.transform 'tests.acceptance.transforms:none' cannot be loaded:"),
         (
@@ -306,9 +306,7 @@ def test_a_broken_transform_is_shown_by_status_and_not_tried_again(
     assert why in fleet.kctl("status", exit_code=3).stdout
     log = (fleet.directory / "logs" / "worker-0.log").read_text()
     assert why in log.splitlines()[-1]
-    assert ("Traceback" in log) == transform.startswith("no_such_module"), (
-        "where an import fails is shown, and only that"
-    )
+    assert "Traceback" not in log, "the sentence is enough: no code of the user's was run"
     assert not [name for name in os.listdir(fleet.directory / "run") if name.startswith("worker")]
     master = json_of(fleet.kctl("status", "-o", "json", exit_code=3))["master"]["pid"]
     living = {

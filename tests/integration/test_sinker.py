@@ -95,15 +95,14 @@ def test_a_message_that_makes_the_whole_batch_fail_costs_the_others_one_delivery
     assert logged.count("cannot be read on t-0 offset 7 (1 message)") == 2
 
 
-@pytest.mark.parametrize("handler", ["no_such_module:handle", "sinker_handlers:CannotOpen"])
 def test_a_handler_that_cannot_begin_leaves_its_traceback_and_then_the_reason_in_the_log(
-    handler: str, sinker: Start, storage: FileStorage
+    sinker: Start, storage: FileStorage
 ) -> None:
-    one = sinker(handler)
+    one = sinker("sinker_handlers:CannotOpen")
 
-    assert one.process.wait(60) == (1 if handler.endswith("CannotOpen") else 78)
+    assert one.process.wait(60) == 1
     assert "    Traceback (most recent call last):" in one.log.read_text()
-    assert one.last_line.endswith(("no route", "No module named 'no_such_module'"))
+    assert one.last_line.endswith("no route")
 
 
 def test_a_sinker_counts_what_waits_for_its_next_try_as_pending_as_workers_do(
@@ -304,7 +303,7 @@ def test_in_order_nothing_of_a_partition_is_handled_before_its_failed_message(
 @pytest.mark.parametrize(
     ("handler", "reason"),
     [
-        ("no_such_module:handle", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("no_such_module:handle", "there is no module no_such_module"),
         ("sinker_handlers:no_such_function", "has no attribute 'no_such_function'"),
         ("sinker_handlers:POISON", "neither a function nor a class"),
     ],

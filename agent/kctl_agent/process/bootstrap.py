@@ -23,7 +23,7 @@ from kctl_agent.paths import prepare_run_dir
 from kctl_agent.process.tracebacks import indented, traceback_of
 from kctl_agent.server import AgentServer
 
-__all__ = ["EX_CONFIG", "BootstrapError", "Settings", "begin", "fitting", "log_trace", "search_first"]
+__all__ = ["EX_CONFIG", "BootstrapError", "Settings", "begin", "fitting", "log_trace", "missing_module", "search_first"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,6 +108,15 @@ def search_first(folder: Path) -> None:
     """Let modules of this folder be imported, before installed ones of the same name."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+
+
+def missing_module(module: str, error: BaseException, folder: Path | None) -> str | None:
+    """What to report where `error` is that the named module itself was not found, and not one that it imports."""
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    if not absent or not f"{module}.".startswith(f"{absent}."):
+        return None
+    place = "" if folder is None else f" in {folder} (the folder of the configuration)"
+    return f"there is no module {module}{place}, and none is installed"
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 
 from kctl_agent.message import Message
 from kctl_agent.messages import number_of
-from kctl_agent.process.bootstrap import BootstrapError, search_first
+from kctl_agent.process.bootstrap import BootstrapError, missing_module, search_first
 from kctl_agent.process.tracebacks import plain, stack_of, traceback_of
 from kctl_agent.sinker.failures import HandlerError
 
@@ -132,6 +132,8 @@ def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> H
         if inspect.isclass(target):
             target = target()
     except (Exception, SystemExit) as error:  # the user's module may raise anything at its import
+        if (absent := missing_module(module, error, import_dir)) is not None:
+            raise BootstrapError(f"sinkers.handler {name!r}: {absent}") from None
         raise BootstrapError(f"sinkers.handler {name!r} cannot be loaded: {_named(error)}") from error
     if not callable(getattr(target, "handle", target)):
         raise BootstrapError(f"sinkers.handler {name!r} is neither a function nor a class with a method `handle`")

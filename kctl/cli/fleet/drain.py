@@ -11,7 +11,7 @@ from kctl.cli.options import ConfigOption, Output, OutputOption
 
 __all__ = ["register"]
 
-_NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A worker or sinker.")]
+_NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A worker or sinker; not the engine.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def _drain(
 ) -> None:
     """Let a worker or sinker finish its work, commit and leave.
 
-    Nothing is killed or abandoned: if it takes longer than the deadline (10 minutes), it goes on as before. A drained
+    Nothing is killed or abandoned: if it takes longer than the deadline (600 s), it goes on as before. A drained
     one stays stopped until `kctl start NAME`.
     """
     carry_out(fleet_of(context, config), "drain", {"name": name}, output, deadline=deadline, wait=wait)

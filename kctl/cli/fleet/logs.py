@@ -34,7 +34,9 @@ def _logs(
     context: typer.Context,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Workers, sinkers, `master`; all that have a log if none is named."),
+        typer.Argument(
+            metavar="NAME", help="Workers, sinkers, `engine`, `master`; all that have a log if none is named."
+        ),
     ] = None,
     config: ConfigOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
@@ -42,7 +44,7 @@ def _logs(
         int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of the last lines of each.")
     ] = 50,
 ) -> None:
-    """Show logs of workers, sinkers and the master.
+    """Show logs of workers, sinkers, the engine and the master.
 
     Whether the fleet runs or not. The lines of several begin with the name of the process. The master has a log of its
     own with `kctl start --daemon`.

@@ -32,7 +32,10 @@ def register(app: typer.Typer) -> None:
 
 
 def _operations(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
-    """List the last operations: callers, ways, and outcomes."""
+    """List the last 500 operations, the newest first.
+
+    What was requested, by which user (`by`), over the socket or HTTP (`via`), when, and how it ended.
+    """
     result = all_operations(fleet_of(context, config))
     if output is Output.TABLE:
         typer.echo("\n".join(render(_COLUMNS, [_cells(operation) for operation in result["rows"]])))

@@ -11,7 +11,8 @@ __all__ = ["register"]
 _HELP = """Stop reading a worker, a topic, a partition or everything.
 
 Until it is resumed. Workers stay in their group and keep their partitions; the pause outlives rebalances, restarts
-of workers and of the master. `kctl status` shows what is paused, with caller and time.
+of workers and of the master. `kctl status` shows what is paused, with caller and time. The engine cannot be paused:
+it reads nothing itself. It gives up after 30 s, or `--deadline`.
 
 \b
 kctl pause --topic orders --partition 3

@@ -20,10 +20,12 @@ def register(app: typer.Typer) -> None:
 def _restart(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Workers or sinkers.", show_default=False)
+        list[str] | None, typer.Argument(metavar="NAME", help="Workers, sinkers, or `engine`.", show_default=False)
     ] = None,
     config: ConfigOption = None,
-    everybody: Annotated[bool, typer.Option("--all", help="All workers and sinkers.")] = False,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="All that run, the engine first; not what is stopped or given up.")
+    ] = False,
     rolling: Annotated[
         bool, typer.Option("--rolling", help="One after another, each when the one before has come up.")
     ] = False,
@@ -31,9 +33,10 @@ def _restart(
     deadline: DeadlineOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Start workers or sinkers anew, some or all.
+    """Start workers, sinkers or the engine anew, some or all.
 
-    Each finishes its batch, commits and leaves the group first.
+    Each finishes its batch, commits and leaves the group first. `--all` leaves out what is stopped or given up
+    (`fatal`): `kctl start NAME` starts that. It gives up after 600 s, or `--deadline`.
 
     \b
     kctl restart worker-0 --wait

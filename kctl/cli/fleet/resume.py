@@ -10,7 +10,7 @@ __all__ = ["register"]
 
 _HELP = """Read again what was paused.
 
-`--all` ends every pause.
+`--all` ends every pause. It gives up after 30 s, or `--deadline`.
 """
 
 

@@ -54,13 +54,14 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         add_help=False,
     )
+    compared = ", ".join(f"{what} ({name})" for name, (what, _) in THRESHOLDS.items())
     option = rpc.add_argument
     option("command", nargs="?", metavar="COMMAND", help="one of the above")
     option("-o", "--output", choices=_OUTPUTS, default="table", help="how the result is printed (default: table)")
     option("--watch", nargs="?", type=seconds, const=_WATCH_SECONDS, metavar="SECONDS", help="again every 2 seconds")
     option("--timeout", type=seconds, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="in all (default: 5)")
     option("--worker", metavar="NAME", help="ask only this one")
-    option("--fail-above", type=int, metavar="N", help=f"exit 4 if a value is higher; for {', '.join(THRESHOLDS)}")
+    option("--fail-above", type=int, metavar="N", help=f"exit 4 if a value is higher: {compared}")
     option("-c", "--config", type=Path, metavar="FILE", help="the fleet's kctl.toml; see `kctl --help`")
     option("-h", "--help", action="store_true", help="show this")
     return rpc

@@ -27,7 +27,7 @@ def _scale(
 ) -> None:
     """Run more or fewer workers or sinkers.
 
-    Until the fleet is started again, or reloaded.
+    Until the fleet is started again, or reloaded. It gives up after 600 s, or `--deadline`.
 
     \b
     kctl scale workers=4 sinkers=2 --wait

@@ -13,7 +13,8 @@ from kctl.errors import UsageError
 __all__ = ["PartitionOption", "register_scoped"]
 
 _WorkerOption = Annotated[
-    str | None, typer.Option("--worker", metavar="NAME", show_default=False, help="This worker or sinker.")
+    str | None,
+    typer.Option("--worker", metavar="NAME", show_default=False, help="This worker or sinker; not the engine."),
 ]
 _TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", show_default=False, help="This topic.")]
 PartitionOption = Annotated[

@@ -31,7 +31,7 @@ def _seek(
     topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Its topic.")],
     to: Annotated[
         str,
-        typer.Option("--to", metavar="WHERE", help="earliest, latest, an offset, or a time such as 2026-11-21T10:00."),
+        typer.Option("--to", metavar="WHERE", help="earliest, latest, an offset, or a time: 2026-11-21T10:00:00Z."),
     ],
     config: ConfigOption = None,
     partition: PartitionOption = None,
@@ -44,12 +44,12 @@ def _seek(
 
     The committed offset of the group and the stored offset move together, in every worker that has a partition of
     it. Shows first what will be skipped or handled again, and asks. Messages that are in the storage already are
-    handled.
+    handled. A time without a zone is in the zone of the master's host. It gives up after 120 s, or `--deadline`.
 
     \b
     kctl seek --topic orders --to earliest --dry-run
     kctl seek --topic orders --partition 3 --to 1200
-    kctl seek --topic orders --to 2026-11-21T06:00
+    kctl seek --topic orders --to 2026-11-21T06:00:00Z
     """
     position(to)
     fleet = fleet_of(context, config)

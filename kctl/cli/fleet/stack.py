@@ -11,7 +11,9 @@ from kctl.cli.options import ConfigOption, Output, OutputOption
 
 __all__ = ["register"]
 
-_NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A worker or sinker.")]
+_NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="A worker, a sinker, `engine`, or an attached application.")
+]
 
 
 def register(app: typer.Typer) -> None:

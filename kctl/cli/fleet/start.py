@@ -14,7 +14,7 @@ import typer
 
 from kctl.children import PRIVATE, python_module, safe_environment
 from kctl.cli.fleet.submit import carry_out, fleet_of
-from kctl.cli.options import ConfigOption, Output, SetOption, config_file, overrides
+from kctl.cli.options import Output, SetOption, config_file, overrides
 from kctl.errors import RunDirUnusable
 
 if TYPE_CHECKING:
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _POLL_SECONDS = 0.05
+_StartOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        show_default=False,
+        help="The fleet's kctl.toml. Default: KCTL_CONFIG; with NAME also the one fleet of yours that is running.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,14 +41,16 @@ def register(app: typer.Typer) -> None:
 
 def _start(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One that was stopped or given up.")] = None,
-    config: ConfigOption = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A worker, a sinker or `engine` that was stopped or given up.")
+    ] = None,
+    config: _StartOption = None,
     set_: SetOption = None,
     daemon: Annotated[
         bool, typer.Option("--daemon", help="Return when it runs; it logs to log_dir/master.log.")
     ] = False,
 ) -> int:
-    """Run a fleet, or start a worker or sinker of one that runs.
+    """Run a fleet, or start a process of one that runs.
 
     The master runs in this process and starts the workers. It stops in order on Ctrl-C, SIGTERM or `kctl stop`; SIGHUP
     is `kctl reload`. It notifies systemd when it is ready and that it lives (Type=notify, WatchdogSec=).

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 def _stop(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One worker or sinker only.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One worker, sinker, or `engine` only.")] = None,
     config: ConfigOption = None,
     timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
 ) -> None:

@@ -42,7 +42,9 @@ WaitOption = Annotated[
 ]
 DeadlineOption = Annotated[
     float | None,
-    typer.Option("--deadline", min=0.1, metavar="SECONDS", show_default=False, help="Give up after so long."),
+    typer.Option(
+        "--deadline", min=0.1, metavar="SECONDS", show_default=False, help="Give up after so long; default: see above."
+    ),
 ]
 
 

@@ -8,17 +8,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl.errors import NoMaster, UsageError
+from kctl.errors import ConfigError, NoMaster, UsageError
 from kctl.kafka.access import Access, of_context, of_fleet, plain
 
 if TYPE_CHECKING:
-    from kctl.config import Config, Kafka
+    from kctl.config import Config
     from kctl.kafka.connection import Connection
 
-__all__ = ["access", "audit_log", "connected", "fleet_kafka"]
+__all__ = ["access", "audit_log", "connected", "fleet_group"]
 
 _CONTEXT_VARIABLE = "KCTL_CONTEXT"
 _USERS_FILE = Path("kctl", "kctl.toml")
+_NO_CLUSTER = (
+    "name a cluster: -b HOST:PORT, --context NAME, or a kctl.toml with -c or KCTL_CONFIG; no fleet of yours is running"
+)
 
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> Access:
@@ -30,41 +33,64 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> Access:
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
         known = of_context(_file_of_contexts(options, env), context, env)
-        return known if options.bootstrap is None else known._replace(servers=_servers(options.bootstrap).servers)
+        if options.bootstrap is None:
+            return known
+        given = _servers(options.bootstrap)
+        return known._replace(servers=given.servers, setting=given.setting)
     if options.bootstrap is not None:
         return _servers(options.bootstrap)
     return of_fleet(_fleet_config(options, env), env)
 
 
-def fleet_kafka(options: argparse.Namespace, env: Mapping[str, str]) -> Kafka:
-    """The `[kafka]` of the fleet that is meant.
+def fleet_group(options: argparse.Namespace, env: Mapping[str, str], all_option: str) -> str:
+    """The consumer group of the fleet that is meant; `all_option` is what asks for all groups instead.
 
     Raises:
-        UsageError, ConfigError: there is none, or it cannot be used.
+        UsageError, ConfigError: there is no fleet, or its configuration cannot be used.
     """
-    return _fleet_config(options, env).kafka
+    cluster = _named_cluster(options, env)
+    if cluster is None:
+        return _fleet_config(options, env).kafka.group
+    no_group = (
+        f"name a group: -g GROUP, {all_option}, or a kctl.toml with -c or KCTL_CONFIG; `kctl kafka groups {cluster}` "
+        "lists them"
+    )
+    try:
+        return _fleet_config(options, env, no_group).kafka.group
+    except ConfigError:
+        from kctl.config import contexts
+
+        if contexts.alone(_file_of_contexts(options, env)):
+            raise UsageError(no_group) from None
+        raise
 
 
 def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
     """Where a change of the chosen cluster is recorded: with the fleet's operations when it is the fleet's cluster."""
     from kctl.audit import fleet_log, user_log
 
-    if options.bootstrap is not None or options.context or env.get(_CONTEXT_VARIABLE):
+    if _named_cluster(options, env) is not None:
         return user_log(env)
     return fleet_log(_fleet_config(options, env))
 
 
-def _fleet_config(options: argparse.Namespace, env: Mapping[str, str]) -> Config:
+def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str | None:
+    """The cluster that is named apart from a fleet, as it is typed."""
+    if options.bootstrap is not None:
+        return f"-b {options.bootstrap}"
+    context = options.context or env.get(_CONTEXT_VARIABLE)
+    return f"--context {context}" if context else None
+
+
+def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet: str = _NO_CLUSTER) -> Config:
+    """Raises UsageError with the sentence `no_fleet` where none is named and none is running."""
     from kctl import fleets
     from kctl.config import load
 
     try:
         fleet = fleets.find(Path(options.config) if options.config else None, env)
     except NoMaster:
-        raise UsageError(
-            "name a cluster: -b HOST:PORT, --context NAME, or a kctl.toml with -c or KCTL_CONFIG; no fleet of yours "
-            "is running"
-        ) from None
+        raise UsageError(no_fleet) from None
     return load(fleet.config, env)
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka.cluster import connected, fleet_kafka
+from kctl.cli.kafka.cluster import connected, fleet_group
 from kctl.cli.kafka.output import complain, show_document, table, write
 from kctl.cli.table import cell, ranges
 
@@ -29,7 +29,7 @@ _MEMBERS = (
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    names = options.group or ([] if options.all else [fleet_kafka(options, env).group])
+    names = options.group or ([] if options.all else [fleet_group(options, env, "--all")])
     with connected(options, env) as connection:
         from kctl.kafka.groups import describe_groups, list_groups
 

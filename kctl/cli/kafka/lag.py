@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from kctl.cli.kafka.cluster import connected, fleet_kafka
+from kctl.cli.kafka.cluster import connected, fleet_group
 from kctl.cli.kafka.output import show
 from kctl.cli.kafka.wanted import required_topics
 from kctl.errors import KctlError
@@ -26,7 +26,7 @@ _LAG = (
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    groups = options.group or ([] if options.all_groups else [fleet_kafka(options, env).group])
+    groups = options.group or ([] if options.all_groups else [fleet_group(options, env, "--all-groups")])
     with connected(options, env) as connection:
         from kctl.kafka.lag import read_lag
 

@@ -74,7 +74,11 @@ _OUTPUT = Option(("-o", "--output"), "how the result is printed (default: table)
 def _common(*, codec: bool = False, timeout: Option = _TIMEOUT, output: bool = True) -> tuple[Option, ...]:
     config = Option(("--config",), _CONFIG.help, metavar="FILE") if codec else _CONFIG
     return (
-        Option(("-b", "--bootstrap"), "the brokers to ask first, HOST:PORT,… (plain)", metavar="SERVERS"),
+        Option(
+            ("-b", "--bootstrap"),
+            "the brokers to ask first, HOST:PORT,…; with a context its TLS and SASL are kept",
+            metavar="SERVERS",
+        ),
         Option(("--context",), "[contexts.NAME] of kctl.toml: servers, TLS, SASL; or KCTL_CONTEXT", metavar="NAME"),
         config,
         *((_OUTPUT,) if output else ()),
@@ -200,7 +204,8 @@ COMMANDS: dict[str, Command] = {
                 _SOME_TOPICS,
                 Option(
                     ("--time",),
-                    "earliest, latest, max-timestamp, or a time: 2026-11-21T10:00:00Z, MILLISECONDS (default: latest)",
+                    "earliest, latest, max-timestamp, or a time: 2026-11-21T10:00:00Z, MILLISECONDS; without a zone it "
+                    "is in that of this host (default: latest)",
                     metavar="TIME",
                     default="latest",
                 ),
@@ -239,7 +244,8 @@ COMMANDS: dict[str, Command] = {
                 _SOME_TOPICS,
                 Option(
                     ("--to",),
-                    "earliest, latest, an OFFSET, a time (2026-11-21T10:00:00Z or @MILLISECONDS), or shift-by N",
+                    "earliest, latest, an OFFSET, a time (2026-11-21T10:00:00Z or @MILLISECONDS; without a zone it is "
+                    "in that of this host), or shift-by N",
                     "words",
                     "TARGET",
                     is_required=True,
@@ -294,7 +300,7 @@ COMMANDS: dict[str, Command] = {
                 Option(
                     ("--from",),
                     "earliest, latest, an OFFSET, -N (the last N of each partition), or a time: 2026-11-21T10:00:00Z, "
-                    "@MILLISECONDS (default: earliest)",
+                    "@MILLISECONDS; without a zone it is in that of this host (default: earliest)",
                     metavar="PLACE",
                     default="earliest",
                 ),

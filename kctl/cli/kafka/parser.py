@@ -21,8 +21,9 @@ __all__ = ["parser", "run"]
 
 _SUMMARY = "Ask and change a Kafka cluster: groups, topics, offsets, messages, the protocol itself."
 _CLUSTER = """\
-which cluster: -b HOST:PORT, else --context NAME or KCTL_CONTEXT ([contexts.NAME] of kctl.toml: TLS, SASL), else the
-[kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, or the one fleet of yours that is running)
+which cluster: -b HOST:PORT (plain), else --context NAME or KCTL_CONTEXT ([contexts.NAME] of kctl.toml: TLS, SASL),
+else the [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, or the one fleet of yours that is running); -b beside a
+context asks other servers with the TLS and SASL of the context
 """
 _EXIT_CODES = """\
 exit codes: 0 ok, 1 failed, 2 wrong usage, 3 incomplete: a row or a broker is missing and named, 10 no broker answers,

@@ -66,7 +66,12 @@ def test_every_command_has_a_help_page(kctl: Kctl, words: tuple[str, ...]) -> No
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("stat",), "kctl: No such command 'stat'. Did you mean 'start', 'status', 'restart'?; see `kctl --help`"),
+        (("stat",), "kctl: No such command 'stat'. Did you mean 'start', 'status', 'restart'? See `kctl --help`"),
+        (("consume",), "kctl: there is no command `kctl consume`; it is `kctl kafka consume`\n"),
+        (("offset_checker",), "kctl: there is no command `kctl offset_checker`; it is `kctl rpc offset_checker`\n"),
+        (("requeue",), "kctl: there is no command `kctl requeue`; it is `kctl storage requeue`\n"),
+        (("show",), "kctl: there is no command `kctl show`; it is `kctl storage dead show` or `kctl config show`\n"),
+        (("--show-completion", "bash"), "kctl: --show-completion takes no `bash`: it is for the shell that kctl is"),
         (("status", "--nonsense"), "kctl: kctl status takes no --nonsense; see `kctl status --help`"),
         (("stop", "--timeout", "soon"), "kctl: Invalid value for '--timeout'"),
         (("status", "-o", "xml"), "kctl: argument -o/--output: invalid choice: 'xml'"),
@@ -91,6 +96,24 @@ def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...
 
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert ran.err.startswith(sentence)
+
+
+def test_a_configuration_in_the_working_directory_is_pointed_at(
+    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(config.parent)
+
+    ran = kctl("start")
+
+    assert (ran.code, ran.err) == (
+        2,
+        "kctl: name a configuration: -c kctl.toml (there is one in this folder), or KCTL_CONFIG\n",
+    )
+
+
+@pytest.mark.parametrize("name", ["stack", "restart", "logs", "log-level", "drain", "pause"])
+def test_help_says_whether_a_command_takes_the_engine(kctl: Kctl, name: str) -> None:
+    assert "engine" in kctl(name, "--help").out
 
 
 @pytest.mark.parametrize("group", [(), ("storage",), ("storage", "dead"), ("kafka",), ("config",), ("jars",)])

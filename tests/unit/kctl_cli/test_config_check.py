@@ -65,6 +65,55 @@ def test_what_is_wrong_with_a_handler_is_one_sentence_after_the_traceback(
     assert details in "\n".join(before)
 
 
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [
+        (
+            'sinkers]\ncount = 1\nhandler = "handler:handle"',
+            "sinkers.handler 'handler:handle': there is no module handler",
+        ),
+        ('sinkers]\ncount = 1\nhandler = "absent.part:Class"', "'absent.part:Class': there is no module absent.part"),
+        ('workers]\ntransform = "absent:clean"', "workers.transform 'absent:clean': there is no module absent"),
+    ],
+)
+def test_a_module_that_does_not_exist_is_named_with_its_folder_and_without_a_traceback(
+    setting: str, named: str, kctl: Kctl, config: Config, short_dir: Path
+) -> None:
+    ran = kctl("config", "check", "-c", config("", setting))
+
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert f"{named} in {short_dir} (the folder of the configuration), and none is installed" in ran.err
+
+
+def test_jars_that_the_configuration_names_are_looked_for(kctl: Kctl, config: Config) -> None:
+    ran = kctl("config", "check", "-c", config("", 'spark]\njars = ["nope.jar"]'))
+
+    assert ran.code == 2
+    assert "nope.jar, which is not there: correct it, or leave it empty" in ran.err
+
+
+def test_a_fleet_without_sinkers_can_be_used_and_the_reader_learns_that_its_storage_fills(
+    kctl: Kctl, config: Config
+) -> None:
+    path = config("", "workers]\ncount = 1")
+
+    ran = kctl("config", "check", "-c", path)
+
+    assert (ran.code, ran.out) == (0, f"{path} can be used\n")
+    assert ran.err == "kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n"
+
+
+def test_a_file_of_contexts_can_be_used_by_kctl_kafka_and_is_no_fleet(kctl: Kctl, short_dir: Path) -> None:
+    path = short_dir / "clusters.toml"
+    path.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\n[contexts.dev]\nbootstrap_servers = "c:1"\n')
+
+    checked, started = kctl("config", "check", "-c", str(path)), kctl("start", "-c", str(path))
+
+    assert (checked.code, checked.out) == (0, f"{path} can be used by `kctl kafka`: contexts dev, prod\n")
+    assert started.code == 2
+    assert f"{path} has no [kafka]; its contexts are prod, dev: `kctl kafka COMMAND --context prod`" in started.err
+
+
 def test_a_transform_that_cannot_be_imported_is_reported(kctl: Kctl, config: Config) -> None:
     ran = kctl("config", "check", "-c", config("other = 1", TRANSFORM))
 

@@ -61,6 +61,14 @@ def test_typer_knows_the_same_options(command: object) -> None:
         (("lag", "-g", "x", "-b", "nowhere"), "-b takes HOST:PORT"),
         (("lag", "-g", "x", "--timeout", "0"), "not a number above 0"),
         (("lag", "-g", "x"), "name a cluster: -b HOST:PORT"),
+        (
+            ("lag", "-b", CLOSED),
+            f"name a group: -g GROUP, --all-groups, or a kctl.toml with -c or KCTL_CONFIG; "
+            f"`kctl kafka groups -b {CLOSED}` lists them",
+        ),
+        (("lag", "-b", CLOSED, "-t", "orders"), "name a group: -g GROUP, --all-groups,"),
+        (("lag",), "name a cluster: -b HOST:PORT"),
+        (("describe-groups", "-b", CLOSED), "name a group: -g GROUP, --all, or a kctl.toml"),
         (("topic",), "required: TOPIC"),
         (("list-offsets", "-b", CLOSED), "give a topic"),
         (("list-offsets", "-b", CLOSED, "-t", "x", "--time", "soon"), "`soon` is no time"),
@@ -120,6 +128,31 @@ def test_a_context_is_read_from_the_named_file_and_its_mistakes_are_named(
     assert by_variable.err == unknown.err
     assert "SCRAM-SHA-512 needs sasl_username, and a password in sasl_password_file" in unfinished.err
     assert "the nearest is `tls_ca_file`" in misspelt.err
+
+
+def test_a_file_of_contexts_alone_names_them_and_a_group_that_is_missing_is_asked_for(
+    kctl: Kctl, tmp_path: Path
+) -> None:
+    file = tmp_path / "clusters.toml"
+    file.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\n')
+
+    no_cluster = kctl("kafka", "groups", "-c", str(file))
+    no_group = kctl("kafka", "lag", "-c", str(file), "--context", "prod")
+
+    assert (no_cluster.code, no_group.code) == (2, 2)
+    assert f"{file} has no [kafka]; its contexts are prod: `kctl kafka COMMAND --context prod`" in no_cluster.err
+    assert "name a group: -g GROUP" in no_group.err
+    assert "`kctl kafka groups --context prod` lists them" in no_group.err
+
+
+def test_servers_that_are_given_beside_a_context_are_what_to_correct(kctl: Kctl, tmp_path: Path) -> None:
+    file = tmp_path / "clusters.toml"
+    file.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\n')
+
+    ran = kctl("kafka", "groups", "-c", str(file), "--context", "prod", "-b", CLOSED)
+
+    assert ran.code == 10
+    assert ran.err.endswith("start it, or correct -b\n")
 
 
 def test_nobody_there_is_reported_with_its_exit_code(kctl: Kctl) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl_agent.process.bootstrap import BootstrapError, search_first
+from kctl_agent.process.bootstrap import BootstrapError, missing_module, search_first
 from kctl_agent.worker.query.put import COLUMNS
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFra
     try:
         transform: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
     except (Exception, SystemExit) as error:  # the user's module may raise anything at its import
+        if (absent := missing_module(module, error, import_dir)) is not None:
+            raise BootstrapError(f"workers.transform {name!r}: {absent}") from None
         raise BootstrapError(f"workers.transform {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if not callable(transform):
         raise BootstrapError(f"workers.transform {name!r} is not a function")
