@@ -96,7 +96,7 @@ def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
             typer.echo(error.format_message())
             return error.exit_code
         page = "kctl" if where is None else where.command_path
-        text = error.format_message().rstrip(".")
+        text = error.format_message().rstrip(".").replace("Value error, ", "")  # pydantic's
         raise UsageError(f"{text}{' See' if text.endswith('?') else '; see'} `{page} --help`") from None
     return outcome if isinstance(outcome, int) else 0
 

@@ -190,7 +190,8 @@ class Workers:
     )
     transform: str = setting(
         "",
-        "A stateless DataFrame -> DataFrame function, `module:function`, that keeps Kafka's coordinates; empty: none.",
+        "A stateless DataFrame -> DataFrame function, `module:function`, that keeps Kafka's coordinates "
+        "(docs/transform.md); empty: none.",
         pattern=(r"|[A-Za-z_][\w.]*:[A-Za-z_]\w*", "`module:function`"),
     )
     max_records_per_batch: int = setting(100_000, "The most records of one batch.", unit="records", minimum=1)

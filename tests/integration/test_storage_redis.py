@@ -380,7 +380,7 @@ def test_a_password_may_be_in_the_url_or_in_a_file_and_is_never_shown(
 
 
 def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer) -> None:
-    (rule,) = re.findall(r"ACL SETUSER kctl on >… (.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    (rule,) = re.findall(r"ACL SETUSER kctl on >PASSWORD (.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     with client_of(server) as client:
         client.execute_command("ACL", "SETUSER", "kctl", "on", ">hunter2", *rule.split())
 

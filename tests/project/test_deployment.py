@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,19 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert verified.returncode == 0
     exposure = run("systemd-analyze", "security", "--offline=true", "--threshold=25", unit)
     assert "Overall exposure level" in exposure
+
+
+def test_the_unit_sets_nothing_that_a_command_beside_it_would_not_see() -> None:
+    unit = (DEPLOY / "systemd" / "kctl@.service").read_text()
+    page = (DEPLOY / "README.md").read_text()
+
+    assert not re.search(r"KCTL_(FLEET|STORAGE)_", unit)
+    [written] = re.findall(r"```toml\n(# /etc/kctl/orders.toml.*?)```", page, re.S)
+    fleet = tomllib.loads(written)
+    assert fleet["fleet"]["run_dir"] == "/run/kctl/orders", "RuntimeDirectory=kctl/%i"
+    for folder in (fleet["fleet"]["data_dir"], fleet["storage"]["path"]):
+        assert folder.startswith("/var/lib/kctl/orders"), "StateDirectory=kctl/%i"
+    assert fleet["fleet"]["log_dir"] == "/var/log/kctl/orders", "LogsDirectory=kctl/%i"
 
 
 def test_the_image_has_the_packages_that_are_tested_and_nothing_else() -> None:

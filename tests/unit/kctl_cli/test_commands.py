@@ -76,6 +76,7 @@ def test_every_command_has_a_help_page(kctl: Kctl, words: tuple[str, ...]) -> No
         (("stop", "--timeout", "soon"), "kctl: Invalid value for '--timeout'"),
         (("status", "-o", "xml"), "kctl: argument -o/--output: invalid choice: 'xml'"),
         (("demo", "-o", "yaml"), "kctl: kctl demo prints a table or json"),
+        (("demo", "--storage", "mongo"), "kctl: Invalid value for '--storage': 'mongo' is not one of 'file', 'redis',"),
         (("demo", "--workers", "0"), "kctl: Invalid value for '--workers'"),
         (("start",), "kctl: name a configuration: -c kctl.toml, or KCTL_CONFIG"),
         (("start", "-c", "/absent.toml"), "kctl: there is no configuration file /absent.toml"),
