@@ -35,6 +35,7 @@ _MODULES = {
     "storage": "storage.commands",
     "kafka": "kafka.completion",
     "exporter": "exporter",
+    "groups": "groups",
     "demo": "demo",
     "config": "config",
     "jars": "jars",

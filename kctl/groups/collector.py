@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol
 
 from kctl.config.sections import Exporter, Status
@@ -22,6 +22,8 @@ from kctl.groups.known import Known, KnownGroup
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.kafka.access import Access
 from kctl.kafka.cluster_reader import PARTS, ClusterReader, ClusterReading
+from kctl.kafka.connection import Connection
+from kctl.kafka.groups import Group, describe_groups
 from kctl.reduce import GroupStats
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
@@ -31,6 +33,8 @@ __all__ = ["ClusterCollector", "Settings"]
 
 log = logging.getLogger(__name__)
 
+_KEPT_OWNERS = 1000
+_KEEP_REASON_SECONDS = 60.0
 _SHARING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning", "reconciling"})
 
 
@@ -57,9 +61,17 @@ class ClusterCollector:
     """Belongs to one event loop; `latest` may be read from any thread. Call `close` at the end."""
 
     def __init__(
-        self, cluster: str, reader: Reader, settings: Settings, *, clock: Callable[[], float] = time.monotonic
+        self,
+        cluster: str,
+        reader: Reader,
+        settings: Settings,
+        describe: Callable[[str], Group],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cluster = cluster
+        self.describe = describe
+        """Asks the brokers for a group and its members, by a connection of its own; blocks, raises KctlError."""
         self.prepare: list[Callable[[ClusterSnapshot], None]] = []
         """Each is given every snapshot, on the collector's thread, after it has become the last one."""
         self._reader = reader
@@ -99,7 +111,7 @@ class ClusterCollector:
         )
         rules = partial(_rules, status)
         settings = Settings(exporter.interval_seconds, exporter.stale_after_seconds, rules, reads_committed)
-        return cls(cluster, reader, settings)
+        return cls(cluster, reader, settings, partial(_described, access, exporter.timeout_seconds))
 
     def latest(self) -> ClusterSnapshot | None:
         """The last snapshot; None before the first poll has ended."""
@@ -174,11 +186,12 @@ class ClusterCollector:
     def _group(self, name: str, group: KnownGroup, now: float, unix: float) -> GroupSnapshot:
         assessor = self._assessors.get(name)
         if assessor is None:
-            assessor = self._assessors[name] = Assessor(self._settings.rules_of(name))
+            rules = self._settings.rules_of(name)
+            assessor = self._assessors[name] = Assessor(rules, keep_reason_seconds=_KEEP_REASON_SECONDS)
         rows = self._known.rows(group, now, is_read_committed=self._settings.reads_committed(name))
         members = self._known.members(group, now)
         stats = _stats(group, members)
-        owner = _owner(group, stats)
+        owner = _owner(group.listed.protocol_type, stats)
         assessments = assessor.assess(rows, lambda _: owner, now, unix)
         return GroupSnapshot(
             cluster=self.cluster,
@@ -193,6 +206,12 @@ class ClusterCollector:
         )
 
 
+def _described(access: Access, timeout_seconds: float, name: str) -> Group:
+    with Connection(access, timeout_seconds) as connection:
+        connection.open()
+        return describe_groups(connection, [name])[0]
+
+
 def _rules(status: Status, group: str) -> Rules:
     allowed = allowed_lag(status.allowed_lag, group)
     return Rules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds, allowed)
@@ -205,8 +224,10 @@ def _stats(group: KnownGroup, members: int | None) -> GroupStats | None:
     return GroupStats(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", state).lower(), members)
 
 
-def _owner(group: KnownGroup, stats: GroupStats | None) -> Owner:
-    """Of clients that choose their partitions themselves the coordinator knows no protocol type, and no members."""
-    if stats is None or not (group.listed.protocol_type or stats.members):
+@lru_cache(_KEPT_OWNERS)
+def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
+    """Of clients that choose their partitions themselves the coordinator knows no protocol type, and no members.
+    Kept, because one that is the same object is compared at once."""
+    if stats is None or not (protocol_type or stats.members):
         return Owner(None, None, None)
     return Owner(None, "rebalancing" if stats.state in _SHARING else None, None, members=stats.members)

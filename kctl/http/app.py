@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from kctl import __version__
-from kctl.http import api
+from kctl.http import api, groups_api
 from kctl.http.access import Access
 from kctl.http.api import operations
 from kctl.http.api.api import Api
@@ -84,6 +84,9 @@ def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
     app.include_router(api.router)
     if source.operations is not None:
         app.include_router(operations.router)
+    if source.groups is not None:
+        app.state.groups = source.groups
+        app.include_router(groups_api.router)
     answer_errors_in_one_shape(app)
     return app
 

@@ -1,7 +1,8 @@
-"""The application of `kctl exporter`: probes and metrics of all groups, behind the same guard as a fleet's."""
+"""The application of `kctl exporter`: probes, metrics and API of all groups, behind the same guard as a fleet's."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,13 @@ from fastapi.responses import PlainTextResponse
 
 from kctl import __version__
 from kctl.groups.snapshot import ClusterSnapshot
+from kctl.http import groups_api
 from kctl.http.access import Access
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
+from kctl.http.groups_api import GroupsView
 from kctl.http.guard import Guard
 from kctl.http.probes import healthz, metrics, readyz
+from kctl.kafka.groups import Group
 
 __all__ = ["GroupsApp", "GroupsSource"]
 
@@ -25,6 +29,8 @@ class GroupsSource:
 
     latest: Callable[[], Sequence[ClusterSnapshot | None]]
     """The last snapshot of each cluster; None before its first."""
+    describe: Callable[[str, str], Group]
+    """Asks a cluster's brokers for a group and its members; blocks, raises KctlError."""
     render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
 
@@ -62,8 +68,10 @@ class GroupsApp:
 def _routes(source: GroupsSource) -> FastAPI:
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
     app.state.source = source
+    app.state.groups = GroupsView(latest=source.latest, describe=source.describe, clock=time.monotonic)
     app.get("/healthz", summary="The exporter is alive")(healthz)
     app.get("/readyz", summary="Every cluster was polled in full once")(readyz)
     app.get("/metrics", summary="All metrics for Prometheus", response_class=PlainTextResponse)(metrics)
+    app.include_router(groups_api.router)
     answer_errors_in_one_shape(app)
     return app

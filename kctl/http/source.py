@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kctl.http.groups_api import GroupsView
 from kctl.master.events import EventFeed
 from kctl.master.operations import OperationLog
 from kctl.master.readiness import Readiness
@@ -39,6 +40,8 @@ class Source:
     feed: EventFeed = field(default_factory=EventFeed)
     ask: Callable[[Request], Awaitable[Reduced[Any]]] = _nobody
     """What the fleet answers to a request now; may raise an AgentError."""
+    groups: GroupsView | None = None
+    """All other groups of the cluster; None: they are not collected."""
     operations: OperationLog | None = None
     """Where operations are requested; None: none are served."""
     clock: Callable[[], float] = time.monotonic

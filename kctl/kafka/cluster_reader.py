@@ -10,21 +10,25 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.access import Access
 from kctl.kafka.connection import Connection
 from kctl.kafka.groups import ListedGroup, count_members, list_each
 from kctl.kafka.layout import Partition, Topic, topics_of
-from kctl.kafka.offsets import EARLIEST, LATEST, LogOffset, committed_on, log_offsets
+from kctl.kafka.offset_bytes import Keys
+from kctl.kafka.offsets import EARLIEST, LATEST, committed_on, log_offsets_on
 from kctl.kafka.share import share_starts_on
 
 __all__ = ["PARTS", "ClusterReader", "ClusterReading"]
 
 PARTS = ("groups", "committed", "members", "offsets")
 _LAYOUT_SECONDS = 60.0
+_NO_SUCH_TOPIC = (0, 3)
+"""UNKNOWN_TOPIC_OR_PARTITION; or the topic is there, and the partition is not among its own."""
 _UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
 _NO_MEMBERS = frozenset({"Empty", "Dead"})
 
@@ -77,6 +81,8 @@ class ClusterReader:
         self._connection: Connection | None = None
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
+        self._led = _Led({}, set(), {}, set(), None)
+        self._keys = Keys()
         self.asked: Mapping[str, int] = {}
         """How many requests of each name the last poll has sent."""
 
@@ -150,7 +156,7 @@ class ClusterReader:
                 reading.members[group.group] = 0
             else:
                 described[group.coordinator, group.type or "classic"].append(group.group)
-        for name, answer in committed_on(connection, offsets).items():
+        for name, answer in committed_on(connection, offsets, self._keys).items():
             if isinstance(answer, KctlError):
                 reading.failed("committed", answer)
             else:
@@ -178,9 +184,9 @@ class ClusterReader:
             self._topics = topics_of(connection.metadata(sorted(names))) if names else {}
             self._topics_at = time.monotonic()
 
-    def _absent(self) -> set[str]:
-        """Topics that did not exist when they were last asked for: their partitions are no news."""
-        return {name for name, topic in self._topics.items() if topic.error_code}
+    def _absent(self) -> set[Partition]:
+        """What did not exist when it was last asked for: it is no news."""
+        return self._led.absent
 
     def _read_logs(
         self, connection: Connection, reading: ClusterReading, wanted: set[Partition], silent: set[int]
@@ -188,42 +194,69 @@ class ClusterReader:
         reading.topic_ids = {
             topic.name: topic.topic_id for topic in self._topics.values() if topic.topic_id is not None
         }
-        asked = [key for key in sorted(wanted) if self._leader(key) not in silent]
-        if len(asked) < len(wanted):
+        if self._led.topics is not self._topics or self._led.wanted != wanted:
+            self._led = _led(self._topics, wanted)
+        reading.unknown.update(self._led.absent)
+        leaders = {node: topics for node, topics in self._led.leaders.items() if node not in silent}
+        if len(leaders) < len(self._led.leaders):
             reading.failed("offsets", reading.errors.get("groups", "a broker did not answer"))
-        self._read_offsets(connection, reading, asked, LATEST, reading.end)
-        stable = self._read_stable(reading, asked)
-        self._read_offsets(connection, reading, stable, LATEST, reading.stable_end, is_read_committed=True)
-        self._read_offsets(connection, reading, asked, EARLIEST, reading.start)
-
-    def _leader(self, key: Partition) -> int | None:
-        topic = self._topics.get(key[0])
-        return None if topic is None else next((p.leader for p in topic.partitions if p.partition == key[1]), None)
-
-    def _read_stable(self, reading: ClusterReading, asked: Iterable[Partition]) -> list[Partition]:
+        if self._led.leaderless:
+            reading.failed("offsets", f"{self._led.leaderless[0]}-{self._led.leaderless[1]}: LEADER_NOT_AVAILABLE")
+        self._read_offsets(connection, reading, leaders, LATEST, reading.end)
         stable = {key for name, known in reading.committed.items() if self._reads_committed(name) for key in known}
-        return [key for key in asked if key in stable]
+        if stable:
+            of_stable = {node: _only(topics, stable) for node, topics in leaders.items()}
+            self._read_offsets(connection, reading, of_stable, LATEST, reading.stable_end, is_read_committed=True)
+        self._read_offsets(connection, reading, leaders, EARLIEST, reading.start)
 
     def _read_offsets(
         self,
         connection: Connection,
         reading: ClusterReading,
-        keys: list[Partition],
+        leaders: Mapping[int, Mapping[str, Sequence[int]]],
         at: int,
         into: dict[Partition, int],
         *,
         is_read_committed: bool = False,
     ) -> None:
         connection.deadline.renew()
-        answers = log_offsets(connection, self._topics, keys, at, is_read_committed=is_read_committed)
-        for key, each in answers.items():
-            if each.offset is not None:
-                into[key] = each.offset
-            elif each.error in _UNKNOWN:
-                reading.unknown.add(key)
-            elif each.error is not None:
-                reading.failed("offsets", _of_partition(key, each))
+        found = log_offsets_on(connection, leaders, at, self._keys, is_read_committed=is_read_committed)
+        into.update(found.offsets)
+        for (topic, partition), error in found.errors.items():
+            if error in _UNKNOWN:
+                reading.unknown.add((topic, partition))
+            else:
+                reading.failed("offsets", f"{topic}-{partition}: {error}")
 
 
-def _of_partition(key: Partition, offset: LogOffset) -> str:
-    return f"{key[0]}-{key[1]}: {offset.error}"
+class _Led(NamedTuple):
+    """Which broker leads each of the partitions that are wanted."""
+
+    topics: Mapping[str, Topic]
+    wanted: set[Partition]
+    leaders: dict[int, dict[str, list[int]]]
+    absent: set[Partition]
+    leaderless: Partition | None
+    """One of those that have no leader just now."""
+
+
+def _led(topics: Mapping[str, Topic], wanted: set[Partition]) -> _Led:
+    leaders: dict[int, dict[str, list[int]]] = {}
+    found, leaderless = set[Partition](), None
+    for topic in topics.values():
+        for each in topic.partitions:
+            key = topic.name, each.partition
+            if key not in wanted:
+                continue
+            found.add(key)
+            if each.leader is None:
+                leaderless = key
+            else:
+                leaders.setdefault(each.leader, {}).setdefault(topic.name, []).append(each.partition)
+    unclear = {key for key in wanted - found if topics.get(key[0]) and topics[key[0]].error_code not in _NO_SUCH_TOPIC}
+    return _Led(topics, wanted, leaders, wanted - found - unclear, leaderless or next(iter(unclear), None))
+
+
+def _only(topics: Mapping[str, Sequence[int]], wanted: set[Partition]) -> dict[str, list[int]]:
+    chosen = {topic: [number for number in numbers if (topic, number) in wanted] for topic, numbers in topics.items()}
+    return {topic: numbers for topic, numbers in chosen.items() if numbers}

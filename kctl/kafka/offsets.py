@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest
 
-from kctl.errors import BrokerUnreachable, KctlError
+from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.connection import Connection
 from kctl.kafka.layout import Partition, Topic, topics_of
+from kctl.kafka.offset_bytes import LIST_VERSIONS, UNREADABLE, Keys, fetched, listed
+from kctl.kafka.raw import Raw
 from kctl.kafka.reasons import code_failure, name_of_code
 
 __all__ = [
@@ -19,10 +21,12 @@ __all__ = [
     "MAX_TIMESTAMP",
     "Committed",
     "LogOffset",
+    "LogOffsets",
     "commit",
     "committed",
     "committed_on",
     "log_offsets",
+    "log_offsets_on",
 ]
 
 LATEST = -1
@@ -123,27 +127,81 @@ def committed(
 
 
 def committed_on(
-    connection: Connection, groups: Mapping[int, Sequence[str]]
+    connection: Connection, groups: Mapping[int, Sequence[str]], keys: Keys
 ) -> dict[str, dict[Partition, int] | KctlError]:
     """All that each group has committed, partitions without an offset left out; the groups are given by coordinator.
-    All is asked at once, once: for callers that poll, and know the coordinators."""
-    answers = connection.ask_each([(node, _fetch(dict.fromkeys(names), list(names))) for node, names in groups.items()])
+    All is asked at once, once, and read by the block: for callers that poll, and know the coordinators."""
+    requests = [(node, Raw(_fetch(dict.fromkeys(names), list(names)))) for node, names in groups.items()]
     found: dict[str, dict[Partition, int] | KctlError] = {}
-    for names, answer in zip(groups.values(), answers, strict=True):
+    for names, answer in zip(groups.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
             found |= dict.fromkeys(names, answer)
             continue
-        for group in answer.groups:
-            if group.error_code:
-                found[group.group_id] = code_failure(group.error_code, f"group {group.group_id}")
-            else:
-                found[group.group_id] = {
-                    (topic.name, each.partition_index): each.committed_offset
-                    for topic in group.topics
-                    for each in topic.partitions
-                    if each.committed_offset >= 0 and not each.error_code
-                }
+        try:
+            groups_of_node = fetched(answer.body, keys)
+        except UNREADABLE as error:
+            found |= dict.fromkeys(names, WrongProtocol(f"a response to OffsetFetch cannot be read: {error}"))
+            continue
+        for name, group in groups_of_node.items():
+            code = group.error_code
+            found[name] = code_failure(code, f"group {name}") if code else group.committed
     return found
+
+
+class LogOffsets(NamedTuple):
+    """Offsets of many logs; those with an error have its name instead. One without such a record has neither."""
+
+    offsets: dict[Partition, int]
+    errors: dict[Partition, str]
+
+
+def log_offsets_on(
+    connection: Connection,
+    leaders: Mapping[int, Mapping[str, Sequence[int]]],
+    at: int,
+    keys: Keys,
+    *,
+    is_read_committed: bool = False,
+) -> LogOffsets:
+    """The offset of each log at LATEST or EARLIEST; partitions are given by leader and topic. All is asked at once,
+    once, and read by the block: for callers that poll, and know the leaders."""
+    found = LogOffsets({}, {})
+    requests = [(node, Raw(_list_of(topics, at, is_read_committed))) for node, topics in leaders.items()]
+    for topics, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
+        if isinstance(answer, KctlError):
+            failed = [(topic, number) for topic, numbers in topics.items() for number in numbers]
+            found.errors.update(dict.fromkeys(failed, str(answer)))
+            continue
+        try:
+            rows = list(listed(answer.body, keys))
+        except UNREADABLE as error:
+            failed = [(topic, number) for topic, numbers in topics.items() for number in numbers]
+            found.errors.update(dict.fromkeys(failed, f"a response to ListOffsets cannot be read: {error}"))
+            continue
+        for partitions, offsets, codes in rows:
+            if not any(codes) and min(offsets, default=0) >= 0:
+                found.offsets.update(zip(partitions, offsets, strict=True))
+                continue
+            for key, offset, code in zip(partitions, offsets, codes, strict=True):
+                if code:
+                    found.errors[key] = name_of_code(code) or "UNKNOWN"
+                elif offset >= 0:
+                    found.offsets[key] = offset
+    return found
+
+
+def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bool) -> Any:
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(is_read_committed),
+        topics=[
+            topic(name=name, partitions=[(number, _NO_EPOCH, at) for number in numbers])
+            for name, numbers in topics.items()
+        ],
+        min_version=LIST_VERSIONS[0],
+        max_version=LIST_VERSIONS[-1],
+    )
 
 
 def commit(connection: Connection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:

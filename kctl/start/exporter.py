@@ -75,7 +75,13 @@ async def _run(config: ExporterConfig) -> int:
 
     for collector in collectors:
         collector.prepare.append(prepare)
-    source = GroupsSource(latest=latest.snapshots, render_metrics=exposition.render, ready_metrics=exposition.ready)
+    by_name = {collector.cluster: collector for collector in collectors}
+    source = GroupsSource(
+        latest=latest.snapshots,
+        describe=lambda cluster, group: by_name[cluster].describe(group),
+        render_metrics=exposition.render,
+        ready_metrics=exposition.ready,
+    )
     async with contextlib.AsyncExitStack() as stack:
         signals = stack.enter_context(StopSignals())
         for collector in collectors:

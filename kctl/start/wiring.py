@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from kctl.config import Config, Http
 from kctl.exporter import Exposition
 from kctl.groups.collector import ClusterCollector
 from kctl.http import Access, HttpServer, Source, access_of, create_app
+from kctl.http.groups_api import GroupsView
 from kctl.kafka.access import of_fleet
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.agents import Agents
@@ -101,6 +103,7 @@ def wired(
         feed=feed,
         ask=counted(service.ask, counts, lambda reduced: reduced.complete),
         operations=operations,
+        groups=None if groups is None else _view_of(groups),
         max_age_seconds=max_age_seconds,
     )
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)
@@ -108,6 +111,12 @@ def wired(
     context.use_http = partial(_use_http, http, config.path.parent)
     return Parts(
         pool, supervisor, collector, context, operations, ControlServer(Router(answer, operations).answer), http, groups
+    )
+
+
+def _view_of(groups: ClusterCollector) -> GroupsView:
+    return GroupsView(
+        latest=lambda: [groups.latest()], describe=lambda _, group: groups.describe(group), clock=time.monotonic
     )
 
 

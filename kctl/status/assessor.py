@@ -17,6 +17,7 @@ from kctl.status.words import Assessment, Status
 __all__ = ["Assessor", "of_group"]
 
 _NAMED = 3
+_LASTING = frozenset({Status.IDLE, Status.STALLED, Status.STOPPED})
 
 
 @dataclass(slots=True)
@@ -25,13 +26,22 @@ class _Partition:
     sparkline: Sparkline = field(default_factory=Sparkline)
     reported: Reported | None = None
     processed: Processed | None = None
+    row: PartitionRow | None = None
+    """The last one, with its owner."""
+    owner: Owner | None = None
+    assessment: Assessment | None = None
+    judged_at: float = 0.0
+    """When the rules were last asked."""
 
 
 class Assessor:
     """One thread at a time. What is not among the rows any more is forgotten."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, *, keep_reason_seconds: float = 0.0) -> None:
+        """`keep_reason_seconds`: for so long the seconds in the reason of what has not changed may stay as they were.
+        Everything else is as without it; the rules are most of what a collection of thousands of partitions costs."""
         self._rules = rules
+        self._keep_reason_seconds = keep_reason_seconds
         self._partitions: dict[tuple[str, int], _Partition] = {}
 
     def assess(
@@ -57,6 +67,13 @@ class Assessor:
     ) -> Assessment:
         lag, allowed = row.lag, self._rules.allowed_lag
         partition.sparkline.add(lag, now)
+        if (
+            now - partition.judged_at < self._keep_reason_seconds
+            and _is_settled(partition, row, owner, self._rules)
+            and partition.window.add_again(now - row.age_seconds)
+        ):
+            partition.row = row
+            return self._settled(partition, row, now, now_unix)
         partition.processed = remembered(partition.processed, row)
         window = partition.window = _window(partition.window, row, now)
         read = row.lag_from if window.is_lag_known else row.start
@@ -73,13 +90,47 @@ class Assessor:
         caught_up_ago = None if caught_up_at is None else now - caught_up_at
         if lag is not None and lag <= allowed:
             lag = 0
-        return Assessment(
+        partition.assessment = Assessment(
             *partition.reported.judgement,
             lag_seconds=_rounded(lag_seconds(lag, partition.processed, caught_up_ago, now_unix)),
             growth_per_second=growth,
             catchup_seconds=_rounded(_catchup(lag, growth)),
             window_complete=_rounded(window.complete(span)),
         )
+        partition.row, partition.owner, partition.judged_at = row, owner, now
+        return partition.assessment
+
+    def _settled(self, partition: _Partition, row: PartitionRow, now: float, now_unix: float) -> Assessment:
+        """As it was assessed last; only the time that messages have waited goes on."""
+        known = partition.assessment
+        assert known is not None
+        if known.status is Status.IDLE:
+            return known
+        caught_up_at = partition.window.caught_up_at
+        caught_up_ago = None if caught_up_at is None else now - caught_up_at
+        seconds = _rounded(lag_seconds(row.lag, partition.processed, caught_up_ago, now_unix))
+        growth, complete = known.growth_per_second, known.window_complete
+        return Assessment(known.status, known.reason, seconds, growth, known.catchup_seconds, complete)
+
+
+def _is_settled(partition: _Partition, row: PartitionRow, owner: Owner, rules: Rules) -> bool:
+    """Whether the rules would find the same again, but for the seconds in the reason: nothing has changed, and the
+    status is one that lasts until something does."""
+    old, known = partition.row, partition.assessment
+    return (
+        old is not None
+        and known is not None
+        and known.status in _LASTING
+        and old[2:7] == row[2:7]
+        and old.share_lag == row.share_lag
+        and known.growth_per_second == 0.0
+        and known.window_complete == 1.0
+        and partition.reported is not None
+        and partition.reported.better_since is None
+        and partition.window.ahead_since is None
+        and row.age_seconds <= rules.window_seconds
+        and (owner is partition.owner or owner == partition.owner)
+    )
 
 
 def _window(window: Window, row: PartitionRow, now: float) -> Window:

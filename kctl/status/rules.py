@@ -81,7 +81,12 @@ class Owner:
 
 def cycle_seconds(window: Window, owner: Owner) -> float:
     """From one commit to the next, as things are."""
-    return max(owner.trigger_seconds or 0.0, owner.last_batch_seconds or 0.0, window.cadence_seconds or 0.0)
+    cycle = window.cadence_seconds or 0.0
+    if owner.trigger_seconds is not None and owner.trigger_seconds > cycle:
+        cycle = owner.trigger_seconds
+    if owner.last_batch_seconds is not None and owner.last_batch_seconds > cycle:
+        cycle = owner.last_batch_seconds
+    return cycle
 
 
 def span_seconds(window: Window, owner: Owner, rules: Rules) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +20,7 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.offsets import commit as commit_offsets
 from kctl.testing import kafka_tools, topics
 from kctl.testing.jvm import kafka_command
-from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.streams_groups import streams_member
@@ -107,11 +109,20 @@ def test_a_classic_group_is_as_kafkas_own_tool_reports_it_field_by_field(
         )
     ) as member:
         until_assigned(member)
-        eventually(lambda: exporter.samples().of("kctl_group_members", "group", group="billing") == {("billing",): 1})
+        eventually(lambda: words_of(exporter.samples(), "kctl_group_state", "state", "billing") == {"stable"})
         samples, state = exporter.samples(), kafka_tools.describe_state(broker.bootstrap_servers, "billing")
         reported = offsets_of_kafkas_tool(broker, "billing")
+        [of_tool] = kafka_tools.describe_members(broker.bootstrap_servers, "billing")
+        [ours] = json.loads(exporter.get("/api/v1/groups/billing")[1])["members"]
 
     assert offsets_of_ours(samples, "billing") == reported
+    held = tuple((topic, number) for topic, numbers in ours["assigned"].items() for number in numbers)
+    assert (ours["member_id"], f"/{ours['host']}".replace("//", "/"), held) == (
+        of_tool.consumer_id,
+        of_tool.host,
+        of_tool.assignment,
+    )
+    assert ours["lag"] == 6
     assert words_of(samples, "kctl_group_state", "state", "billing") == {state.state.lower()} == {"stable"}
     assert samples.of("kctl_group_members", "group", group="billing") == {("billing",): state.members}
     assert samples.of("kctl_group_lag", "group", group="billing") == {("billing",): 6}
@@ -325,3 +336,28 @@ def test_a_master_has_all_other_groups_of_its_cluster_beside_its_own(
     assert lag(found, "billing") == {}
     assert (own,) not in found.of("kctl_group_info", "group")
     assert fleet.stop() == 0
+
+
+def test_kctl_groups_lists_what_the_exporter_has_seen(
+    broker: KafkaBroker, exporter: Exporter, eventually: Eventually
+) -> None:
+    topics.create_topic(broker.bootstrap_servers, "listed", 1)
+    produce(broker, "listed", {0: 7})
+    commit(broker, "far-behind", "listed", {0: 0})
+    eventually(lambda: lag(exporter.samples(), "far-behind"), what="its lag")
+
+    def kctl(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kctl", "groups", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    listed = kctl("--url", exporter.url, "--sort", "group")
+    document = json.loads(kctl("--url", exporter.url, "-o", "json").stdout)
+    nobody = kctl("--url", f"http://127.0.0.1:{two_free_ports()[0]}")
+
+    assert listed.returncode == 0, listed.stderr
+    heading, *lines = listed.stdout.splitlines()
+    assert heading.split() == ["group", "type", "state", "members", "lag", "behind", "growth/s", "status", "reason"]
+    [line] = [line for line in lines if line.startswith("far-behind ")]
+    assert line.split()[1:5] == ["classic", "empty", "0", "7"]
+    assert next(row["lag"] for row in document["rows"] if row["group"] == "far-behind") == 7
+    assert (nobody.returncode, nobody.stderr.startswith("kctl: nothing answers at http://127.0.0.1:")) == (5, True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -256,3 +258,38 @@ def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_
 
 def test_nothing_is_known_of_a_group_without_partitions() -> None:
     assert of_group([], []).status is Status.UNKNOWN
+
+
+LEVELS = st.lists(
+    st.tuples(
+        st.integers(1, 40), st.integers(-1, 3), st.integers(0, 3), st.sampled_from([1.0, 5.0, 20.0]), st.integers(0, 2)
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(LEVELS)
+def test_what_has_not_changed_is_assessed_as_by_the_rules_but_for_the_seconds_in_the_reason(
+    levels: list[tuple[int, int, int, float, int]],
+) -> None:
+    """Stretches of the same offsets, each so many polls long, between commits, arrivals and changes of members."""
+    quick, thorough = Assessor(Rules(), keep_reason_seconds=60), Assessor(Rules())
+    now, committed, end = 0.0, 100, 100
+    for polls, commits, arrivals, seconds, members in levels:
+        committed, end = committed + commits, end + arrivals
+        owner = Owner(None, None, None, members=members)
+        for _ in range(polls):
+            now += seconds
+            rows = [row(0, committed, end)._replace(worker=None)]
+            [ours] = quick.assess(rows, lambda _, owner=owner: owner, now, now)  # type: ignore[misc]
+            [full] = thorough.assess(rows, lambda _, owner=owner: owner, now, now)  # type: ignore[misc]
+            assert replace(ours, reason="") == replace(full, reason="")
+
+
+def test_the_seconds_in_the_reason_of_what_is_idle_are_renewed_in_time() -> None:
+    assessor, owner = Assessor(Rules(), keep_reason_seconds=60), Owner(None, None, None, members=1)
+    reasons = [assessor.assess([row(0, 9, 9)], lambda _: owner, 10.0 * n, 10.0 * n)[0].reason for n in range(40)]
+
+    assert len(set(reasons[10:])) in (5, 6)
+    assert all(reason.startswith("nothing has arrived for ") for reason in reasons[10:])

@@ -1,0 +1,58 @@
+"""A request whose response comes back as bytes: for the few of which there are a hundred thousand rows.
+
+Everything else is as ever: versions, connections, TLS, SASL and time-outs are kafka-python's. It asks a request for the
+header that it was sent with, and that header for the class that decodes the response; here that class decodes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+__all__ = ["Raw", "RawResponse"]
+
+
+class RawResponse(NamedTuple):
+    """The body of a response, behind its header."""
+
+    version: int
+    body: bytes
+    throttle_time_ms: int = 0
+
+
+class Raw:
+    """A request of kafka-python's, to be answered by a `RawResponse`."""
+
+    def __init__(self, request: Any) -> None:
+        object.__setattr__(self, "_request", request)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "_request"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(object.__getattribute__(self, "_request"), name, value)
+
+    @property
+    def header(self) -> Any:
+        return _Header(object.__getattribute__(self, "_request").header)
+
+
+class _Header:
+    def __init__(self, header: Any) -> None:
+        self._header = header
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._header, name)
+
+    def get_response_class(self) -> Any:
+        return _Decoder(self._header.get_response_class(), self._header.request_api_version)
+
+
+class _Decoder:
+    def __init__(self, kind: Any, version: int) -> None:
+        self._kind, self._version = kind, version
+
+    def parse_header(self, data: Any) -> Any:
+        return self._kind.parse_header(data)
+
+    def decode(self, data: Any) -> RawResponse:
+        return RawResponse(self._version, data.read())
