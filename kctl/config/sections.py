@@ -532,6 +532,21 @@ class Exporter:
     groups_except: tuple[str, ...] = setting((), "Patterns of those among them that are not.", pattern=PATTERN)
     topics: tuple[str, ...] = setting(("*",), "Patterns of the topics that are collected.", pattern=PATTERN)
     topics_except: tuple[str, ...] = setting((), "Patterns of those among them that are not.", pattern=PATTERN)
+    without_partitions: tuple[str, ...] = setting(
+        (),
+        "Patterns of groups of which no partition has series of its own: those of topics and of the group stay.",
+        pattern=PATTERN,
+    )
+    without_topics: tuple[str, ...] = setting(
+        (), "Patterns of groups of which no topic has series of its own either.", pattern=PATTERN
+    )
+    max_partitions: int = setting(
+        0,
+        "With more partitions of all groups of a cluster than this, those of the groups that have the most have no "
+        "series of their own, as few groups as will do; `kctl_cluster_cut_groups` has how many. 0: no limit.",
+        unit="partitions",
+        minimum=0,
+    )
     read_committed: tuple[str, ...] = setting(
         (),
         "Patterns of groups that read committed records alone: their lag is counted to the last stable offset, so an "

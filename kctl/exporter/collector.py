@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from kctl.exporter.exposed import Collection, Exposed, collections_of, groups_of, samples_of
+from kctl.exporter.exposed import Collection, Exposed, collections_of, groups_of, samples_of, with_partitions
 from kctl.exporter.metric import Column, Histogram, Metric, Sample, WordColumn
 from kctl.exporter.metrics import METRICS
 from kctl.groups.snapshot import GroupSnapshot
@@ -65,9 +65,9 @@ def _samples(metric: Metric, collection: Collection) -> Iterable[Sample]:
     groups = groups_of(collection)
     match metric:
         case Column():
-            return (sample for group in groups for sample in _column(metric, group))
+            return (sample for group in with_partitions(groups) for sample in _column(metric, group))
         case WordColumn():
-            return (sample for group in groups for sample in _words(metric, group))
+            return (sample for group in with_partitions(groups) for sample in _words(metric, group))
     return samples_of(metric, collection, groups)
 
 

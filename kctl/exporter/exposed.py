@@ -12,7 +12,16 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce import PartitionRow
 from kctl.status import UNKNOWN, Assessment
 
-__all__ = ["Collection", "Exposed", "FlatRows", "collections_of", "flat_rows", "groups_of", "samples_of"]
+__all__ = [
+    "Collection",
+    "Exposed",
+    "FlatRows",
+    "collections_of",
+    "flat_rows",
+    "groups_of",
+    "samples_of",
+    "with_partitions",
+]
 
 Collection: TypeAlias = FleetSnapshot | ClusterSnapshot
 Exposed: TypeAlias = FleetSnapshot | Clusters
@@ -32,6 +41,11 @@ def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
 
 def groups_of(collection: Collection) -> tuple[GroupSnapshot, ...]:
     return (collection.own_group,) if isinstance(collection, FleetSnapshot) else collection.groups
+
+
+def with_partitions(groups: Sequence[GroupSnapshot]) -> Sequence[GroupSnapshot]:
+    """Those whose partitions have series."""
+    return [group for group in groups if group.detail == "partition"]
 
 
 def flat_rows(groups: Sequence[GroupSnapshot]) -> FlatRows:

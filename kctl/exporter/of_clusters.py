@@ -33,6 +33,10 @@ def _groups(cluster: ClusterSnapshot) -> Iterator[Sample]:
         yield (cluster.cluster,), float(len(cluster.groups))
 
 
+def _cut_groups(cluster: ClusterSnapshot) -> Iterator[Sample]:
+    yield (cluster.cluster,), float(cluster.cut_groups)
+
+
 METRICS: tuple[Metric, ...] = (
     OfCluster(
         name="kctl_collect_up",
@@ -69,5 +73,12 @@ METRICS: tuple[Metric, ...] = (
         unit="groups",
         sentence="Groups of the cluster that are collected.",
         samples=_groups,
+    ),
+    OfCluster(
+        name="kctl_cluster_cut_groups",
+        labels=CLUSTER,
+        unit="groups",
+        sentence="Groups whose partitions have no series of their own because of `exporter.max_partitions`.",
+        samples=_cut_groups,
     ),
 )

@@ -33,6 +33,8 @@ def _status(rows: Rows) -> Sequence[str | None]:
 
 
 def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
+    if group.detail == "group":
+        return
     for topic, lag in group.lag.topics.items():
         if lag is not None:
             yield (group.cluster, group.group, topic), lag

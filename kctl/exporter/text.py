@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from itertools import accumulate, compress, islice
 from operator import attrgetter
 
-from kctl.exporter.exposed import Collection, Exposed, FlatRows, collections_of, flat_rows, groups_of, samples_of
+from kctl.exporter.exposed import (
+    Collection,
+    Exposed,
+    FlatRows,
+    collections_of,
+    flat_rows,
+    groups_of,
+    samples_of,
+    with_partitions,
+)
 from kctl.exporter.metric import Column, Histogram, Metric, WordColumn
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
@@ -88,8 +97,9 @@ class _Part:
             return
         self._collection, self._made = collection, {}
         self._groups = groups_of(collection)
-        self._rows = flat_rows(self._groups)
-        names = _Names.of(collection.cluster, self._groups, self._rows.partitions)
+        shown = with_partitions(self._groups)
+        self._rows = flat_rows(shown)
+        names = _Names.of(collection.cluster, shown, self._rows.partitions)
         if names != self._names:
             self._names = names
             self._labels.clear()

@@ -17,9 +17,10 @@ from typing import Protocol
 
 from kctl.config.sections import Exporter, Status
 from kctl.errors import ConfigError, KctlError
+from kctl.groups.detail import bounded, detail_of
 from kctl.groups.filters import NameFilter, fits
 from kctl.groups.known import Known, KnownGroup
-from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
+from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupSnapshot
 from kctl.kafka.access import Access
 from kctl.kafka.cluster_reader import PARTS, ClusterReader, ClusterReading
 from kctl.kafka.connection import Connection
@@ -48,6 +49,9 @@ class Settings:
     """By the name of the group."""
     reads_committed: Callable[[str], bool]
     """Whether the lag of a group is counted to the last stable offset."""
+    detail_of: Callable[[str], Detail] = lambda _: "partition"
+    max_partitions: int = 0
+    """So many partitions have series of their own at most; 0: any number."""
 
 
 class Reader(Protocol):
@@ -100,6 +104,7 @@ class ClusterCollector:
             wants = NameFilter(exporter.groups, exporter.groups_except)
             wants_topic = NameFilter(exporter.topics, exporter.topics_except)
             reads_committed = fits(exporter.read_committed)
+            detail = detail_of(exporter.without_partitions, exporter.without_topics)
         except ValueError as error:
             raise ConfigError(f"exporter: {error}") from None
         reader = ClusterReader(
@@ -110,7 +115,14 @@ class ClusterCollector:
             reads_committed=reads_committed,
         )
         rules = partial(_rules, status)
-        settings = Settings(exporter.interval_seconds, exporter.stale_after_seconds, rules, reads_committed)
+        settings = Settings(
+            exporter.interval_seconds,
+            exporter.stale_after_seconds,
+            rules,
+            reads_committed,
+            detail,
+            exporter.max_partitions,
+        )
         return cls(cluster, reader, settings, partial(_described, access, exporter.timeout_seconds))
 
     def latest(self) -> ClusterSnapshot | None:
@@ -139,7 +151,7 @@ class ClusterCollector:
         now = self._clock()
         self._known.forget(now)
         self._is_ready = self._is_ready or not self._errors or now - self._began_at > self._settings.stale_after_seconds
-        groups = self._groups(now) if self._is_ready else ()
+        groups, cut = bounded(self._groups(now) if self._is_ready else (), self._settings.max_partitions)
         self._sequence += 1
         snapshot = ClusterSnapshot(
             cluster=self.cluster,
@@ -150,6 +162,7 @@ class ClusterCollector:
             up={part: part not in self._errors for part in PARTS},
             last_success=dict(self._last_success),
             errors=dict(self._errors),
+            cut_groups=cut,
             is_ready=self._is_ready,
             sequence=self._sequence,
         )
@@ -203,6 +216,7 @@ class ClusterCollector:
             stats=stats,
             type=group.listed.type,
             coordinator=group.listed.coordinator,
+            detail=self._settings.detail_of(name),
         )
 
 

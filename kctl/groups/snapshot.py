@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from kctl.reduce import GroupStats, PartitionRow
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.status import UNKNOWN, Assessment
 
-__all__ = ["ClusterSnapshot", "Clusters", "GroupSnapshot"]
+__all__ = ["ClusterSnapshot", "Clusters", "Detail", "GroupSnapshot"]
+
+Detail: TypeAlias = Literal["partition", "topic", "group"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class GroupSnapshot:
     coordinator: int | None = None
     is_own: bool = False
     """The group of the fleet that this master runs."""
+    detail: Detail = "partition"
+    """The smallest of which there are series."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +58,8 @@ class ClusterSnapshot:
     """Part to the Unix seconds when it last succeeded; never: absent."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """Part to the reason why it failed."""
+    cut_groups: int = 0
+    """Groups whose partitions have no series because there would be too many."""
     is_ready: bool = True
     """Whether there was a poll in which nothing failed, or none for so long that what there is has to do."""
     sequence: int = 0

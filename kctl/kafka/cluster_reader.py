@@ -183,6 +183,7 @@ class ClusterReader:
         if names - self._topics.keys() or time.monotonic() - self._topics_at > _LAYOUT_SECONDS:
             self._topics = topics_of(connection.metadata(sorted(names))) if names else {}
             self._topics_at = time.monotonic()
+            self._keys = Keys()  # without those of topics that are gone
 
     def _absent(self) -> set[Partition]:
         """What did not exist when it was last asked for: it is no news."""

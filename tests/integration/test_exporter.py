@@ -16,6 +16,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from kctl.kafka.access import plain
+from kctl.kafka.cluster_reader import ClusterReader
 from kctl.kafka.connection import Connection
 from kctl.kafka.offsets import commit as commit_offsets
 from kctl.testing import kafka_tools, topics
@@ -361,3 +362,36 @@ def test_kctl_groups_lists_what_the_exporter_has_seen(
     assert line.split()[1:5] == ["classic", "empty", "0", "7"]
     assert next(row["lag"] for row in document["rows"] if row["group"] == "far-behind") == 7
     assert (nobody.returncode, nobody.stderr.startswith("kctl: nothing answers at http://127.0.0.1:")) == (5, True)
+
+
+def test_a_cycle_asks_each_broker_once_for_each_part_and_for_metadata_only_when_a_topic_is_new(
+    broker: KafkaBroker,
+) -> None:
+    topics.create_topic(broker.bootstrap_servers, "counted", 2)
+    commit(broker, "counted-1", "counted", {0: 0})
+    commit(broker, "counted-2", "counted", {1: 0})
+    reader = ClusterReader(
+        plain(broker.bootstrap_servers),
+        10,
+        wants_group=lambda group: group.startswith("counted-"),
+        wants_topic=lambda topic: topic != "orders",
+    )
+    with closing(reader):
+        first, asked_first = reader.read(), dict(reader.asked)
+        reader.read()
+        again = dict(reader.asked)
+        with closing(
+            KafkaConsumer("counted", bootstrap_servers=broker.bootstrap_servers, group_id="counted-1")
+        ) as member:
+            until_assigned(member)
+            with_members, asked_with_members = reader.read(), dict(reader.asked)
+        commit(broker, "counted-2", "orders", {0: 0})
+        filtered = reader.read()
+
+    of_empty = {"ListGroups": 1, "OffsetFetch": 1, "ListOffsets": 2}
+    assert asked_first == of_empty | {"Metadata": 1}
+    assert again == of_empty
+    assert asked_with_members == of_empty | {"DescribeGroups": 1}
+    assert (first.members, with_members.members["counted-1"]) == ({"counted-1": 0, "counted-2": 0}, 1)
+    assert filtered.committed["counted-2"].keys() == {("counted", 1)}
+    assert first.errors == with_members.errors == filtered.errors == {}

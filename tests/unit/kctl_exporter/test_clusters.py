@@ -99,3 +99,20 @@ def test_a_registry_of_prometheus_client_has_the_same_samples() -> None:
     theirs, ours = generate_latest(registry).decode(), Exposition(lambda: latest).render()[0].decode()
 
     assert Samples(theirs).all() == Samples(ours).all()
+
+
+def test_a_group_has_series_of_its_partitions_of_its_topics_or_of_itself_alone() -> None:
+    rows = [("orders", 0, 4, 10), ("orders", 1, 4, 10)]
+    groups = [replace(group(detail, *rows), detail=detail) for detail in ("partition", "topic", "group")]
+    latest = Clusters((cluster("main", *groups),))
+    registry = CollectorRegistry()
+    registry.register(SnapshotCollector(lambda: latest))
+
+    for samples in (page(*latest.clusters), Samples(generate_latest(registry).decode())):
+        assert samples.of("kctl_consumer_lag", "group", "partition").keys() == {("partition", "0"), ("partition", "1")}
+        assert samples.of("kctl_consumer_status", "group", "partition").keys() == {
+            ("partition", "0"),
+            ("partition", "1"),
+        }
+        assert samples.of("kctl_topic_lag", "group") == {("partition",): 12, ("topic",): 12}
+        assert samples.of("kctl_group_lag", "group") == {("partition",): 12, ("topic",): 12, ("group",): 12}
