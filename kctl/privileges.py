@@ -24,6 +24,7 @@ class User(NamedTuple):
     uid: int
     gid: int
     groups: list[int]
+    home: str
 
 
 @contextmanager
@@ -36,7 +37,7 @@ def as_owner(path: Path, config: Path) -> Iterator[None]:
     Raises:
         UsageError: they belong to several users, so nobody's rights are the right ones.
     """
-    if (user := owner_to_act_as(path, config)) is None:
+    if (user := owner_to_act_as(path, path.parent, config)) is None:
         yield
         return
     groups, group = os.getgroups(), os.getegid()
@@ -51,28 +52,29 @@ def as_owner(path: Path, config: Path) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def owner_to_act_as(path: Path, config: Path) -> User | None:
-    """The user that `as_owner` acts as, for a process of that user's own; None where nothing is to be changed.
+def owner_to_act_as(first: Path, *others: Path) -> User | None:
+    """The user, beside root, whom these belong to as far as they are there; None where all is root's, and for anybody
+    but root. The first may be a link: then its own owner counts.
 
     Raises:
         UsageError: as `as_owner`.
     """
-    if os.geteuid() != 0 or not (owner := _owner(path, config)):
+    if os.geteuid() != 0 or not (owner := _owner(first, *others)):
         return None
     uid, gid = owner
     try:
-        groups = os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
+        user = pwd.getpwuid(uid)
     except KeyError:  # a container's user without a name
-        groups = []
-    return User(uid, gid, groups)
+        return User(uid, gid, [], "/")
+    return User(uid, gid, os.getgrouplist(user.pw_name, gid), user.pw_dir)
 
 
-def _owner(path: Path, config: Path) -> tuple[int, int] | None:
+def _owner(first: Path, *others: Path) -> tuple[int, int] | None:
     """User and group; None where all is root's."""
     owners: dict[int, int] = {}
-    for each, follows in ((path, False), (path.parent, True), (config, True)):
+    for each in (first, *others):
         try:
-            found = os.stat(each, follow_symlinks=follows)
+            found = os.stat(each, follow_symlinks=each is not first)
         except FileNotFoundError:
             continue
         if found.st_uid:
@@ -80,7 +82,7 @@ def _owner(path: Path, config: Path) -> tuple[int, int] | None:
     if len(owners) > 1:
         users = ", ".join(str(uid) for uid in sorted(owners))
         raise UsageError(
-            f"{path}, its folder and {config} belong to several users (uids {users}): run this as the user of the "
-            "fleet, not as root"
+            f"{', '.join(map(str, (first, *others)))} belong to several users (uids {users}): run this as the user of "
+            "the fleet, not as root"
         )
     return next(iter(owners.items()), None)

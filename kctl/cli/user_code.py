@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -22,6 +22,8 @@ __all__ = ["Problem", "problems"]
 
 _ABORT_SECONDS = 2.0
 _SHOWN_BYTES = 8 * 1024
+_HARMLESS = frozenset({"PATH", "LANG", "TZ", "JAVA_HOME", "SPARK_HOME", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR"})
+_HARMLESS_PREFIXES = ("LC_",)
 
 
 class Problem(NamedTuple):
@@ -32,19 +34,20 @@ class Problem(NamedTuple):
 
 
 def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
-    """Of the code that the configuration names; at most so long for each. Root has it run by the owner of its folder.
+    """Of the code that the configuration names; at most so long for each. Root has it run by the fleet's user, with
+    nothing of root's environment.
 
     Raises:
-        UsageError: folder and configuration belong to several users.
+        UsageError: code, configuration and the fleet's folders belong to several users.
     """
     folder = config.path.absolute().parent
-    user = owner_to_act_as(folder, config.path)
     named = (
         ("handler", "sinkers.handler", config.sinkers.handler),
         ("transform", "workers.transform", config.workers.transform),
     )
     for kind, setting, name in named:
         if name:
+            user = owner_to_act_as(_file_of(name, folder), folder, config.path, *_folders(config))
             found = _imported(kind, f"{setting} {name!r}", name, folder, user, timeout_seconds)
             if found is not None:
                 yield found
@@ -57,7 +60,7 @@ def _imported(
     with TemporaryFile() as answer, TemporaryFile() as output:
         process = subprocess.Popen(
             python_module("kctl_agent.user_code"),
-            env=child_environment(),
+            env=child_environment(_environment_of(user)),
             stdin=subprocess.PIPE,
             stdout=answer,
             stderr=output,
@@ -65,7 +68,7 @@ def _imported(
         )
         try:
             with suppress(BrokenPipeError):
-                asked = {"kind": kind, "name": name, "import_dir": str(folder), "user": user}
+                asked = {"kind": kind, "name": name, "import_dir": str(folder), "user": user and user[:3]}
                 process.communicate(json.dumps(asked).encode(), timeout_seconds)
             code = process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -78,6 +81,24 @@ def _imported(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         return _judged(what, code, answer, output)
+
+
+def _file_of(name: str, folder: Path) -> Path:
+    """Where the module would lie in this folder."""
+    path = folder.joinpath(*name.partition(":")[0].split("."))
+    return path if path.is_dir() else path.with_suffix(".py")
+
+
+def _folders(config: Config) -> tuple[Path, ...]:
+    return config.fleet.run_dir, config.fleet.data_dir, config.fleet.log_dir
+
+
+def _environment_of(user: User | None) -> Mapping[str, str]:
+    """For code of another user: what a login of theirs would have of ours."""
+    if user is None:
+        return os.environ
+    kept = {name: text for name, text in os.environ.items() if name in _HARMLESS or name.startswith(_HARMLESS_PREFIXES)}
+    return {**kept, "HOME": user.home}
 
 
 def _judged(what: str, code: int, answer: IO[bytes], output: IO[bytes]) -> Problem | None:

@@ -76,7 +76,11 @@ def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
         main_thread_seconds=_ENGINE_HANGS * config.kafka.max_poll_interval_seconds,
         section="engine",
     )
-    return {"worker": workers, "sinker": workers, "engine": replace(workers, rules=engine)}
+    restart = workers.restart
+    if config.workers.on_fatal == "keep":
+        # Given up it would hold up all workers for ever, although what it lacks may come back: a cluster, room on disk.
+        restart = replace(restart, max_failures=None)
+    return {"worker": workers, "sinker": workers, "engine": replace(workers, restart=restart, rules=engine)}
 
 
 def _policy(config: Config) -> SupervisionPolicy:

@@ -84,14 +84,16 @@ class ProcessSupervisor:
         probe: Probe,
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
         given_up: Callable[[str], None] = lambda _: None,
+        stalled_from_start: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`at_start` gives the settings of a new process beyond its launch's; `given_up` is called with its name when
-        it is fatal."""
+        it is fatal, `stalled_from_start` when it is replaced because it has never finished a batch."""
         self.launch = launch
         self.policy = policy
         self._probe = probe
         self._at_start = at_start
         self._given_up = given_up
+        self._stalled_from_start = stalled_from_start
         self._events: asyncio.Queue[tuple[int | None, Event]] = asyncio.Queue()
         self._incarnation = 0
         self._child: Child | None = None
@@ -142,6 +144,13 @@ class ProcessSupervisor:
         """On request: a living process makes way for a new one, a dead one is started now."""
         alive = self._status.state in (State.STARTING, State.RUNNING)
         self._request(Replace(Cause.REQUESTED) if alive else Start())
+
+    def replace(self, cause: Cause, why: str) -> None:
+        """A running process makes way for a new one, for a reason that others have found."""
+        if self._status.state is State.RUNNING:
+            self._last_error = why
+            log.warning("action=unhealthy worker=%s cause=%s: %s", self.name, cause, why)
+            self._request(Replace(cause))
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
         """Asks the process to leave, kills it after `timeout_seconds` (None: `stop_timeout_seconds`); returns when
@@ -315,10 +324,13 @@ class ProcessSupervisor:
             return
         unhealthy = judge(self.policy.rules, self._health, time.monotonic())
         if unhealthy is not None:
+            is_from_start = unhealthy.cause is Cause.STALLED and not self._health.batches_total
             self._health = None  # one verdict for each incarnation
             self._last_error = unhealthy.why
             log.warning("action=unhealthy worker=%s cause=%s: %s", self.name, unhealthy.cause, unhealthy.why)
             self._post(Replace(unhealthy.cause, unhealthy.at_once))
+            if is_from_start:
+                self._stalled_from_start(self.name)
 
     async def _end(self, child: Child, event: Event) -> None:
         started = time.monotonic()

@@ -56,7 +56,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """Back-off between `backoff_min_seconds` and `backoff_max_seconds`; `max_failures` in a row give up.
+    """Back-off between `backoff_min_seconds` and `backoff_max_seconds`; `max_failures` in a row give up (None: never).
 
     A process that has been running for `stable_seconds` has proven itself: its next death is the first failure again.
     """
@@ -64,7 +64,7 @@ class RestartPolicy:
     backoff_min_seconds: float
     backoff_max_seconds: float
     stable_seconds: float
-    max_failures: int
+    max_failures: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def _failed(policy: RestartPolicy, status: Status, event: Event, now: float, jit
     failures = status.failures + 1
     cause = status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)
     status = replace(status, failures=failures, cause=cause)
-    if code == EXIT_CONFIG or failures >= policy.max_failures:
+    if code == EXIT_CONFIG or (policy.max_failures is not None and failures >= policy.max_failures):
         return _enter(status, State.FATAL, now)
     return replace(
         _enter(status, State.BACKOFF, now), next_try_at=now + backoff_seconds(policy, failures, jitter), cause=cause

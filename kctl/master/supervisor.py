@@ -11,6 +11,7 @@ from kctl.master.health import Heartbeat
 from kctl.master.memory import Memory
 from kctl.master.process_log import ProcessLog
 from kctl.master.process_supervisor import Launch, Probe, ProcessSupervisor, SupervisionPolicy
+from kctl.master.restart import Cause
 from kctl.master.snapshot import WorkerStatus
 from kctl.rows.workers import PauseRow
 from kctl_agent.errors import BadParams
@@ -155,5 +156,17 @@ class Supervisor:
 
     def _supervised(self, launch: Launch) -> ProcessSupervisor:
         return ProcessSupervisor(
-            launch, self._policies[launch.kind], self._probe, self._at_start, self._given_up.put_nowait
+            launch,
+            self._policies[launch.kind],
+            self._probe,
+            self._at_start,
+            self._given_up.put_nowait,
+            self._on_stalled_from_start,
         )
+
+    def _on_stalled_from_start(self, name: str) -> None:
+        """A worker gets nowhere from its start: the engine may be what is wrong, although it
+        answers."""
+        for process in self._processes.values():
+            if process.launch.kind == "engine" and self.process(name).launch.kind == "worker":
+                process.replace(Cause.STALLED, f"{name} has finished no batch in it")

@@ -1,14 +1,21 @@
-"""PySpark's callbacks, on a real JVM without a Spark session: who may call."""
+"""Between PySpark and its JVM, real but without a Spark session: who may call whom."""
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from kctl_agent.engine.guests import held_port
 from kctl_agent.spark.callbacks import authenticate
+from kctl_agent.spark.own_jvm import owners_of, talk_to_no_other
+from tests.acceptance.stranger import NOBODY, needs_root
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -77,3 +84,83 @@ def test_only_the_jvm_may_call_back(gateway: Any, is_late: bool) -> None:
     assert reply(port, b"A\nguessed\ne\n" + call).rstrip() in (b"", b"!xn", b"!x")
     assert target.calls == before + 1
     assert called(gateway, target) == before + 2
+
+
+_TAKES_THE_PORT = f"""
+import os, socket, sys
+os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+options = [(), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)]
+for each in options:
+    with socket.socket() as listener:
+        for option in each:
+            listener.setsockopt(socket.SOL_SOCKET, option, 1)
+        try:
+            listener.bind(("127.0.0.1", int(sys.argv[1])))
+            listener.listen()
+        except OSError as error:
+            print(error.errno, flush=True)
+            continue
+        print("listens", flush=True)
+        peer, _ = listener.accept()
+        print(peer.recv(65536), flush=True)
+        peer.sendall(b"!yv\\n")
+        print(peer.recv(65536), flush=True)
+        break
+"""
+"""Another user: listens on a port, takes what comes there, and answers as a JVM does that accepts the token."""
+
+
+@contextmanager
+def stranger_on(port: int) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", _TAKES_THE_PORT, str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
+        try:
+            yield stranger
+        finally:
+            stranger.kill()
+
+
+@needs_root
+def test_what_another_user_answers_on_the_port_of_a_dead_jvm_is_not_taken_for_sparks(gateway: Any) -> None:
+    talk_to_no_other()
+    talk_to_no_other()
+    port = gateway.gateway_parameters.port
+    assert gateway.jvm.java.lang.Integer.valueOf(7) == 7
+    assert owners_of(port) == {os.geteuid()}
+
+    gateway.proc.kill()
+    gateway.proc.wait()
+    with stranger_on(port) as stranger:
+        assert stranger.stdout is not None
+        assert any(line == "listens\n" for line in iter(stranger.stdout.readline, ""))
+        with pytest.raises(ConnectionRefusedError, match=f"belongs to uid {NOBODY} now, not to this user"):
+            gateway.jvm.java.lang.Integer.valueOf(7)
+        assert stranger.stdout.readline() == "b''\n", "nothing is sent, the token neither"
+
+
+@needs_root
+def test_the_port_on_which_a_worker_was_called_is_nobodys_after_its_end() -> None:
+    """The engine holds it until its JVM calls there no more."""
+    with held_port() as held:
+        port = held.getsockname()[1]
+        with socket.socket() as worker:  # as Py4J listens
+            worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            worker.bind(("127.0.0.1", port))
+            worker.listen()
+            socket.create_connection(("127.0.0.1", port)).close()
+
+        with stranger_on(port) as stranger:
+            assert stranger.stdout is not None
+            assert stranger.stdout.read().split() == ["98"] * 4, "EADDRINUSE"
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+
+
+def test_a_worker_listens_on_the_port_that_the_engine_holds_for_it(gateway: Any) -> None:
+    target = Runnable()
+    with held_port() as held:
+        authenticate(gateway, held.getsockname()[1])
+
+        assert gateway._callback_server.port == held.getsockname()[1]
+        assert called(gateway, target) == 1

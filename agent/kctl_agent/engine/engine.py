@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from kctl_agent.engine.guests import Guests
@@ -78,7 +79,7 @@ class Engine:
     def _admitted(self, guests: Guests, operation: Operation) -> Outcome:
         params = operation.params
         try:
-            port, token = guests.admit(params["name"], ProcessIdentity(params["pid"], params["start_ticks"]))
+            gateway = guests.admit(params["name"], ProcessIdentity(params["pid"], params["start_ticks"]))
         except (OSError, OverflowError) as error:
             return Outcome("failed", f"{params['name']} gets no gateway: {error}")
-        return Outcome("done", "has a gateway", {"port": port, "token": token, "engine_pid": os.getpid()})
+        return Outcome("done", "has a gateway", {**asdict(gateway), "engine_pid": os.getpid()})

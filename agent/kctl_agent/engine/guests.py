@@ -11,10 +11,12 @@ import logging
 import os
 import secrets
 import select
+import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.paths import ProcessIdentity, is_alive
@@ -23,11 +25,20 @@ from kctl_agent.snapshot import EngineStats
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Guests"]
+__all__ = ["Access", "Guests", "held_port"]
 
 log = logging.getLogger(__name__)
 
 _TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a worker needs to know of its gateway."""
+
+    port: int
+    token: str = field(repr=False)
+    callback_port: int
 
 
 @dataclass(slots=True)
@@ -38,6 +49,9 @@ class _Guest:
     """Readable when the process has ended (pidfd_open(2))."""
     session: Any
     server: Any
+    callbacks: socket.socket
+    """Bound to the port on which it listens for the JVM. While its gateway lives the JVM calls there, also when it has
+    ended; another user who listened there then could have the JVM do anything."""
 
     @property
     def port(self) -> int:
@@ -54,26 +68,26 @@ class Guests:
         self._runtime = self._spark.sparkContext._jvm.java.lang.Runtime.getRuntime()
         self._poll = select.poll()
 
-    def admit(self, name: str, identity: ProcessIdentity) -> tuple[int, str]:
-        """Port and token of a gateway for this process; one that it had is closed. Raises OSError, OverflowError: there
+    def admit(self, name: str, identity: ProcessIdentity) -> Access:
+        """A gateway for this process; one that it had is closed. Raises OSError, OverflowError: there
         is no such process; what Py4J raises where the JVM cannot."""
-        descriptor = os.pidfd_open(identity.pid)
-        try:
+        with ExitStack() as undone:
+            descriptor = os.pidfd_open(identity.pid)
+            undone.callback(os.close, descriptor)
             if not is_alive(identity):
                 raise ProcessLookupError(f"process {identity.pid} has ended")
+            callbacks = undone.enter_context(held_port())
             token = secrets.token_hex(_TOKEN_BYTES)
             session = self._spark._jsparkSession.newSession()
-            guest = _Guest(name, identity, descriptor, session, self._server(session, token))
-        except BaseException:
-            os.close(descriptor)
-            raise
+            guest = _Guest(name, identity, descriptor, session, self._server(session, token), callbacks)
+            undone.pop_all()
         former = self._guests.pop(name, None)
         if former is not None:
             self._dismiss(former)
         self._guests[name] = guest
         self._poll.register(descriptor, select.POLLIN)
         log.info("%s, pid %d, has a gateway", name, identity.pid)
-        return guest.port, token
+        return Access(guest.port, token, guest.callbacks.getsockname()[1])
 
     def wait(self, seconds: float) -> None:
         """Until a worker has ended, at most so long; then what it had is freed."""
@@ -102,11 +116,10 @@ class Guests:
         return not self._guests
 
     def close(self) -> None:
-        """Dismiss all; the JVM need not be there any more."""
+        """Forget all, at the end; the JVM need not be there any more. Their ports are held until this process ends."""
         for guest in self._guests.values():
             self._poll.unregister(guest.descriptor)
             os.close(guest.descriptor)
-        self._guests = {}
 
     def _server(self, session: Any, token: str) -> Any:
         """A gateway of its own in the JVM, on loopback, for the holder of the token; as Spark's own `Py4JServer`
@@ -126,11 +139,25 @@ class Guests:
         self._leaving.append((thread, guest))
 
 
+def held_port() -> socket.socket:
+    """A port of loopback that processes of this user may listen on beside it, and no others. Without SO_REUSEADDR, by
+    which others could."""
+    held = socket.socket()
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("127.0.0.1", 0))
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
 def _free(guest: _Guest) -> None:
     """Close its gateway, stop its queries, drop its session: each whatever becomes of the others."""
     started = time.monotonic()
     queries: list[Any] = []
     _tried(guest, guest.server.shutdown)
+    guest.callbacks.close()  # from here on the JVM opens no connection to it
     _tried(guest, lambda: queries.extend(guest.session.streams().active()))
     for query in queries:
         _tried(guest, query.stop)

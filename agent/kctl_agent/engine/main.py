@@ -9,6 +9,8 @@ The reason is the last line of the log.
 from __future__ import annotations
 
 import logging
+import os
+import threading
 
 from kctl_agent.commands import COMMANDS, Command, ping_of
 from kctl_agent.commands.base import Param
@@ -29,6 +31,9 @@ from kctl_agent.spark.session import lost_jvm
 __all__ = ["main"]
 
 log = logging.getLogger("kctl_agent.engine")
+
+_END_SECONDS = 30.0
+"""For the end of the JVM, after the workers have left."""
 
 
 def main() -> int:
@@ -64,7 +69,15 @@ def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:
     stats = EngineProcessStats(settings.name, server, inbox)
     stats.start()
     engine = Engine(settings, stats, inbox)
-    parent_watch.start(engine.stop)
+
+    def on_orphaned() -> None:
+        engine.stop()
+        # A JVM that hangs holds the main thread; it ends itself when its stdin, which is this process', is closed.
+        last_resort = threading.Timer(settings.orphan_seconds + _END_SECONDS, os._exit, (1,))
+        last_resort.daemon = True
+        last_resort.start()
+
+    parent_watch.start(on_orphaned)
     why = ""
     try:
         engine.run()

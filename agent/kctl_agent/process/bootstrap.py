@@ -6,6 +6,7 @@ For processes of our own only, as `parent_watch`.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kctl_agent.commands import Command, with_describe
 from kctl_agent.errors import AgentError, BadParams
@@ -58,6 +59,11 @@ class Settings(Protocol):
     def paused(self) -> tuple[Scope, ...]: ...
 
 
+_PASSING: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+)
+"""What may be over at the next try, without a change of the configuration."""
+
 _S = TypeVar("_S", bound=Settings)
 
 
@@ -89,7 +95,7 @@ def begin(
     except (BootstrapError, OSError) as error:
         log_trace(error, OSError)
         _LOG.error("cannot start: %s", error)
-        return EX_CONFIG
+        return 1 if isinstance(error, OSError) and error.errno in _PASSING else EX_CONFIG
     except AgentError as error:
         _LOG.error("%s", error)
         return 1

@@ -32,6 +32,7 @@ class Slots:
         try:
             yield
         finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process that the handler has forked holds the file open too
             os.close(descriptor)
 
     def _take(self) -> int:
@@ -43,6 +44,9 @@ class Slots:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     os.close(descriptor)
+                except BaseException:
+                    os.close(descriptor)
+                    raise
                 else:
                     return descriptor
             pause.wait(_POLL_SECONDS)

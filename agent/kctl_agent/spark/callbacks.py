@@ -7,6 +7,9 @@ JVM knows the token by which PySpark proves to it who it is; here both sides are
 from __future__ import annotations
 
 import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 __all__ = ["authenticate"]
@@ -14,16 +17,15 @@ __all__ = ["authenticate"]
 _TOKEN_BYTES = 32
 
 
-def authenticate(gateway: Any) -> None:
+def authenticate(gateway: Any, port: int = 0) -> None:
     """From now on a connection for a callback must prove to come from this gateway's JVM. Idempotent.
 
+    PySpark listens on `port` (0: any); processes of this user may hold it beside it, with SO_REUSEPORT.
     Where callbacks are listened for already (`foreachBatch` before `attach`), connections that are open stay as they
     are; and a callback that begins in the millisecond between the two sides fails.
 
     Raises what Py4J raises, with nothing changed but that PySpark listens.
     """
-    from pyspark.java_gateway import ensure_callback_server_started
-
     # Not the gateway's own: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(_TOKEN_BYTES)
     ours = gateway.callback_server_parameters
@@ -34,11 +36,44 @@ def authenticate(gateway: Any) -> None:
         return
     ours.auth_token = token
     try:
-        ensure_callback_server_started(gateway)
+        _listen(gateway, port)
         _let_the_jvm_send(gateway, token)
     except Exception:
         ours.auth_token = None
         raise
+
+
+def _listen(gateway: Any, port: int) -> None:
+    """As PySpark's `ensure_callback_server_started`, which leaves no choice of the port."""
+    from py4j.java_gateway import JavaObject
+
+    parameters = gateway.callback_server_parameters
+    parameters.eager_load = parameters.daemonize = parameters.daemonize_connections = True
+    parameters.port = port
+    with _port_shared():
+        gateway.start_callback_server(parameters)
+    server = gateway._callback_server  # noqa: SLF001 - as PySpark does
+    server.port = gateway._python_proxy_port = server.server_socket.getsockname()[1]  # noqa: SLF001
+    jvm = JavaObject("GATEWAY_SERVER", gateway._gateway_client)  # noqa: SLF001
+    jvm.resetCallbackClient(jvm.getCallbackClient().getAddress(), server.port)
+
+
+@contextmanager
+def _port_shared() -> Iterator[None]:
+    """What Py4J binds meanwhile has SO_REUSEPORT; it offers no other way to set it before."""
+    from py4j import java_gateway as module
+
+    reuse_address = module.set_reuse_address
+
+    def share(server: socket.socket) -> None:
+        reuse_address(server)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+
+    module.set_reuse_address = share
+    try:
+        yield
+    finally:
+        module.set_reuse_address = reuse_address
 
 
 def _let_the_jvm_send(gateway: Any, token: str) -> None:

@@ -105,7 +105,7 @@ class EngineDriver(Driver):
         java = None
         try:
             java = answer.connect()
-            self.session = self._joined(java)
+            self.session = self._joined(java, answer.callback_port)
         except AgentError:  # the user's code, which another try would not cure
             self._leave(java)
             raise
@@ -130,7 +130,7 @@ class EngineDriver(Driver):
     def close(self) -> None:
         self._leave()
 
-    def _joined(self, java: Any) -> SparkSession:
+    def _joined(self, java: Any, callback_port: int) -> SparkSession:
         """A session of this process in the engine's context."""
         from pyspark import SparkConf
         from pyspark.sql import SparkSession
@@ -145,7 +145,7 @@ class EngineDriver(Driver):
             signal.signal(signal.SIGINT, interrupted)  # PySpark would have it cancel the jobs of all workers
         self._make_private(context)
         joined = SparkSession(context, jsession)
-        authenticate(java)
+        authenticate(java, callback_port)
         context.setLocalProperty("spark.scheduler.pool", self._name)
         return joined
 

@@ -13,6 +13,7 @@ from typing import Any
 from kctl_agent.client import ask
 from kctl_agent.errors import AgentError, CommandFailed
 from kctl_agent.paths import ENGINE_NAME, process_identity, socket_path
+from kctl_agent.spark.own_jvm import talk_to_no_other
 
 __all__ = ["Gateway", "GatewayRequest"]
 
@@ -27,11 +28,14 @@ class Gateway:
     port: int
     token: str = field(repr=False)
     engine_pid: int
+    callback_port: int
+    """For the calls of the JVM to this process; the engine holds it too, so that nobody else gets it."""
 
     def connect(self) -> Any:
         """Py4J's client, as PySpark makes it in a process that Spark itself has started. Main thread."""
         from pyspark.java_gateway import launch_gateway
 
+        talk_to_no_other()
         os.environ[_PORT], os.environ[_SECRET] = str(self.port), self.token
         try:
             return launch_gateway()
@@ -67,7 +71,7 @@ class GatewayRequest:
         if outcome["state"] == "failed":
             return str(outcome["text"])
         result = outcome["result"]
-        return Gateway(result["port"], result["token"], result["engine_pid"])
+        return Gateway(result["port"], result["token"], result["engine_pid"], result["callback_port"])
 
     def _ask(self) -> None:
         identity = process_identity()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kctl_agent.spark.class_archive import java_option
 from kctl_agent.spark.conf import configuration, is_local, properties_file
+from kctl_agent.spark.own_jvm import talk_to_no_other
 from kctl_agent.spark.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _END_SECONDS = 2.0
 def session(settings: SparkSettings) -> SparkSession:
     """Start the JVM and the session."""
     use_this_python()
+    talk_to_no_other()
     if is_local(settings.master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
@@ -50,7 +52,9 @@ def use_this_python() -> None:
 def java_options(scratch_dir: Path, given: str) -> str:
     """Those of the driver's JVM; the user's come last, and so they win."""
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
-    return f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" {java_option(given)} {given}'
+    # A JVM that has run out of memory may live on and do nothing: which of its threads ended is chance.
+    ours = f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" -XX:+ExitOnOutOfMemoryError'
+    return f"{ours} {java_option(given)} {given}"
 
 
 @contextmanager

@@ -87,17 +87,42 @@ def test_files_of_several_users_are_refused(kctl: Kctl, home: Path) -> None:
     assert f"belong to several users (uids {STRANGER - 1}, {STRANGER}): run this as the user of the fleet" in ran.err
 
 
-def test_the_handler_is_imported_by_the_fleets_user(kctl: Kctl, home: Path) -> None:
-    (home / "shop.py").write_text(
-        "import os\nids = os.getuid(), os.geteuid(), os.getgid()\nraise ValueError(f'imported by {ids}')\n"
-    )
+WHO = """
+import os
+ids = os.getuid(), os.geteuid(), os.getgid()
+raise ValueError(f"imported by {ids}, home {os.environ['HOME']}, secret {os.environ.get('AWS_SECRET_ACCESS_KEY')}")
+"""
+
+
+def test_the_handler_is_imported_by_the_fleets_user(kctl: Kctl, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-root")
+    (home / "shop.py").write_text(WHO)
     config = (home / "kctl.toml").read_text()
     (home / "kctl.toml").write_text(f'{config}[sinkers]\ncount = 1\nhandler = "shop:handle"\n')
 
     ran = kctl("config", "check")
 
     assert ran.code == 2
-    assert f"imported by {(STRANGER, STRANGER, STRANGER)}" in ran.err
+    assert f"imported by {(STRANGER, STRANGER, STRANGER)}, home " in ran.err
+    assert "secret None" in ran.err
+    assert f"home {os.environ['HOME']}," not in ran.err
+
+
+def test_where_configuration_and_code_are_roots_the_fleets_folders_name_its_user(kctl: Kctl, home: Path) -> None:
+    """As in /etc/kctl, with the folders that systemd makes."""
+    (home / "shop.py").write_text(WHO)
+    config = (home / "kctl.toml").read_text()
+    (home / "kctl.toml").write_text(f'{config}[sinkers]\ncount = 1\nhandler = "shop:handle"\n')
+    home.chmod(0o755)
+    for path in (home, home / "kctl.toml"):
+        os.chown(path, 0, 0)
+
+    assert f"imported by {(STRANGER, STRANGER, STRANGER)}" in kctl("config", "check").err
+
+    os.chown(home / "shop.py", STRANGER - 1, STRANGER - 1)
+    refused = kctl("config", "check")
+    assert refused.code == 2
+    assert f"belong to several users (uids {STRANGER - 1}, {STRANGER})" in refused.err
 
 
 def test_a_link_in_place_of_a_log_is_read_as_the_fleets_user(kctl: Kctl, home: Path, short_dir: Path) -> None:

@@ -115,5 +115,6 @@ def test_an_engine_has_memory_limits_of_its_own_and_is_found_to_hang_before_its_
     worker, engine = policies["worker"].rules, policies["engine"].rules
 
     assert (worker.memory_soft_bytes, engine.memory_soft_bytes) == (300 << 20, 3 << 30)
+    assert policies["engine"].restart.max_failures is None, "it is tried for as long as the fleet runs"
     assert (worker.main_thread_seconds, engine.main_thread_seconds) == (60.0, 30.0)
     assert engine.section == "engine"

@@ -22,7 +22,7 @@ import kctl.master.process_supervisor
 from kctl.master.health import Heartbeat, Rules
 from kctl.master.process import session_members
 from kctl.master.process_supervisor import Launch, ProcessSupervisor, SupervisionPolicy
-from kctl.master.restart import Cause, RestartPolicy
+from kctl.master.restart import Cause, RestartPolicy, State
 from kctl.master.supervisor import Supervisor
 
 pytestmark = pytest.mark.anyio
@@ -226,7 +226,7 @@ async def test_a_worker_that_keeps_dying_is_given_up(tmp_path: Path) -> None:
     async with fleet.running():
         await fleet.reaches("fatal")
 
-        assert fleet.supervisor.status()[0].restarts["exit"] == QUICK.max_failures - 1
+        assert fleet.supervisor.status()[0].restarts["exit"] == 2
 
 
 async def test_a_command_that_cannot_be_executed_counts_as_a_failure(tmp_path: Path) -> None:
@@ -402,6 +402,33 @@ async def test_a_worker_that_makes_no_progress_is_replaced_and_counted(tmp_path:
         await until(lambda: fleet.supervisor.status()[0].restarts[Cause.STALLED] >= 1)
 
         assert "has made no progress for " in (fleet.supervisor.status()[0].last_error or "")
+
+
+@pytest.mark.parametrize(("batches", "is_at_fault"), [(0, True), (7, False)])
+async def test_an_engine_in_which_a_new_worker_gets_nowhere_is_replaced(
+    tmp_path: Path, batches: int, is_at_fault: bool
+) -> None:
+    fleet = Supervised(UP, tmp_path / "log", rules=Rules(60, stalled_seconds=0.2))
+    fleet.supervisor._policies = {**fleet.supervisor._policies, "engine": SupervisionPolicy(QUICK, SLOW_PINGS)}
+    engine = replace(fleet.process.launch, name="engine", kind="engine", log_path=tmp_path / "log-engine")
+
+    async def answer(name: str, _timeout_seconds: float) -> Heartbeat | None:
+        pid = fleet.supervisor.process(name).pid
+        return None if pid is None else Heartbeat(pid, **(fleet.reported if name == "worker-0" else {}))
+
+    def restarts(name: str) -> int:
+        [status] = [each for each in fleet.supervisor.status() if each.name == name]
+        return status.restarts[Cause.STALLED]
+
+    fleet.supervisor._probe = fleet.process._probe = answer
+    async with fleet.running():
+        await fleet.reaches("running")
+        process = fleet.supervisor.add(engine)
+        await until(lambda: process.state is State.RUNNING)
+        fleet.reported = {"state": "running", "batches_total": batches, "lag": 100}
+        await until(lambda: restarts("engine" if is_at_fault else "worker-0") >= 1)
+
+        assert is_at_fault or restarts("engine") == 0
 
 
 async def test_waiting_for_a_worker_that_is_given_up_returns_its_name(tmp_path: Path) -> None:

@@ -92,12 +92,24 @@ def test_a_restart_that_was_asked_for_is_immediate_and_no_failure() -> None:
 
 def test_a_worker_that_fails_too_often_in_a_row_is_given_up() -> None:
     status = run([(0, Start())])
-    for number in range(POLICY.max_failures):
+    for number in range(5):
         assert status.state is State.STARTING
         status = run([(100.0 * number, Exited(1)), (100.0 * number + 99, Due())], status)
 
     assert status.state is State.FATAL
     assert run([(9999, Due())], status) is status
+
+
+def test_without_a_bound_only_a_configuration_that_cannot_be_used_is_given_up() -> None:
+    endless = replace(POLICY, max_failures=None)
+    status = run([(0, Start())])
+    for number in range(100):
+        status = step(endless, status, Exited(1), 100.0 * number, 1.0)
+        assert status.state is State.BACKOFF
+        assert status.next_try_at == 100.0 * number + min(POLICY.backoff_max_seconds, 2.0 ** (number + 1))
+        status = step(endless, status, Due(), 100.0 * number + 99, 1.0)
+
+    assert step(endless, status, Exited(EXIT_CONFIG), 1e6, 1.0).state is State.FATAL
 
 
 def test_a_stable_run_forgives_the_failures_before_it() -> None:
@@ -162,7 +174,7 @@ def test_there_are_never_two_incarnations_and_never_a_restart_storm(
         assert living == (status.state in {State.STARTING, State.RUNNING, State.STOPPING})
         assert (status.next_try_at is not None) == (status.state is State.BACKOFF)
         assert status.desired in {State.RUNNING, State.STOPPED}
-        assert status.failures <= policy.max_failures
+        assert policy.max_failures is None or status.failures <= policy.max_failures
 
 
 @given(histories)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -48,3 +49,20 @@ def test_there_are_no_more_holders_than_slots_and_one_that_is_killed_makes_room(
             process.kill()
             process.communicate()
         waiting.join()
+
+
+def test_a_process_that_the_holder_has_forked_keeps_no_slot(tmp_path: Path) -> None:
+    """A handler's pool: a fork holds the locked file open for as long as it lives."""
+    fork = multiprocessing.get_context("fork")
+    is_over = fork.Event()
+    with Slots(tmp_path, 1).held():
+        child = fork.Process(target=is_over.wait)
+        child.start()
+    try:
+        waiting = threading.Thread(target=lambda: Slots(tmp_path, 1).held().__enter__(), daemon=True)
+        waiting.start()
+        waiting.join(10)
+        assert not waiting.is_alive()
+    finally:
+        is_over.set()
+        child.join()

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from kafka import TopicPartition
 from kafka.errors import KafkaError, LeaderNotAvailableError
 
+from kctl_agent.process.tracebacks import first_line
 from kctl_agent.spark.driver import DriverLost
+from kctl_agent.spark.session import lost_jvm
 from kctl_agent.storage.base import StorageError
 from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
@@ -50,15 +52,19 @@ class QueryStart:
 
     def start(self, wanted: frozenset[TopicPartition]) -> QueryStarted | StartFailed | DriverEnded:
         """Begin to read these with a query of their own, or those of them that can be read. Raises Lost, Fenced,
-        BootstrapError."""
+        BootstrapError; what Py4J raises where the JVM of this process has ended."""
         try:
             return self._start(wanted)
-        except (KafkaError, StorageError, DriverLost) as error:
+        except Exception as error:
+            if not _may_pass(error):
+                raise
             self._progress.epochs.give_up(wanted)  # with the next try the notes count again: nothing was committed
             what = f"cannot begin to read {topics_of(wanted)}"
             if isinstance(error, DriverLost):
                 return DriverEnded(f"{what}: {error}")
-            return StartFailed(self._describe(error, what) if isinstance(error, KafkaError) else f"{what}: {error}")
+            if isinstance(error, KafkaError):
+                return StartFailed(self._describe(error, what))
+            return StartFailed(f"{what}: {first_line(error)}")
 
     def _start(self, wanted: frozenset[TopicPartition]) -> QueryStarted:
         decided = self._start_offsets.decide(wanted, self._progress.epochs.known)
@@ -97,6 +103,17 @@ class QueryStart:
         refused = self._membership.commit(first)
         self._progress.commits.done({tp: at for tp, at in first.items() if tp not in refused})
         return refused
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether it keeps a query from starting now, and perhaps not at the next try: a full disk, a cluster that is
+    away. Not the end of the JVM of this process."""
+    if isinstance(error, (KafkaError, StorageError, DriverLost)):
+        return True
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, (OSError, Py4JError, PySparkException)) and lost_jvm(error) is None
 
 
 def _unanswered(reasons: Mapping[TopicPartition, str]) -> KafkaError:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kafka.errors import TopicAuthorizationFailedError
+from py4j.protocol import Py4JError
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.file import FileStorage
@@ -135,6 +136,24 @@ def test_a_storage_that_cannot_be_used_is_a_failed_start(
 
     assert begun.start.start(ORDERS) == StartFailed("cannot begin to read orders: read-only")
     assert begun.queries == []
+
+
+def test_what_keeps_spark_from_starting_a_query_is_a_failed_start_and_a_bug_is_none(
+    starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = starting()
+    errors: list[Exception] = [OSError(28, "No space left on device"), Py4JError("cluster\n\tat Java"), KeyError("bug")]
+
+    def start(_: object) -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(begun.start._pipeline, "start", start)
+
+    full = StartFailed("cannot begin to read orders: [Errno 28] No space left on device")
+    assert begun.start.start(ORDERS) == full
+    assert begun.start.start(ORDERS) == StartFailed("cannot begin to read orders: cluster")
+    with pytest.raises(KeyError):
+        begun.start.start(ORDERS)
 
 
 def test_a_member_that_the_group_has_lost_begins_nothing(starting: Callable[..., Started]) -> None:
