@@ -53,7 +53,7 @@ def as_owner(path: Path, config: Path) -> Iterator[None]:
 
 
 def owner_to_act_as(first: Path, *others: Path) -> User | None:
-    """The user, beside root, whom these belong to as far as they are there; None where all is root's, and for anybody
+    """The user, beside root, who owns these as far as they are there; None where all is root's, and for anybody
     but root. The first may be a link: then its own owner counts.
 
     Raises:

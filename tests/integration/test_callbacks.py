@@ -1,4 +1,4 @@
-"""Between PySpark and its JVM, real but without a Spark session: who may call whom."""
+"""Between PySpark and its JVM, real but without a Spark session: calls in both directions, and strangers."""
 
 from __future__ import annotations
 
