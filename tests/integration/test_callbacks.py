@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -56,11 +57,13 @@ def called(gateway: Any, target: Runnable) -> int:
 
 def reply(port: int, request: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
-        stranger.sendall(request)
-        stranger.shutdown(socket.SHUT_WR)
         try:
+            stranger.sendall(request)
+            stranger.shutdown(socket.SHUT_WR)
             return stranger.recv(65536)
-        except ConnectionResetError:
+        except OSError as error:
+            if error.errno not in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):  # closed before or meanwhile
+                raise
             return b""
 
 
