@@ -102,15 +102,7 @@ async def fan_out(
     remaining = deadline - loop.time()
     request_id = pool.next_id()  # one for all: it need only be unique on each connection
     frame = _encoded(request_id, rpc, params or {}, remaining)
-    waiting: dict[asyncio.Future[Reply], str] = {}
-    kept: dict[str, Connection] = {}
-    for name, path in targets.items():
-        connection = pool.kept(path)
-        if connection is not None:  # nearly always, and a task for each would cost more than the question
-            kept[name] = connection
-            waiting[connection.send(frame, request_id)] = name
-        else:
-            waiting[asyncio.ensure_future(pool.ask(path, frame, request_id, deadline))] = name
+    waiting, kept = _sent(pool, targets, frame, request_id, deadline)
     outcomes: dict[str, Answer[JsonObject] | Failed] = {
         name: Failed(name, AgentTimeout.code, "no answer in time") for name in targets
     }
@@ -134,6 +126,22 @@ async def fan_out(
         answers=[outcome for outcome in in_order if isinstance(outcome, Answer)],
         failed=[outcome for outcome in in_order if isinstance(outcome, Failed)],
     )
+
+
+def _sent(
+    pool: AgentPool, targets: Mapping[str, Path], frame: bytes, request_id: str, deadline: float
+) -> tuple[dict[asyncio.Future[Reply], str], dict[str, Connection]]:
+    """The replies to come, each with its agent's name; and the kept connections over which they do."""
+    waiting: dict[asyncio.Future[Reply], str] = {}
+    kept: dict[str, Connection] = {}
+    for name, path in targets.items():
+        connection = pool.kept(path)
+        if connection is not None:  # nearly always, and a task for each would cost more than the question
+            kept[name] = connection
+            waiting[connection.send(frame, request_id)] = name
+        else:
+            waiting[asyncio.ensure_future(pool.ask(path, frame, request_id, deadline))] = name
+    return waiting, kept
 
 
 def _encoded(request_id: str, rpc: str, params: JsonObject, seconds: float) -> bytes:

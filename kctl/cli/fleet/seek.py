@@ -58,15 +58,19 @@ def _seek(
         _show(follow(fleet, submit(fleet, "seek", {**params, "dry_run": True}, deadline)), output)
         return
     if not yes:
-        plan = submit(fleet, "seek", {**params, "dry_run": True}, deadline)
-        if plan["state"] != "done":
-            raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
-        sys.stderr.write("\n".join([*_table(plan), ""]))
-        if not sys.stdin.isatty():
-            raise UsageError("stdin is not a terminal, so nothing can be confirmed: use --yes, or --dry-run")
-        if not confirmed("Do it?"):
-            raise UsageError("nothing was changed")
+        _confirm(submit(fleet, "seek", {**params, "dry_run": True}, deadline))
     _show(follow(fleet, submit(fleet, "seek", params, deadline)), output)
+
+
+def _confirm(plan: dict[str, Any]) -> None:
+    """Raises UsageError unless the operator agrees; OperationFailed if there is no plan to agree to."""
+    if plan["state"] != "done":
+        raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
+    sys.stderr.write("\n".join([*_table(plan), ""]))
+    if not sys.stdin.isatty():
+        raise UsageError("stdin is not a terminal, so nothing can be confirmed: use --yes, or --dry-run")
+    if not confirmed("Do it?"):
+        raise UsageError("nothing was changed")
 
 
 def _show(operation: dict[str, Any], output: Output) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -30,6 +32,8 @@ from kctl.errors import UsageError
 
 __all__ = ["list_dead", "show_dead"]
 
+R = TypeVar("R")
+
 
 def list_dead(
     context: typer.Context,
@@ -54,26 +58,29 @@ def list_dead(
     kctl storage dead list --by-error
     """
     selection = selection_of(topic, partition, offset_from, offset_to, older_than)
-    is_wide = output is WideOutput.WIDE
     with opened(load_fleet(context, config)) as storage:
         if by_error:
-            groups = error_groups(storage.dead(selection))
-            table, rows = group_table(groups[:limit], is_wide=is_wide), [group_document(x) for x in groups[:limit]]
-            more = len(groups) > limit
+            show = partial(_print, error_groups(storage.dead(selection)), group_table, group_document)
         else:
-            dead_letters = list(storage.dead(selection, limit + 1))
-            table, rows = (
-                dead_letter_table(dead_letters[:limit], is_wide=is_wide),
-                [dead_letter_document(x) for x in dead_letters[:limit]],
-            )
-            more = len(dead_letters) > limit
-    if output in (WideOutput.TABLE, WideOutput.WIDE):
-        typer.echo("\n".join(table))
-        if more:
-            sys.stderr.write(f"there are more than {limit}: --limit\n")
+            show = partial(_print, list(storage.dead(selection, limit + 1)), dead_letter_table, dead_letter_document)
+    show(limit, output)
+
+
+def _print(
+    found: list[R],
+    table: Callable[..., list[str]],
+    document: Callable[[R], dict[str, Any]],
+    limit: int,
+    output: WideOutput,
+) -> None:
+    """The first `limit` of what was found, and whether there is more."""
+    listed, has_more = found[:limit], len(found) > limit
+    if output not in (WideOutput.TABLE, WideOutput.WIDE):
+        typer.echo(as_text({"rows": [document(each) for each in listed], "more": has_more}, output))
         return
-    document = {"rows": rows, "more": more}
-    typer.echo(as_text(document, output))
+    typer.echo("\n".join(table(listed, is_wide=output is WideOutput.WIDE)))
+    if has_more:
+        sys.stderr.write(f"there are more than {limit}: --limit\n")
 
 
 def show_dead(

@@ -1,4 +1,4 @@
-"""Which topics and partitions an order may name."""
+"""Which topics and partitions an operation may name."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ For the main thread; it blocks. What is read and what is committed is the worker
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from kafka import TopicPartition
@@ -79,14 +79,8 @@ class StartOffsets:
             raise UnknownTopicOrPartitionError(f"topic {min(missing)} cannot be described")
         stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in every])
         read = {topic for topic, _ in stored_offsets}
-        # All of a topic that is new to the group are placed at once, also those that others read: so a partition
-        # without a stored offset beside others that have one was added later, and what it got meanwhile is read.
         new = {tp for tp in every if tp.topic not in read} if is_latest else set()
-        found, unanswered = self._brokers.found(wanted | new, known)
-        late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
-        for tp in [tp for tp in found if tp.topic in late]:
-            del found[tp]
-            unanswered[tp] = f"its topic is new and begun with all of its partitions; {late[tp.topic]}"
+        found, unanswered = self._found(wanted, new, known)
         if not found:
             raise LeaderNotAvailableError(unanswered[min(unanswered)])
         starts = {
@@ -109,6 +103,21 @@ class StartOffsets:
         placing = [start.stored_offset for start in decided.starts.values() if start.stored_offset is not None]
         if placing:
             self._storage.init_offsets(placing, decided.stored_offsets)
+
+    def _found(
+        self, wanted: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
+    ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
+        """What the brokers answer, and of which partitions they do not, and why.
+
+        All of a topic that is `new` to the group are placed at once, also those that others read: so a partition
+        without a stored offset beside others that have one was added later, and what it got meanwhile is read.
+        """
+        found, unanswered = self._brokers.found(wanted | new, known)
+        late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
+        for tp in [tp for tp in found if tp.topic in late]:
+            del found[tp]
+            unanswered[tp] = f"its topic is new and begun with all of its partitions; {late[tp.topic]}"
+        return found, unanswered
 
     def _check_unmoved(self, decided: Decided) -> None:
         """Raises StoredOffsetMoved when another owner has stored or placed something since the stored offsets were
