@@ -117,7 +117,7 @@ class ClusterReader:
         return self._connection
 
     def _read(self, connection: Connection) -> ClusterReading:
-        reading, silent = ClusterReading(), set[int]()
+        reading, silent, absent = ClusterReading(), set[int](), self._led.absent
         connection.deadline.renew()
         self._read_groups(connection, reading, silent)
         connection.deadline.renew()
@@ -126,7 +126,7 @@ class ClusterReader:
         connection.deadline.renew()
         self._refresh_topics(connection, {topic for topic, _ in wanted})
         self._read_logs(connection, reading, wanted, silent)
-        if reading.unknown - self._absent():
+        if reading.unknown - absent:  # what was absent before is no news: a partition that was added is
             self._topics_at = 0.0
         return reading
 
@@ -184,10 +184,6 @@ class ClusterReader:
             self._topics = topics_of(connection.metadata(sorted(names))) if names else {}
             self._topics_at = time.monotonic()
             self._keys = Keys()  # without those of topics that are gone
-
-    def _absent(self) -> set[Partition]:
-        """What did not exist when it was last asked for: it is no news."""
-        return self._led.absent
 
     def _read_logs(
         self, connection: Connection, reading: ClusterReading, wanted: set[Partition], silent: set[int]
