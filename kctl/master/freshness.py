@@ -26,9 +26,9 @@ def gaps(rpc: str, brokers: Freshness, rows: Sequence[PartitionRow] = ()) -> tup
 
 
 def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
-    """Whether offsets of that age are stale; None: there are none yet."""
+    """Whether offsets of that age are stale; None: what would have it has not been answered in full yet."""
     if age_seconds is None:
-        return _silent(brokers)
+        return _silent(brokers) or _never_complete(brokers)
     if age_seconds <= brokers.stale_after_seconds:
         return ()
     return (Failed(BROKERS, "stale", _because(f"the brokers' offsets are {age_seconds:.0f} s old", brokers)),)
@@ -38,6 +38,14 @@ def _silent(brokers: Freshness) -> tuple[Failed, ...]:
     if brokers.age_seconds is not None:
         return ()
     return (Failed(BROKERS, "stale", _because("no broker has answered the master yet", brokers)),)
+
+
+def _never_complete(brokers: Freshness) -> tuple[Failed, ...]:
+    """As where a broker dies before the group has a coordinator."""
+    text = (
+        f"the brokers have not answered everything yet, and what they answered last is {brokers.age_seconds:.0f} s old"
+    )
+    return (Failed(BROKERS, "stale", _because(text, brokers)),)
 
 
 def _stale_rows(rows: Sequence[PartitionRow], brokers: Freshness) -> tuple[Failed, ...]:

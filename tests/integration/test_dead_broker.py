@@ -50,11 +50,18 @@ def kctl(fleet: Any, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def shows_its_age(fleet: Any, words: tuple[str, ...], eventually: Eventually) -> None:
+    ran: subprocess.CompletedProcess[str]
+
     def stale_with_exit_code_3() -> bool:
+        nonlocal ran
         ran = kctl(fleet, *words)
         return ran.returncode == 3 and "s old" in ran.stderr
 
-    eventually(stale_with_exit_code_3, 30, what=f"{' '.join(words)} shows how old its offsets are")
+    try:
+        eventually(stale_with_exit_code_3, 30, what=f"{' '.join(words)} shows how old its offsets are")
+    except AssertionError as error:
+        error.add_note(f"exit code {ran.returncode}\n{ran.stdout}{ran.stderr}")
+        raise
 
 
 def fetched(fleet: Any, path: str) -> Any:

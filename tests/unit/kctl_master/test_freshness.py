@@ -61,3 +61,13 @@ def test_what_rests_on_no_broker_lacks_nothing_of_them(rpc: str) -> None:
 def test_nothing_is_stale_before_the_bound() -> None:
     assert stale(FRESH, 2.0) == ()
     assert stale(Freshness(9.0, 9.0, inf, None), 9.0) == ()
+
+
+def test_brokers_that_have_never_answered_everything_are_a_gap() -> None:
+    """Such as one that dies before the group has a coordinator."""
+    [gap] = stale(Freshness(31.0, None, 2.0, "Request timed out"), None)
+
+    assert gap.code == "stale"
+    assert gap.message == (
+        "the brokers have not answered everything yet, and what they answered last is 31 s old: Request timed out"
+    )
