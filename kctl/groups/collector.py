@@ -135,7 +135,10 @@ class ClusterCollector:
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
-            await loop.run_in_executor(self._thread, self.collect)
+            try:
+                await loop.run_in_executor(self._thread, self.collect)
+            except Exception:  # a boundary: the last snapshot grows older, and a master goes on with its own group
+                log.exception("action=groups_failed cluster=%s", self.cluster)
             took = loop.time() - started
             await asyncio.sleep(max(self._settings.interval_seconds - took, took))
 

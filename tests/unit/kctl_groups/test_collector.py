@@ -1,0 +1,55 @@
+"""The cycle of a collector, with a played reader."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from kctl.errors import BrokerUnreachable
+from kctl.groups.collector import ClusterCollector, Settings
+from kctl.groups.snapshot import ClusterSnapshot
+from kctl.kafka.cluster_reader import ClusterReading
+from kctl.status import Rules
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Away:
+    """A cluster of which no broker answers."""
+
+    def read(self) -> ClusterReading:
+        raise BrokerUnreachable("nobody is there")
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+
+async def test_a_bug_in_a_cycle_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+    settings = Settings(0.01, 60.0, lambda _: Rules(600, 60, 600), lambda _: False)
+    collector = ClusterCollector("main", Away(), settings, lambda name: pytest.fail(name))
+    seen: list[ClusterSnapshot] = []
+
+    def fail_once(snapshot: ClusterSnapshot) -> None:
+        seen.append(snapshot)
+        if len(seen) == 1:
+            raise RuntimeError("a bug")
+
+    collector.prepare.append(fail_once)
+    task = asyncio.create_task(collector.run())
+    async with asyncio.timeout(30):
+        while len(seen) < 3:  # noqa: ASYNC110 - of another thread
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    await collector.close()
+
+    assert [record.exc_info[1].args for record in caplog.records if record.exc_info] == [("a bug",)]  # type: ignore[union-attr]
+    assert seen[-1].errors["groups"] == "nobody is there"
