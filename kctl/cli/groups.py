@@ -140,7 +140,7 @@ def _cells(row: dict[str, Any]) -> list[object]:
 
 
 def _remark(answer: dict[str, Any]) -> str | None:
-    """What was not answered, and how many rows there are beyond the limit."""
+    """What was not answered."""
     failed = [
         f"cluster {cluster['cluster']}: {part}: {why}"
         for cluster in answer["clusters"]

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from kctl.errors import GroupMissing, KctlError
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.kafka.groups import Group
+from kctl.status import Status
 from kctl_agent.wire import JsonObject
 
 __all__ = ["GroupsView", "router"]
@@ -110,14 +111,15 @@ def _largest(name: str) -> Callable[[JsonObject], tuple[object, ...]]:
     return lambda row: (row[name] is None, -(row[name] or 0), row["cluster"], row["group"])
 
 
-_BY_SEVERITY = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
+_QUIET = Status.REBALANCING.severity
+"""From here down nothing is wrong: such groups are sorted by their lag alone."""
 _KEYS: dict[Sort, Callable[[JsonObject], tuple[object, ...]]] = {
     "group": lambda row: (row["cluster"], row["group"]),
     "lag": _largest("lag"),
     "lag_seconds": _largest("lag_seconds"),
     "growth": _largest("growth_per_second"),
     "status": lambda row: (
-        _BY_SEVERITY.index(row["status"]) if row["status"] in _BY_SEVERITY else len(_BY_SEVERITY),
+        -max(Status(row["status"]).severity, _QUIET),
         -(row["lag"] or 0),
         row["cluster"],
         row["group"],

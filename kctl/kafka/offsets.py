@@ -169,14 +169,12 @@ def log_offsets_on(
     requests = [(node, Raw(_list_of(topics, at, is_read_committed))) for node, topics in leaders.items()]
     for topics, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
-            failed = [(topic, number) for topic, numbers in topics.items() for number in numbers]
-            found.errors.update(dict.fromkeys(failed, str(answer)))
+            found.errors.update(dict.fromkeys(_each(topics), str(answer)))
             continue
         try:
             rows = list(listed(answer.body, keys))
         except UNREADABLE as error:
-            failed = [(topic, number) for topic, numbers in topics.items() for number in numbers]
-            found.errors.update(dict.fromkeys(failed, f"a response to ListOffsets cannot be read: {error}"))
+            found.errors.update(dict.fromkeys(_each(topics), f"a response to ListOffsets cannot be read: {error}"))
             continue
         for partitions, offsets, codes in rows:
             if not any(codes) and min(offsets, default=0) >= 0:
@@ -188,6 +186,10 @@ def log_offsets_on(
                 elif offset >= 0:
                     found.offsets[key] = offset
     return found
+
+
+def _each(topics: Mapping[str, Sequence[int]]) -> list[Partition]:
+    return [(topic, number) for topic, numbers in topics.items() for number in numbers]
 
 
 def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bool) -> Any:

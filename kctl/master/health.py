@@ -87,11 +87,11 @@ def on_heartbeat(health: Health, beat: Heartbeat, now: float) -> Health:
         or beat.batches_total != health.batches_total
         or (beat.progress is not None and beat.progress != health.progress)
     )
-    is_excused = (not beat.lag or beat.state in _AT_REST) and not _is_unbegun(beat)
+    is_excused = not beat.lag or beat.state in _AT_REST
     return replace(
         health,
         heartbeat_at=now,
-        progress_at=now if is_excused or (is_moving and not _is_unbegun(beat)) else health.progress_at,
+        progress_at=now if (is_moving or is_excused) and not _is_unbegun(beat) else health.progress_at,
         state=beat.state,
         batches_total=beat.batches_total,
         progress=beat.progress,

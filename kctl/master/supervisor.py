@@ -83,7 +83,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Stops all at the same time, but the engine after those that work in it; returns when nothing of them is
         left."""
-        engines = [process for process in self._processes.values() if process.launch.kind == "engine"]
+        engines = self._engines
         await asyncio.gather(*(process.stop() for process in self._processes.values() if process not in engines))
         await asyncio.gather(*(process.stop() for process in engines))
 
@@ -146,6 +146,10 @@ class Supervisor:
             await asyncio.sleep(self._memory_interval_seconds)
 
     @property
+    def _engines(self) -> list[ProcessSupervisor]:
+        return [process for process in self._processes.values() if process.launch.kind == "engine"]
+
+    @property
     def _memory_interval_seconds(self) -> float:
         return min(policy.memory_interval_seconds for policy in self._policies.values())
 
@@ -165,8 +169,7 @@ class Supervisor:
         )
 
     def _on_stalled_from_start(self, name: str) -> None:
-        """A worker gets nowhere from its start: the engine may be what is wrong, although it
-        answers."""
-        for process in self._processes.values():
-            if process.launch.kind == "engine" and self.process(name).launch.kind == "worker":
-                process.replace(Cause.STALLED, f"{name} has finished no batch in it")
+        """A worker gets nowhere from its start: the engine may be what is wrong, although it answers."""
+        if self.process(name).launch.kind == "worker":
+            for engine in self._engines:
+                engine.replace(Cause.STALLED, f"{name} has finished no batch in it")
