@@ -15,6 +15,7 @@ __all__ = [
     "BadAnswer",
     "BrokerRefused",
     "BrokerUnreachable",
+    "ClusterMissing",
     "CommandRejected",
     "ConfigError",
     "GroupActive",
@@ -117,6 +118,14 @@ class UsageError(KctlError):
     code = "usage"
     exit_code = 2
     http_status = 400
+
+
+class ClusterMissing(KctlError):
+    """The groups of no cluster of that name are collected."""
+
+    code = "cluster_missing"
+    exit_code = 2
+    http_status = 404
 
 
 class ConfigError(KctlError):

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
-from kctl.errors import GroupMissing, KctlError
+from kctl.errors import ClusterMissing, GroupMissing, KctlError, UsageError
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.kafka.groups import Group
 from kctl.status import Status
+from kctl_agent.errors import NotReady
 from kctl_agent.wire import JsonObject
 
-__all__ = ["GroupsView", "router"]
+__all__ = ["GroupsView", "Latest", "reason_not_ready", "router"]
 
 MAX_GROUPS = 10_000
+_MAX_PATTERNS = 20
+Latest = Mapping[str, ClusterSnapshot | None]
+"""The last snapshot of each cluster by its name; None before its first."""
 Sort = Literal["group", "lag", "lag_seconds", "growth", "status"]
 
 router = APIRouter(prefix="/api/v1")
@@ -28,8 +33,7 @@ router = APIRouter(prefix="/api/v1")
 class GroupsView:
     """What these routes answer from, `app.state.groups`."""
 
-    latest: Callable[[], Sequence[ClusterSnapshot | None]]
-    """The last snapshot of each cluster; None before its first."""
+    latest: Callable[[], Latest]
     describe: Callable[[str, str], Group]
     """Asks the cluster's brokers for a group and its members; blocks, raises KctlError."""
     clock: Callable[[], float]
@@ -40,12 +44,16 @@ class GroupsView:
 async def groups(
     request: Request,
     cluster: Annotated[str | None, Query(max_length=300, description="Only this cluster's.")] = None,
+    group: Annotated[
+        list[str] | None,
+        Query(max_length=_MAX_PATTERNS, description="Only those that fit one of these globs, such as `payments-*`."),
+    ] = None,
     sort: Annotated[Sort, Query(description="By this, the largest or worst first.")] = "group",
     limit: Annotated[int, Query(ge=1, le=MAX_GROUPS, description="The most rows.")] = 1000,
 ) -> JSONResponse:
     view: GroupsView = request.app.state.groups
-    chosen = [each for each in view.latest() if each is not None and cluster in (None, each.cluster)]
-    return JSONResponse(await asyncio.to_thread(_listed, chosen, sort, limit, view.clock()))
+    chosen = _chosen(view, cluster)
+    return JSONResponse(await asyncio.to_thread(_listed, chosen, group, sort, limit, view.clock()))
 
 
 @router.get(
@@ -55,34 +63,82 @@ async def group(
     request: Request,
     group: str,
     cluster: Annotated[
-        str | None, Query(max_length=300, description="Where several have a group of that name.")
+        str | None, Query(max_length=300, description="Needed where several have a group of that name.")
     ] = None,
 ) -> JSONResponse:
     view: GroupsView = request.app.state.groups
-    for snapshot in view.latest():
-        if snapshot is None or cluster not in (None, snapshot.cluster):
-            continue
-        found = next((each for each in snapshot.groups if each.group == group), None)
-        if found is not None:
-            return JSONResponse(await asyncio.to_thread(_detailed, view, snapshot, found))
-    raise GroupMissing(f"there is no group {group} among those that are collected: see /api/v1/groups")
+    snapshot, found = _only(_chosen(view, cluster), group)
+    return JSONResponse(await asyncio.to_thread(_detailed, view, snapshot, found))
 
 
-def _listed(snapshots: Sequence[ClusterSnapshot], sort: Sort, limit: int, now: float) -> JsonObject:
-    rows = [_row(each, now - snapshot.taken_at) for snapshot in snapshots for each in snapshot.groups]
-    clusters = [
-        {
-            "cluster": each.cluster,
-            "is_ready": each.is_ready,
-            "age_seconds": max(now - each.taken_at, 0.0),
-            "up": dict(each.up),
-            "errors": dict(each.errors),
-            "groups": len(each.groups),
-        }
-        for each in snapshots
+def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | None:
+    """Why nothing is known of the groups of a cluster yet; None when they are, as far as it answers."""
+    if snapshot is None:
+        return f"the first poll of cluster {cluster} is not finished yet"
+    if snapshot.is_ready:
+        return None
+    why = "; ".join(f"{part}: {error}" for part, error in snapshot.errors.items())
+    return f"cluster {cluster} was not polled in full yet: {why}"
+
+
+def _chosen(view: GroupsView, cluster: str | None) -> Latest:
+    """Raises ClusterMissing."""
+    latest = view.latest()
+    if cluster is None:
+        return latest
+    if cluster not in latest:
+        known = ", ".join(latest)
+        raise ClusterMissing(f"there is no cluster `{cluster}` among those that are collected, which are: {known}")
+    return {cluster: latest[cluster]}
+
+
+def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
+    """
+    Raises:
+        GroupMissing: no cluster has it.
+        NotReady: it may be one of those of which nothing is known yet.
+        UsageError: several have one.
+    """
+    found = [
+        (snapshot, each)
+        for snapshot in latest.values()
+        if snapshot is not None
+        for each in snapshot.groups
+        if each.group == group
+    ]
+    if len(found) > 1:
+        names = ", ".join(snapshot.cluster for snapshot, _ in found)
+        raise UsageError(f"the clusters {names} each have a group `{group}`: name the one that is meant")
+    if found:
+        return found[0]
+    if reasons := [reason for name, each in latest.items() if (reason := reason_not_ready(name, each))]:
+        raise NotReady(f"whether there is a group `{group}` is not known: {'; '.join(reasons)}")
+    raise GroupMissing(f"there is no group `{group}` among those that are collected; `kctl groups` lists them")
+
+
+def _listed(latest: Latest, patterns: Sequence[str] | None, sort: Sort, limit: int, now: float) -> JsonObject:
+    rows = [
+        _row(each, now - snapshot.taken_at)
+        for snapshot in latest.values()
+        if snapshot is not None
+        for each in snapshot.groups
+        if not patterns or any(fnmatchcase(each.group, pattern) for pattern in patterns)
     ]
     rows.sort(key=_KEYS[sort])
+    clusters = [_cluster(name, snapshot, now) for name, snapshot in latest.items()]
     return {"clusters": clusters, "total": len(rows), "rows": rows[:limit]}
+
+
+def _cluster(name: str, snapshot: ClusterSnapshot | None, now: float) -> JsonObject:
+    return {
+        "cluster": name,
+        "is_ready": snapshot is not None and snapshot.is_ready,
+        "not_ready": reason_not_ready(name, snapshot),
+        "age_seconds": None if snapshot is None else max(now - snapshot.taken_at, 0.0),
+        "up": {} if snapshot is None else dict(snapshot.up),
+        "errors": {} if snapshot is None else dict(snapshot.errors),
+        "groups": 0 if snapshot is None else len(snapshot.groups),
+    }
 
 
 def _row(group: GroupSnapshot, taken_ago: float) -> JsonObject:

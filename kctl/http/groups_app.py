@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
 
 from kctl import __version__
-from kctl.groups.snapshot import ClusterSnapshot
 from kctl.http import groups_api
 from kctl.http.access import Access
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
-from kctl.http.groups_api import GroupsView
+from kctl.http.groups_api import GroupsView, Latest, reason_not_ready
 from kctl.http.guard import Guard
 from kctl.http.probes import healthz, metrics, readyz
 from kctl.kafka.groups import Group
@@ -27,8 +26,7 @@ __all__ = ["GroupsApp", "GroupsSource"]
 class GroupsSource:
     """What the routes answer from. Belongs to one event loop."""
 
-    latest: Callable[[], Sequence[ClusterSnapshot | None]]
-    """The last snapshot of each cluster; None before its first."""
+    latest: Callable[[], Latest]
     describe: Callable[[str, str], Group]
     """Asks a cluster's brokers for a group and its members; blocks, raises KctlError."""
     render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
@@ -36,14 +34,8 @@ class GroupsSource:
 
     def reasons_not_ready(self) -> list[str]:
         """Why there are no groups yet; empty when there are of every cluster, as far as it answers."""
-        reasons = []
-        for snapshot in self.latest():
-            if snapshot is None:
-                reasons.append("the first poll of a cluster is not finished yet")
-            elif not snapshot.is_ready:
-                why = "; ".join(f"{part}: {error}" for part, error in snapshot.errors.items())
-                reasons.append(f"cluster {snapshot.cluster} was not polled in full yet: {why}")
-        return reasons
+        latest = self.latest().items()
+        return [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]
 
 
 class GroupsApp:

@@ -43,12 +43,12 @@ class _Latest:
         self._collectors = collectors
         self._whole = Clusters(())
 
-    def snapshots(self) -> list[ClusterSnapshot | None]:
-        return [each.latest() for each in self._collectors]
+    def snapshots(self) -> dict[str, ClusterSnapshot | None]:
+        return {each.cluster: each.latest() for each in self._collectors}
 
     def __call__(self) -> Clusters:
         """May be called on any thread."""
-        latest = tuple(each for each in self.snapshots() if each is not None)
+        latest = tuple(each for each in self.snapshots().values() if each is not None)
         whole = self._whole
         if whole.clusters != latest:
             whole = self._whole = Clusters(latest)

@@ -116,7 +116,9 @@ def wired(
 
 def _view_of(groups: ClusterCollector) -> GroupsView:
     return GroupsView(
-        latest=lambda: [groups.latest()], describe=lambda _, group: groups.describe(group), clock=time.monotonic
+        latest=lambda: {groups.cluster: groups.latest()},
+        describe=lambda _, group: groups.describe(group),
+        clock=time.monotonic,
     )
 
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +18,7 @@ from kctl import fleets
 from kctl_agent.messages import reply_ok
 from kctl_agent.scripted import Answers, ScriptedAgent, SendsBytes, Stalls, Step
 from kctl_agent.wire import encode
+from tests.terminals import Terminal
 
 KCTL = [sys.executable, "-m", "kctl"]
 LAG = {"total": 62, "unknown": [], "topics": {"orders": 62}}
@@ -131,44 +125,6 @@ def test_watching_into_a_pipe_ends_with_the_master(short_dir: Path) -> None:
 
     assert process.returncode == 5
     assert err.startswith(b"kctl: no master is running there: nobody listens")
-
-
-class Terminal:
-    """A process on a terminal of 60 columns and 8 rows."""
-
-    def __init__(self, *words: str) -> None:
-        self._own, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 8, 60, 0, 0))
-        env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-        self.process = subprocess.Popen(
-            [*KCTL, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
-        )
-        os.close(theirs)
-        self.seen = ""
-
-    def read_until(self, pattern: str, seconds: float = 20.0) -> str:
-        over = threading.Event()
-        timer = threading.Timer(seconds, over.set)
-        timer.start()
-        while not re.search(pattern, self.seen, re.DOTALL):
-            assert not over.is_set(), self.seen
-            if select.select([self._own], [], [], 0.1)[0]:
-                self.seen += os.read(self._own, 65536).decode()
-        timer.cancel()
-        timer.join()
-        return self.seen
-
-    def interrupt(self) -> int:
-        self.process.send_signal(signal.SIGINT)
-        return self.process.wait(60)
-
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._own)
 
 
 def test_watching_on_a_terminal_redraws_in_place_and_cuts_off_what_does_not_fit(short_dir: Path) -> None:

@@ -353,6 +353,7 @@ def test_kctl_groups_lists_what_the_exporter_has_seen(
 
     listed = kctl("--url", exporter.url, "--sort", "group")
     document = json.loads(kctl("--url", exporter.url, "-o", "json").stdout)
+    chosen = kctl("--url", exporter.url, "far-*", "-o", "json")
     nobody = kctl("--url", f"http://127.0.0.1:{two_free_ports()[0]}")
 
     assert listed.returncode == 0, listed.stderr
@@ -361,6 +362,7 @@ def test_kctl_groups_lists_what_the_exporter_has_seen(
     [line] = [line for line in lines if line.startswith("far-behind ")]
     assert line.split()[1:5] == ["classic", "empty", "0", "7"]
     assert next(row["lag"] for row in document["rows"] if row["group"] == "far-behind") == 7
+    assert [row["group"] for row in json.loads(chosen.stdout)["rows"]] == ["far-behind"]
     assert (nobody.returncode, nobody.stderr.startswith("kctl: nothing answers at http://127.0.0.1:")) == (5, True)
 
 

@@ -3,62 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
-from kctl.errors import BrokerUnreachable
-from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
-from kctl.http import Access, GroupsApp, GroupsSource
-from kctl.kafka.groups import Group, Member
-from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
-from kctl.reduce.kafka_lag import totals
-from kctl.reduce.offset_checker import Partitions
-from kctl.status import Assessment, Status, of_group
+from kctl.groups.snapshot import ClusterSnapshot
+from kctl.http import Access, GroupsApp
+from kctl.status import Status
+from tests.served_groups import cluster, group, source_of_groups
 
 pytestmark = pytest.mark.anyio
 
 
-def group(name: str, lag: int | None, growth: float | None = None, status: Status = Status.OK) -> GroupSnapshot:
-    end = None if lag is None else 4 + lag
-    rows = (PartitionRow("orders", 0, 0, 4, None, end, None, None, None, 1.0, ResetPolicy.NONE),)
-    assessed = (Assessment(status, "so it is", 2.5, growth),)
-    return GroupSnapshot(
-        "main",
-        name,
-        rows,
-        assessed,
-        of_group(rows, assessed),
-        totals(Partitions(rows)),
-        GroupStats("stable", 1),
-        "classic",
-        1,
+async def ask(path: str, *clusters: ClusterSnapshot, unpolled: Sequence[str] = (), **params: Any) -> httpx.Response:
+    latest = {each.cluster: each for each in clusters} | dict.fromkeys(unpolled)
+    transport = httpx.ASGITransport(
+        GroupsApp(source_of_groups(lambda: latest), Access()).guarded, raise_app_exceptions=False
     )
-
-
-def cluster(name: str, *groups: GroupSnapshot, errors: dict[str, str] | None = None) -> ClusterSnapshot:
-    return ClusterSnapshot(name, groups, 1000.0, 1.7e9, 0.1, {"groups": not errors}, {}, errors or {}, not errors)
-
-
-def describe(_cluster: str, name: str) -> Group:
-    if name == "lost":
-        raise BrokerUnreachable("nobody answers")
-    members = (Member("m-1", "c", "/h", None, {"orders": (0, 1)}), Member("m-2", "c", "/h", "static", {}))
-    return Group(name, 1, "Stable", "classic", "consumer", "range", members)
-
-
-async def ask(path: str, *clusters: ClusterSnapshot | None, **params: Any) -> httpx.Response:
-    def latest() -> Sequence[ClusterSnapshot | None]:
-        return clusters
-
-    source = GroupsSource(
-        latest=latest,
-        describe=describe,
-        render_metrics=lambda _accept, _encoding: (b"", "text/plain", False),
-        ready_metrics=lambda _accept, _encoding: None,
-    )
-    transport = httpx.ASGITransport(GroupsApp(source, Access()).guarded, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return await client.get(path, params=params)
 
@@ -86,17 +49,43 @@ async def test_groups_are_sorted_as_asked_and_what_is_not_known_comes_last(sort:
 
 
 async def test_each_cluster_has_its_age_and_what_failed_in_it() -> None:
-    body = (await ask("/api/v1/groups", MAIN, cluster("other", errors={"groups": "away"}), None, limit=1)).json()
+    other = cluster("other", errors={"groups": "away"})
+    body = (await ask("/api/v1/groups", MAIN, other, unpolled=["third"], limit=1)).json()
 
-    assert [(each["cluster"], each["groups"], each["errors"]) for each in body["clusters"]] == [
-        ("main", 3, {}),
-        ("other", 0, {"groups": "away"}),
+    assert [(each["cluster"], each["groups"], each["errors"], each["not_ready"]) for each in body["clusters"]] == [
+        ("main", 3, {}, None),
+        ("other", 0, {"groups": "away"}, "cluster other was not polled in full yet: groups: away"),
+        ("third", 0, {}, "the first poll of cluster third is not finished yet"),
     ]
     assert (body["total"], len(body["rows"])) == (3, 1)
     first = body["rows"][0]
     assert (first["lag"], first["state"], first["members"], first["status"]) == (6, "stable", 1, "ok")
     assert first["age_seconds"] >= 1.0
-    assert (await ask("/api/v1/groups", MAIN, cluster="other")).json()["rows"] == []
+    assert (await ask("/api/v1/groups", MAIN, other, cluster="other")).json()["rows"] == []
+
+
+async def test_groups_are_chosen_by_globs_of_their_names() -> None:
+    main = cluster("main", *(group(name, 1) for name in ("payments-eu", "payments-us", "billing", "Billing", "x[1]")))
+
+    async def chosen(*patterns: str) -> list[str]:
+        body = (await ask("/api/v1/groups", main, group=list(patterns))).json()
+        assert body["total"] == len(body["rows"])
+        return [row["group"] for row in body["rows"]]
+
+    assert await chosen("payments-*", "billing") == ["billing", "payments-eu", "payments-us"]
+    assert await chosen("x[[]1]") == ["x[1]"]
+    assert await chosen("nobody*") == []
+    assert (await ask("/api/v1/groups", main, group=["*"] * 21)).status_code == 400
+
+
+async def test_a_cluster_that_is_not_collected_is_named_beside_those_that_are() -> None:
+    for path in ("/api/v1/groups", "/api/v1/groups/a"):
+        response = await ask(path, MAIN, cluster("other"), cluster="mian")
+
+        error = response.json()["error"]
+        assert (response.status_code, error["code"]) == (404, "cluster_missing")
+        assert "no cluster `mian`" in error["message"]
+        assert "main, other" in error["message"]
 
 
 async def test_of_one_group_there_are_its_partitions_and_its_members_with_the_lag_of_what_they_hold() -> None:
@@ -120,6 +109,23 @@ async def test_a_group_that_is_not_collected_is_not_found() -> None:
     response = await ask("/api/v1/groups/nobody", MAIN)
 
     assert (response.status_code, response.json()["error"]["code"]) == (404, "group_missing")
+
+
+async def test_before_a_cluster_was_polled_nothing_is_said_to_be_missing_in_it() -> None:
+    response = await ask("/api/v1/groups/nobody", MAIN, unpolled=["other"])
+
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "not_ready")
+    assert "the first poll of cluster other" in response.json()["error"]["message"]
+
+
+async def test_of_a_name_that_two_clusters_have_the_cluster_must_be_named() -> None:
+    other = cluster("other", replace(group("a", 77), cluster="other"))
+
+    refused = await ask("/api/v1/groups/a", MAIN, other)
+    named = await ask("/api/v1/groups/a", MAIN, other, cluster="other")
+
+    assert (refused.status_code, "main, other" in refused.json()["error"]["message"]) == (400, True)
+    assert (named.json()["cluster"], named.json()["lag"]) == ("other", 77)
 
 
 async def test_a_group_id_with_slashes_and_quotes_is_found() -> None:

@@ -1,0 +1,111 @@
+"""Asks `/api/v1/groups` of a `kctl exporter`, or of a master that collects all groups; and the options for that."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kctl.errors import ClusterMissing, ConfigError, GroupMissing, IncompleteAnswer, KctlError, NoMaster, UsageError
+from kctl_agent.errors import NotReady
+
+__all__ = ["URL", "ClusterOption", "GroupsApi", "TokenOption", "UrlOption", "unanswered"]
+
+URL = "http://127.0.0.1:9750"
+_TIMEOUT_SECONDS = 20.0
+_ERRORS: Mapping[str, type[KctlError]] = {
+    ClusterMissing.code: ClusterMissing,
+    GroupMissing.code: GroupMissing,
+    UsageError.code: UsageError,
+    NotReady.code: IncompleteAnswer,
+}
+"""What was answered, by its code, as this command's own error."""
+
+UrlOption = Annotated[str, typer.Option("--url", help="A `kctl exporter`, or a master with exporter.all_groups.")]
+ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this cluster's.", show_default=False)]
+TokenOption = Annotated[
+    Path | None, typer.Option("--token-file", help="A file with the bearer token.", show_default=False)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsApi:
+    """One that serves `/api/v1/groups`."""
+
+    url: str
+    token_file: Path | None = None
+
+    def groups(self, cluster: str | None, patterns: Sequence[str], sort: str, limit: int) -> dict[str, Any]:
+        """Those that fit one of the globs; all of them without any.
+
+        Raises:
+            UsageError, ClusterMissing, ConfigError (the token), NoMaster.
+        """
+        return self._get("", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
+
+    def group(self, cluster: str | None, name: str) -> dict[str, Any]:
+        """One group with its partitions and its members.
+
+        Raises:
+            GroupMissing; IncompleteAnswer, when it is not known yet whether there is one. Also as `groups`.
+        """
+        return self._get(f"/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
+
+    def _get(self, path: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        if not self.url.startswith(("http://", "https://")):
+            raise UsageError(f"--url takes http://HOST:PORT or https://HOST:PORT, not `{self.url}`")
+        given = {name: value for name, value in params.items() if value is not None}
+        query = f"?{urllib.parse.urlencode(given, doseq=True)}" if given else ""
+        where = f"{self.url.rstrip('/')}/api/v1/groups{path}{query}"
+        try:
+            request = urllib.request.Request(where, headers=self._headers())  # noqa: S310 - checked above
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
+                found: dict[str, Any] = json.load(response)
+                return found
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _refused(where, error) from None
+        except (OSError, HTTPException, ValueError) as error:
+            why = getattr(error, "reason", error)
+            raise NoMaster(f"nothing answers at {where}: {why}; start `kctl exporter`, or name it with --url") from None
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"accept": "application/json"}
+        if self.token_file is not None:
+            try:
+                headers["authorization"] = f"Bearer {self.token_file.read_text(encoding='utf-8').strip()}"
+            except OSError as error:
+                raise ConfigError(f"--token-file {self.token_file} cannot be read: {error.strerror}") from None
+        return headers
+
+
+def unanswered(answer: dict[str, Any]) -> str | None:
+    """What is not known yet of the clusters, or was not answered; None when all was."""
+    missing = []
+    for cluster in answer["clusters"]:
+        if cluster["not_ready"] is not None:
+            missing.append(cluster["not_ready"])
+        else:
+            missing += [f"cluster {cluster['cluster']}: {part}: {why}" for part, why in cluster["errors"].items()]
+    return "; ".join(dict.fromkeys(missing)) or None
+
+
+def _refused(where: str, error: urllib.error.HTTPError) -> KctlError:
+    try:
+        reason = json.load(error)["error"]
+        code, message = str(reason["code"]), str(reason["message"])
+    except (ValueError, KeyError, TypeError):
+        code, message = "", error.reason
+    if code in _ERRORS:
+        return _ERRORS[code](message)
+    if error.code == 404:
+        message = "it does not collect all groups: set exporter.all_groups, or ask a `kctl exporter`"
+    return NoMaster(f"{where} answered {error.code}: {message}")

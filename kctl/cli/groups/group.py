@@ -1,0 +1,112 @@
+"""`kctl group`"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from kctl.cli.groups.asked import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
+from kctl.cli.groups.groups import growth
+from kctl.cli.options import Output, OutputOption
+from kctl.cli.output import as_text
+from kctl.cli.table import Column, cell, ranges, render
+from kctl.cli.times import duration
+
+__all__ = ["register"]
+
+_PARTITIONS = (
+    Column("topic"),
+    Column("partition", is_number=True),
+    Column("committed", is_number=True),
+    Column("end", is_number=True),
+    Column("lag", is_number=True),
+    Column("behind", is_number=True),
+    Column("growth/s", is_number=True),
+    Column("status"),
+    Column("reason"),
+)
+_MEMBERS = (
+    Column("member"),
+    Column("client"),
+    Column("host"),
+    Column("instance"),
+    Column("lag", is_number=True),
+    Column("holds"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("group")(_group)
+
+
+def _group(
+    name: Annotated[str, typer.Argument(metavar="GROUP", help="Its whole name; `kctl groups` lists them.")],
+    url: UrlOption = URL,
+    cluster: ClusterOption = None,
+    watch: Annotated[float | None, typer.Option("--watch", metavar="SECONDS", min=0.1, help="Again and again.")] = None,
+    token_file: TokenOption = None,
+    output: OutputOption = Output.TABLE,
+) -> int:
+    """Show one consumer group: its partitions, and its members with what each holds.
+
+    The members are those that its coordinator has now. Exit code 3 when it does not answer, with the reason, or when it
+    is not known yet whether there is such a group; 19 when there is none.
+
+    \b
+    kctl group billing
+    kctl group billing --url https://monitor:9308 --token-file token --watch 5
+    """
+    api = GroupsApi(url, token_file)
+
+    def view() -> tuple[str, str | None]:
+        answer = api.group(cluster, name)
+        text = "\n".join(_lines(answer)) if output is Output.TABLE else as_text(answer, output.value)
+        return text, answer["members_error"] and f"its members are not known: {answer['members_error']}"
+
+    if watch is not None:
+        from kctl.cli.fleet.watch import watch as again
+
+        return again(view, watch, f"group at {url}  every {watch:g} s", "\n" if output is Output.TABLE else "")
+    text, remark = view()
+    typer.echo(text)
+    if remark is not None:
+        sys.stderr.write(f"{remark}\n")
+    return 0 if remark is None else 3
+
+
+def _lines(answer: dict[str, Any]) -> Iterator[str]:
+    head = {
+        **{name: answer[name] for name in ("group", "cluster", "type", "state", "coordinator", "members", "lag")},
+        "members": None if answer["members"] is None else len(answer["members"]),
+        "behind": duration(answer["lag_seconds"]),
+        "growth/s": growth(answer["growth_per_second"]),
+        "status": answer["status"],
+    }
+    yield "  ".join(f"{key} {cell(value)}" for key, value in head.items())
+    yield cell(answer["reason"])
+    yield ""
+    yield from render(_PARTITIONS, map(_partition, answer["rows"])) if answer["rows"] else ["nothing is committed"]
+    yield ""
+    if answer["members"]:
+        yield from render(_MEMBERS, map(_member, answer["members"]))
+    else:
+        yield "no members" if answer["members"] == [] else "its members are not known"
+
+
+def _partition(row: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        *(row[name] for name in ("topic", "partition", "current_offset", "kafka_max_offset", "remaining_count")),
+        duration(row["lag_seconds"]),
+        growth(row["growth_per_second"]),
+        row["status"],
+        row["reason"],
+    )
+
+
+def _member(member: dict[str, Any]) -> tuple[object, ...]:
+    held = sorted((member["assigned"] or {}).items())
+    holds = " ".join(f"{topic}:{ranges(numbers)}" for topic, numbers in held)
+    return *(member[name] for name in ("member_id", "client_id", "host", "instance_id", "lag")), holds

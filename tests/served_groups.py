@@ -1,0 +1,71 @@
+"""Groups of clusters as snapshots, and the HTTP server of `kctl exporter` over them, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from kctl.errors import BrokerUnreachable
+from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
+from kctl.http import Access, GroupsApp, GroupsSource, HttpServer, bind
+from kctl.kafka.groups import Group, Member
+from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
+from kctl.reduce.kafka_lag import totals
+from kctl.reduce.offset_checker import Partitions
+from kctl.status import Assessment, Status, of_group
+
+__all__ = ["Latest", "cluster", "group", "serving_groups", "source_of_groups"]
+
+Latest = dict[str, ClusterSnapshot | None]
+
+
+def group(
+    name: str, lag: int | None, growth: float | None = None, status: Status = Status.OK, reason: str = "so it is"
+) -> GroupSnapshot:
+    """Of one partition, `orders` 0."""
+    end = None if lag is None else 4 + lag
+    rows = (PartitionRow("orders", 0, 0, 4, None, end, None, None, None, 1.0, ResetPolicy.NONE),)
+    assessed = (Assessment(status, reason, 2.5, growth),)
+    judged = of_group(rows, assessed)
+    stats = GroupStats("stable", 1)
+    return GroupSnapshot("main", name, rows, assessed, judged, totals(Partitions(rows)), stats, "classic", 1)
+
+
+def cluster(name: str, *groups: GroupSnapshot, errors: dict[str, str] | None = None) -> ClusterSnapshot:
+    groups = tuple(replace(each, cluster=name) for each in groups)
+    return ClusterSnapshot(name, groups, 1000.0, 1.7e9, 0.1, {"groups": not errors}, {}, errors or {}, 0, not errors)
+
+
+def source_of_groups(latest: Callable[[], Latest]) -> GroupsSource:
+    """Of the group `lost` no coordinator answers; all others have two members."""
+    return GroupsSource(
+        latest=latest,
+        describe=_described,
+        render_metrics=lambda _accept, _encoding: (b"", "text/plain", False),
+        ready_metrics=lambda _accept, _encoding: None,
+    )
+
+
+@contextmanager
+def serving_groups(latest: Latest) -> Iterator[str]:
+    """Its URL; what is in `latest` may change while it serves."""
+    server = HttpServer(GroupsApp(source_of_groups(lambda: dict(latest)), Access()), bind("127.0.0.1", 0))
+    with asyncio.Runner() as runner:
+        thread = threading.Thread(target=runner.run, args=(server.serve(),))
+        loop = runner.get_loop()
+        thread.start()
+        try:
+            yield server.url
+        finally:
+            loop.call_soon_threadsafe(server.stop)
+            thread.join()
+
+
+def _described(_cluster: str, name: str) -> Group:
+    if name == "lost":
+        raise BrokerUnreachable("nobody answers")
+    members = (Member("m-1", "c", "/h", None, {"orders": (0, 1)}), Member("m-2", "c", "/h", "static", {}))
+    return Group(name, 1, "Stable", "classic", "consumer", "range", members)

@@ -1,0 +1,73 @@
+"""A process of ours on a pseudo terminal of a given size."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+
+__all__ = ["Terminal", "plain"]
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """`kctl` with these words; by default of 60 columns and 8 rows. `seen` is all that it was sent so far."""
+
+    def __init__(self, *words: str, columns: int = 60, rows: int = 8) -> None:
+        self._own, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kctl", *words],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=env | {"TERM": "xterm"},
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def read_until(self, pattern: str, seconds: float = 20.0, *, after: int = 0) -> str:
+        """All that was seen, once the pattern is found in it from the character `after` on."""
+        over = threading.Event()
+        timer = threading.Timer(seconds, over.set)
+        timer.start()
+        try:
+            while not re.search(pattern, self.seen[after:], re.DOTALL):
+                assert not over.is_set(), self.seen
+                if select.select([self._own], [], [], 0.1)[0]:
+                    self.seen += os.read(self._own, 65536).decode()
+        finally:
+            timer.cancel()
+            timer.join()
+        return self.seen
+
+    def press(self, keys: str) -> None:
+        os.write(self._own, keys.encode())
+
+    def interrupt(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(60)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._own)
+
+
+def plain(text: str) -> list[str]:
+    """The lines of what a terminal was sent, without the sequences that steer it."""
+    return _ESCAPE.sub("", text).replace("\r", "").split("\n")

@@ -1,0 +1,180 @@
+"""`kctl groups` and `kctl group` against the HTTP server of an exporter, into a pipe and on a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kctl.status import Status
+from tests.served_groups import Latest, cluster, group, serving_groups
+from tests.terminals import Terminal, plain
+
+if TYPE_CHECKING:
+    from tests.unit.kctl_cli.conftest import Kctl
+
+BAD = "\x1b]0;owned\x07\x1b[2J\u202eevil"
+MAIN = cluster(
+    "main",
+    group("billing", 6, growth=1.5),
+    group("payments-eu", 9, growth=-3.0, status=Status.STALLED, reason="nothing is committed"),
+    group("payments-us", 0, growth=0.0),
+)
+
+
+@pytest.fixture
+def latest() -> Latest:
+    return {"main": MAIN}
+
+
+@pytest.fixture
+def url(latest: Latest) -> Iterator[str]:
+    with serving_groups(latest) as served:
+        yield served
+
+
+def names(table: str) -> list[str]:
+    return [line.split()[0] for line in table.splitlines()[1:]]
+
+
+def test_groups_are_listed_the_worst_first_with_their_reason(kctl: Kctl, url: str) -> None:
+    ran = kctl("groups", "--url", url)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[1].split() == [
+        *("payments-eu", "classic", "stable", "1", "9", "2s", "-3.0", "stalled"),
+        *("1", "of", "1", "partitions", "stalled:", "orders-0;", "nothing", "is", "committed"),
+    ]
+    assert names(ran.out) == ["payments-eu", "billing", "payments-us"]
+
+
+def test_groups_are_chosen_by_name_and_by_glob(kctl: Kctl, url: str) -> None:
+    assert names(kctl("groups", "--url", url, "payments-*", "--sort", "group").out) == ["payments-eu", "payments-us"]
+    assert names(kctl("groups", "--url", url, "billing", "payments-e?").out) == ["payments-eu", "billing"]
+    assert names(kctl("groups", "--url", url, "nobody").out) == []
+
+
+def test_a_list_that_is_cut_off_says_so_and_is_no_failure(kctl: Kctl, latest: Latest, url: str) -> None:
+    latest["main"] = cluster("main", *(group(f"g-{number}", 1) for number in range(2345)))
+
+    default, few = kctl("groups", "--url", url), kctl("groups", "--url", url, "g-1*", "--limit", "7", "-o", "json")
+
+    assert (default.code, default.err) == (0, "1,000 of 2,345 groups; --limit takes up to 10,000\n")
+    assert (few.code, few.err) == (0, "7 of 1,111 groups; --limit takes up to 10,000\n")
+    assert len(json.loads(few.out)["rows"]) == 7
+
+
+def test_a_cluster_that_is_not_known_yet_or_in_part_is_named_with_exit_code_3(
+    kctl: Kctl, latest: Latest, url: str
+) -> None:
+    latest["late"] = None
+    latest["down"] = cluster("down", errors={"groups": "nobody answers"})
+    latest["lame"] = replace(cluster("lame", errors={"members": "broker 2 hangs"}), is_ready=True)
+
+    ran = kctl("groups", "--url", url)
+
+    assert (ran.code, names(ran.out)) == (3, ["main", "main", "main"])
+    assert ran.err.strip().split("; ") == [
+        "the first poll of cluster late is not finished yet",
+        "cluster down was not polled in full yet: groups: nobody answers",
+        "cluster lame: members: broker 2 hangs",
+    ]
+
+
+def test_a_cluster_that_is_not_collected_is_wrong_usage_and_those_that_are_are_named(kctl: Kctl, url: str) -> None:
+    for words in (("groups",), ("group", "billing")):
+        ran = kctl(*words, "--url", url, "--cluster", "mian")
+
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err == "kctl: there is no cluster `mian` among those that are collected, which are: main\n"
+
+
+def test_a_group_is_shown_with_its_partitions_and_what_its_members_hold(kctl: Kctl, url: str) -> None:
+    ran = kctl("group", "payments-eu", "--url", url)
+
+    assert (ran.code, ran.err) == (0, "")
+    head, reason, blank, partitions, row, _, members, first, second = ran.out.splitlines()
+    assert head == (
+        "group payments-eu  cluster main  type classic  state stable  coordinator 1  members 2  lag 9  behind 2s  "
+        "growth/s -3.0  status stalled"
+    )
+    assert (reason, blank) == ("1 of 1 partitions stalled: orders-0; nothing is committed", "")
+    assert partitions.split()[:5] == ["topic", "partition", "committed", "end", "lag"]
+    assert row.split()[:8] == ["orders", "0", "4", "13", "9", "2s", "-3.0", "stalled"]
+    assert members.split() == ["member", "client", "host", "instance", "lag", "holds"]
+    assert first.split() == ["m-1", "c", "/h", "-", "9", "orders:0,1"]
+    assert second.split() == ["m-2", "c", "/h", "static", "-", "-"]
+    assert json.loads(kctl("group", "payments-eu", "--url", url, "-o", "json").out)["lag"] == 9
+
+
+def test_of_a_group_whose_coordinator_is_away_the_offsets_are_shown_with_exit_code_3(
+    kctl: Kctl, latest: Latest, url: str
+) -> None:
+    latest["main"] = cluster("main", group("lost", 6))
+
+    ran = kctl("group", "lost", "--url", url)
+
+    assert ran.code == 3
+    assert ran.out.splitlines()[-1] == "its members are not known"
+    assert "members -" in ran.out.splitlines()[0]
+    assert ran.err == "its members are not known: nobody answers\n"
+
+
+def test_a_group_that_is_not_there_is_missing_only_where_all_clusters_are_known(
+    kctl: Kctl, latest: Latest, url: str
+) -> None:
+    missing = kctl("group", "nobody", "--url", url)
+    latest["late"] = None
+    unknown = kctl("group", "nobody", "--url", url)
+
+    assert (missing.code, missing.out) == (19, "")
+    assert missing.err.startswith("kctl: there is no group `nobody` among those that are collected")
+    assert (unknown.code, unknown.out) == (3, "")
+    assert unknown.err.startswith("kctl: whether there is a group `nobody` is not known: the first poll of cluster")
+
+
+def test_watching_groups_on_a_terminal_redraws_in_place_and_shows_what_changes(latest: Latest, url: str) -> None:
+    with Terminal("groups", "--url", url, "--watch", "0.1", columns=80, rows=8) as terminal:
+        terminal.read_until(r"payments-eu.*\x1b\[H.*payments-us.*\x1b\[J")
+        latest["main"] = cluster(
+            "main", *(group(f"g-{number}", number, None, Status.WARN, "x" * 80) for number in range(50))
+        )
+        seen = terminal.read_until(r"g-49[^\n]*\n.*\x1b\[H.*\x1b\[H")
+        code = terminal.interrupt()
+
+    frame = plain(seen.split("\x1b[H")[-2])
+    assert code == 0
+    assert frame[0].startswith(f"groups at {url}  every 0.1 s  ")
+    assert [line.split()[0] for line in frame[2:6]] == ["group", "g-49", "g-48", "g-47"]
+    assert {len(line) for line in frame[3:6]} == {80}
+    assert frame[6].endswith(" more lines")
+
+
+def test_watching_a_group_shows_what_is_missing_and_outlives_an_exporter_that_is_away(latest: Latest) -> None:
+    with ExitStack() as stack:
+        url = stack.enter_context(serving_groups(latest))
+        with Terminal("group", "payments-us", "--url", url, "--watch", "0.1", columns=200, rows=12) as terminal:
+            terminal.read_until(r"orders +0 .*m-1")
+            latest["main"] = cluster("main")
+            terminal.read_until("kctl: there is no group `payments-us`")
+            assert terminal.process.wait(60) == 19
+        with Terminal("groups", "--url", url, "--watch", "0.1", columns=200) as terminal:
+            latest["late"] = None
+            terminal.read_until("the first poll of cluster late is not finished yet")
+            stack.close()
+            terminal.read_until("kctl: nothing answers at http")
+            assert terminal.interrupt() == 0
+
+
+def test_names_and_reasons_cannot_steer_the_terminal(latest: Latest, url: str) -> None:
+    latest["main"] = cluster("main", group(BAD, 6, status=Status.WARN, reason=BAD))
+
+    for words in (("groups",), ("group", BAD), ("groups", "--watch", "0.1")):
+        with Terminal(*words, "--url", url, columns=300, rows=20) as terminal:
+            seen = terminal.read_until("evil.*evil")
+        assert r"\u001b]0;owned\u0007" in seen
+        assert all(bad not in seen for bad in ("\x1b]", "\x07", "\x1b[2J", "\u202e")), ascii(seen)
