@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -126,7 +127,14 @@ def _listed(latest: Latest, patterns: Sequence[str] | None, sort: Sort, limit: i
     ]
     rows.sort(key=_KEYS[sort])
     clusters = [_cluster(name, snapshot, now) for name, snapshot in latest.items()]
-    return {"clusters": clusters, "total": len(rows), "rows": rows[:limit]}
+    lags = [row["lag"] for row in rows if row["lag"] is not None]
+    return {
+        "clusters": clusters,
+        "total": len(rows),
+        "lag": sum(lags) if lags else None,
+        "statuses": dict(Counter(row["status"] for row in rows)),
+        "rows": rows[:limit],
+    }
 
 
 def _cluster(name: str, snapshot: ClusterSnapshot | None, now: float) -> JsonObject:

@@ -25,6 +25,8 @@ from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.streams_groups import streams_member
+from tests.terminals import Terminal
+from tests.terminals import plain as plain_lines
 
 pytestmark = [
     pytest.mark.real,
@@ -364,6 +366,26 @@ def test_kctl_groups_lists_what_the_exporter_has_seen(
     assert next(row["lag"] for row in document["rows"] if row["group"] == "far-behind") == 7
     assert [row["group"] for row in json.loads(chosen.stdout)["rows"]] == ["far-behind"]
     assert (nobody.returncode, nobody.stderr.startswith("kctl: nothing answers at http://127.0.0.1:")) == (5, True)
+
+
+def test_kctl_top_shows_all_groups_of_a_real_broker_on_a_terminal_of_80_columns(
+    broker: KafkaBroker, exporter: Exporter, eventually: Eventually
+) -> None:
+    topics.create_topic(broker.bootstrap_servers, "watched", 1)
+    produce(broker, "watched", {0: 7})
+    commit(broker, "top-most", "watched", {0: 0})
+    eventually(lambda: lag(exporter.samples(), "top-most"), what="its lag")
+
+    with Terminal("top", "--groups", "--url", exporter.url, "--every", "0.2", columns=80, rows=24) as terminal:
+        terminal.read_until("q: end")
+        terminal.press("/top-m*\n")
+        terminal.read_until(r"1 group · .*top-most +7 .*q: end")
+        produce(broker, "watched", {0: 1})
+        seen = terminal.read_until(r"top-most +8 .*q: end")
+        terminal.press("q")
+        assert terminal.process.wait(60) == 0
+
+    assert max(len(line) for line in plain_lines(seen)) <= 80
 
 
 def test_a_cycle_asks_each_broker_once_for_each_part_and_for_metadata_only_when_a_topic_is_new(

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
-import termios
 import time
-import tty
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import repeat
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from kctl.cli.fleet.ask import ask, lacks
 from kctl.cli.fleet.worker_table import TOP, worker_table
+from kctl.cli.groups.asked import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
+from kctl.cli.groups.groups import Sort
 from kctl.cli.options import ConfigOption, config_option
-from kctl.cli.table import UNKNOWN, Column, clean, clip, render
+from kctl.cli.screen import keys, line
+from kctl.cli.table import UNKNOWN, Column, clean, render
 from kctl.cli.times import moment
-from kctl.errors import KctlError, NoMaster
+from kctl.errors import KctlError, NoMaster, UsageError
 from kctl.fleets import Fleet, find
 from kctl.rows.offsets import OffsetRow
 from kctl.rows.storage import StorageStats
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Glance", "Order", "register", "summary"]
 
+S = TypeVar("S", "Order", Sort)
+
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
 """Of the screen, what is neither a process nor a partition."""
@@ -50,6 +51,18 @@ _PARTITION_COLUMNS = (
     Column("lag", is_number=True),
     Column("worker"),
 )
+
+
+class _Sort(StrEnum):
+    """What `--sort` takes: an `Order`, or with `--groups` a `Sort`."""
+
+    LAG = "lag"
+    PARTITION = "partition"
+    WORKER = "worker"
+    STATUS = "status"
+    LAG_SECONDS = "lag_seconds"
+    GROWTH = "growth"
+    GROUP = "group"
 
 
 class Order(StrEnum):
@@ -103,27 +116,63 @@ def register(app: typer.Typer) -> None:
 def _top(
     context: typer.Context,
     config: ConfigOption = None,
-    sort: Annotated[Order, typer.Option("--sort", help="How partitions are sorted at first.")] = Order.LAG,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="All groups of the clusters that a `kctl exporter` collects, no fleet.")
+    ] = False,
+    url: UrlOption = URL,
+    cluster: ClusterOption = None,
+    token_file: TokenOption = None,
+    sort: Annotated[
+        _Sort | None,
+        typer.Option("--sort", help="At first. Default: partitions by lag, groups by status.", show_default=False),
+    ] = None,
     every: Annotated[float, typer.Option("--every", min=0.2, metavar="SECONDS", help="How often it refreshes.")] = 2.0,
 ) -> None:
-    """Watch a fleet: workers, partitions by lag, storage.
+    """Watch a fleet: workers, partitions by lag, storage; or with --groups every group, the worst first.
 
-    Keys: l, p, w sort by lag, partition or worker; q ends it. Without a terminal it prints a line each time,
-    and ends with exit code 5 if no master runs when it begins.
+    Keys: l, p, w sort by lag, partition or worker; q ends it. With --groups: s, l, t, g, n sort by status, lag, time
+    lag, growth or name, / filters by name. Without a terminal it prints a line each time, and ends with exit code 5 if
+    no master or exporter answers when it begins.
+
+    \b
+    kctl top --sort worker
+    kctl top --groups --url http://monitor:9308
     """
-    fleet = find(config_option(context, config), os.environ)
     try:
-        if sys.stdin.isatty() and sys.stdout.isatty():
-            _on_screen(fleet, sort, every)
+        if groups:
+            from kctl.cli.groups.top import top
+
+            top(GroupsApi(url, token_file), cluster, _chosen(sort, Sort, Sort.STATUS), every)
         else:
-            pause, is_first = Event(), True
-            while True:
-                glance = _poll(fleet, needs_master=is_first)
-                is_first = False
-                typer.echo("  ".join((moment(time.time()), "; ".join((summary(glance), *glance.missing)))))
-                pause.wait(every)
+            for option, is_given in (("--url", url != URL), ("--cluster", cluster), ("--token-file", token_file)):
+                if is_given:
+                    raise UsageError(f"{option} is for `kctl top --groups`")
+            order = _chosen(sort, Order, Order.LAG)
+            _top_of_fleet(find(config_option(context, config), os.environ), order, every)
     except KeyboardInterrupt:
         return
+
+
+def _chosen(sort: _Sort | None, kind: type[S], default: S) -> S:
+    if sort is None:
+        return default
+    try:
+        return kind(sort.value)
+    except ValueError:
+        where = "with --groups" if kind is Sort else "without --groups"
+        raise UsageError(f"--sort takes {', '.join(kind)} {where}, not `{sort}`") from None
+
+
+def _top_of_fleet(fleet: Fleet, sort: Order, every: float) -> None:
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        _on_screen(fleet, sort, every)
+        return
+    pause, is_first = Event(), True
+    while True:
+        glance = _poll(fleet, needs_master=is_first)
+        is_first = False
+        typer.echo("  ".join((moment(time.time()), "; ".join((summary(glance), *glance.missing)))))
+        pause.wait(every)
 
 
 def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
@@ -176,7 +225,7 @@ def _on_screen(fleet: Fleet, sort: Order, every: float) -> None:
     from rich.live import Live
 
     console = Console(file=plain(sys.stdout))
-    with Live(console=console, screen=True, auto_refresh=False) as live, _keys() as key:
+    with Live(console=console, screen=True, auto_refresh=False) as live, keys() as key:
         while True:
             glance = _poll(fleet)
             deadline = time.monotonic() + every
@@ -193,38 +242,20 @@ def _on_screen(fleet: Fleet, sort: Order, every: float) -> None:
 def _screen(fleet: Fleet, glance: Glance, sort: Order, columns: int, lines: int) -> list[Text]:
     room = max(lines - _FRAME_LINES - len(glance.processes) - len(glance.missing), 3)
     return [
-        _line(f"fleet {clean(fleet.name)}  {moment(time.time())}  {summary(glance)}", columns, "bold"),
-        *(_line(text, columns, "yellow") for text in glance.missing),
+        line(f"fleet {clean(fleet.name)}  {moment(time.time())}  {summary(glance)}", columns, "bold"),
+        *(line(text, columns, "yellow") for text in glance.missing),
         *_workers(glance.processes, columns),
         *_partitions(glance.partitions, sort, room, columns),
-        _line(f"l p w: sort by lag, partition, worker (now: {sort}) · q: end", columns, "dim"),
+        line(f"l p w: sort by lag, partition, worker (now: {sort}) · q: end", columns, "dim"),
     ]
-
-
-@contextmanager
-def _keys() -> Iterator[Callable[[float], str | None]]:
-    """A function that waits so long for a key; None when none was pressed."""
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    tty.setcbreak(descriptor)
-
-    def key(seconds: float) -> str | None:
-        if not select.select([descriptor], [], [], max(seconds, 0.0))[0]:
-            return None
-        return os.read(descriptor, 1).decode("ascii", "replace")
-
-    try:
-        yield key
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
     """A line each. The error comes last and is what does not fit: a name and a state are always to be seen."""
     lines = worker_table(map(_with_pause, rows), TOP)
     return [
-        _line(lines[0], columns, "bold"),
-        *(_line(*each) for each in zip(lines[1:], repeat(columns), map(_style, rows))),
+        line(lines[0], columns, "bold"),
+        *(line(*each) for each in zip(lines[1:], repeat(columns), map(_style, rows))),
     ]
 
 
@@ -256,14 +287,7 @@ def _partitions(rows: Sequence[OffsetRow], sort: Order, room: int, columns: int)
     heading, *lines = render(_PARTITION_COLUMNS, cells)
     if len(ordered) > room:
         lines.append(f"{len(ordered) - room} more partitions")
-    return [_line(heading, columns, "bold"), *(_line(line, columns) for line in lines)]
-
-
-def _line(text: str, columns: int, style: str = "") -> Text:
-    """Not a str: rich would read `[link=…]` in it as markup."""
-    from rich.text import Text
-
-    return Text(clip(text, columns), style, no_wrap=True)
+    return [line(heading, columns, "bold"), *(line(each, columns) for each in lines)]
 
 
 def _is_stopped(row: WorkerRow) -> bool:

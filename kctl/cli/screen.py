@@ -1,0 +1,54 @@
+"""What commands that fill the screen share: keys as they are pressed, and lines that fit."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kctl.cli.table import clip
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+__all__ = ["BACKSPACE", "ENTER", "ESCAPE", "Key", "keys", "line"]
+
+Key = Callable[[float], str | None]
+"""Waits so many seconds for a key; None when none was pressed. Arrows and the like are one key, beginning with ESCAPE.
+"""
+ENTER, ESCAPE, BACKSPACE = "\n", "\x1b", "\x7f"
+_READ_BYTES = 256
+
+
+@contextmanager
+def keys() -> Iterator[Key]:
+    """Of the terminal that stdin is, which echoes nothing meanwhile."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    pending: list[str] = []
+
+    def key(seconds: float) -> str | None:
+        if not pending:
+            if not select.select([descriptor], [], [], max(seconds, 0.0))[0]:
+                return None
+            text = os.read(descriptor, _READ_BYTES).decode("utf-8", "replace")
+            pending.extend([text] if text.startswith(ESCAPE) else text)
+        return pending.pop(0) if pending else None
+
+    try:
+        yield key
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def line(text: str, columns: int, style: str = "") -> Text:
+    """Not a str: rich would read `[link=…]` in it as markup."""
+    from rich.text import Text
+
+    return Text(clip(text, columns), style, no_wrap=True)
