@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,6 +53,7 @@ def source_of_groups(latest: Callable[[], Latest]) -> GroupsSource:
 @contextmanager
 def serving_groups(latest: Latest) -> Iterator[str]:
     """Its URL; what is in `latest` may change while it serves."""
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # as in the exporter
     server = HttpServer(GroupsApp(source_of_groups(lambda: dict(latest)), Access()), bind("127.0.0.1", 0))
     with asyncio.Runner() as runner:
         thread = threading.Thread(target=runner.run, args=(server.serve(),))

@@ -36,23 +36,28 @@ def _exporter(
     """Serve lag and state of every consumer group as metrics.
 
     The clusters are those of [clusters.NAME], else that of [kafka]. It runs in this process until Ctrl-C or SIGTERM,
-    and notifies systemd when it is ready and that it lives (Type=notify, WatchdogSec=).
+    and notifies systemd when it is ready and that it lives (Type=notify, WatchdogSec=). SIGHUP has it read its file
+    again.
 
     \b
     kctl exporter -b localhost:9092
     kctl exporter -c exporter.toml --set http.port=9308
     """
     from kctl import logs
-    from kctl.config.exporter import load_exporter
+    from kctl.config.exporter import ExporterConfig, load_exporter
 
     named = config_option(context, config)
     if named is None and servers is None and os.environ.get("KCTL_CONFIG"):
         named = Path(os.environ["KCTL_CONFIG"])
     if named is None and servers is None:
         raise UsageError("name the clusters: -c FILE with [clusters.NAME], or -b HOST:PORT")
-    loaded = load_exporter(named, os.environ, overrides(set_), servers)
+
+    def load() -> ExporterConfig:
+        return load_exporter(named, os.environ, overrides(set_), servers)
+
+    loaded = load()
     logs.configure(loaded.log.level)
 
     from kctl.start.exporter import run_exporter  # half a second of imports, not needed to refuse a configuration
 
-    return run_exporter(loaded)
+    return run_exporter(loaded, load)

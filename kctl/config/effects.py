@@ -56,6 +56,7 @@ _NOW = frozenset(
         "log.level",
     }
 )
+_NOW_SECTIONS = frozenset({"exporter"})
 _NEXT_START_SECTIONS = frozenset({"workers", "engine", "spark", "storage", "sinkers"})
 _FLEET = frozenset({"spark.jars", "workers.engine"})
 """Which processes there are, and what is checked once, before anything is started."""
@@ -73,7 +74,7 @@ _OF_WORKERS_ALONE = frozenset(
 
 def effect(name: str) -> Effect:
     """Of a setting `section.key`; one that nobody has thought of here waits for the next start of the fleet."""
-    if name in _NOW:
+    if name in _NOW or name.partition(".")[0] in _NOW_SECTIONS:
         return Effect.NOW
     is_given_at_start = name.partition(".")[0] in _NEXT_START_SECTIONS or name in _OF_WORKERS_ALONE
     return Effect.NEXT_START if is_given_at_start and name not in _FLEET else Effect.FLEET

@@ -142,6 +142,12 @@ class ClusterCollector:
             took = loop.time() - started
             await asyncio.sleep(max(self._settings.interval_seconds - took, took))
 
+    async def adopt(self, other: ClusterCollector) -> None:
+        """From now on asks and judges as `other` would, which has never run; what is known of the groups stays. Not
+        while this one runs. Waits for a poll that is under way, and closes what `other` has in its place."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._adopt, other)
+        await other.close()
+
     async def close(self) -> None:
         """Waits for a poll that is under way (a few request timeouts at most) and ends the thread."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
@@ -173,6 +179,15 @@ class ClusterCollector:
         for prepare in self.prepare:
             prepare(snapshot)
         return snapshot
+
+    def _adopt(self, other: ClusterCollector) -> None:
+        rules_of, new_rules_of = self._settings.rules_of, other._settings.rules_of
+        self._assessors = {
+            name: assessor for name, assessor in self._assessors.items() if rules_of(name) == new_rules_of(name)
+        }
+        self._known.stale_after_seconds = other._settings.stale_after_seconds
+        self._settings, self.describe = other._settings, other.describe
+        self._reader, other._reader = other._reader, self._reader
 
     def _poll(self, at: float, unix: float) -> None:
         try:

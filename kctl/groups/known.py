@@ -49,7 +49,7 @@ class Known:
     """Not thread-safe. All times are those of the caller's monotonic clock."""
 
     def __init__(self, stale_after_seconds: float) -> None:
-        self._stale_after_seconds = stale_after_seconds
+        self.stale_after_seconds = stale_after_seconds
         self.groups: dict[str, KnownGroup] = {}
         self._logs: dict[Partition, _Log] = {}
         self._topic_ids: dict[str, str] = {}
@@ -72,7 +72,7 @@ class Known:
 
     def forget(self, now: float) -> None:
         """Drop what is too old to be given, and logs that no group reads any more."""
-        limit = now - self._stale_after_seconds
+        limit = now - self.stale_after_seconds
         self.groups = {name: group for name, group in self.groups.items() if group.listed_at >= limit}
         read = set().union(*(group.committed for group in self.groups.values())) if self.groups else set()
         self._unknown &= read
@@ -81,14 +81,14 @@ class Known:
 
     def members(self, group: KnownGroup, now: float) -> int | None:
         """Members, if that was reported lately."""
-        is_stale = group.members_at is None or now - group.members_at > self._stale_after_seconds
+        is_stale = group.members_at is None or now - group.members_at > self.stale_after_seconds
         return None if is_stale else group.members
 
     def rows(self, group: KnownGroup, now: float, *, is_read_committed: bool) -> tuple[PartitionRow, ...]:
         """The partitions that the group has committed, sorted; none when that is too old. Where the log is not known,
         or was not for too long, there is no end, and no lag; a partition that does not exist has no row."""
         committed_at = group.committed_at
-        if committed_at is None or now - committed_at > self._stale_after_seconds:
+        if committed_at is None or now - committed_at > self.stale_after_seconds:
             return ()
         return self._plain_rows(group, committed_at, now, is_read_committed) or tuple(
             self._rows(group, committed_at, now, is_read_committed)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import JSONResponse
 
 from kctl.errors import ClusterMissing, GroupMissing, KctlError, UsageError
@@ -83,8 +83,10 @@ def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | No
 
 
 def _chosen(view: GroupsView, cluster: str | None) -> Latest:
-    """Raises ClusterMissing."""
+    """Raises ClusterMissing, or HTTPException where no groups are collected at all."""
     latest = view.latest()
+    if not latest:
+        raise HTTPException(404, "all groups are collected with `exporter.all_groups = true` alone")
     if cluster is None:
         return latest
     if cluster not in latest:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from kctl.config import Config
-from kctl.groups.collector import ClusterCollector
+from kctl.groups.snapshot import Clusters
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.agents import heartbeat
 from kctl.master.cached import CachedCommand
@@ -79,9 +79,9 @@ class Collector:
         *,
         operations: Mapping[tuple[str, str], int] | None = None,
         http_refused: Mapping[str, int] | None = None,
-        groups: ClusterCollector | None = None,
+        groups: Callable[[], Clusters] = lambda: Clusters(()),
     ) -> None:
-        """`groups` collects all other groups of the cluster; its last snapshot goes into each of ours."""
+        """`groups` has the last snapshot of all other groups of the cluster, which goes into each of ours."""
         self._config = config
         self._feed = feed
         self._rpc = rpc
@@ -182,7 +182,6 @@ class Collector:
         taken_at_unix: float,
     ) -> FleetSnapshot:
         """Apart from what is known only when all of it is done."""
-        others = None if self._groups is None else self._groups.latest()
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
             group=self._config.kafka.group,
@@ -212,7 +211,7 @@ class Collector:
             memory_limit_bytes=self._supervisor.memory_limits(),
             sequence=self._sequence,
             taken_at_unix=taken_at_unix,
-            clusters=() if others is None else (others,),
+            clusters=self._groups().clusters,
         )
 
     def _ask(self, sockets: Mapping[str, Path], rpc: str, deadline: float) -> Awaitable[FanOut[JsonObject]]:

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Coroutine
-from threading import Lock
+import time
+from collections.abc import Callable, Coroutine
 
 from kctl.children import PRIVATE
 from kctl.config.exporter import ExporterConfig
+from kctl.errors import KctlError
 from kctl.exporter import Exposition
-from kctl.groups.collector import ClusterCollector
-from kctl.groups.snapshot import Clusters, ClusterSnapshot
+from kctl.groups.collectors import Collectors, Wanted
 from kctl.http import GroupsApp, GroupsSource, HttpServer, access_of, bind
 from kctl.kafka.access import of_cluster
 from kctl.master.notify import notify, pet_watchdog
@@ -25,91 +25,129 @@ __all__ = ["run_exporter"]
 log = logging.getLogger(__name__)
 
 
-def run_exporter(config: ExporterConfig) -> int:
+def run_exporter(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
     """Polls and serves until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 when a part has failed. Brokers that
-    do not answer are no failure. Logging is the caller's to set up.
+    do not answer are no failure. SIGHUP has the configuration read again by `reread`, which may raise ConfigError.
+    Logging is the caller's to set up.
 
     Raises:
         StartError: a port is taken, and nothing was started. Also ConfigError.
     """
     os.umask(PRIVATE)
-    return asyncio.run(_run(config))
+    return asyncio.run(_run(config, reread))
 
 
-class _Latest:
-    """The last snapshots of all clusters as one, which is another one as soon as any of them is."""
-
-    def __init__(self, collectors: list[ClusterCollector]) -> None:
-        self._collectors = collectors
-        self._whole = Clusters(())
-
-    def snapshots(self) -> dict[str, ClusterSnapshot | None]:
-        return {each.cluster: each.latest() for each in self._collectors}
-
-    def __call__(self) -> Clusters:
-        """May be called on any thread."""
-        latest = tuple(each for each in self.snapshots().values() if each is not None)
-        whole = self._whole
-        if whole.clusters != latest:
-            whole = self._whole = Clusters(latest)
-        return whole
-
-
-async def _run(config: ExporterConfig) -> int:
+async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
     # kafka-python logs each lost connection many times over; what an operator needs of it, the collector logs once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     tune_interpreter()
-    collectors = [
-        ClusterCollector.of(name, of_cluster(name, cluster, config.path), config.exporter, config.status)
-        for name, cluster in config.clusters.items()
-    ]
+    collectors = Collectors()
+    prepared = collectors.prepared(_wanted(config))
     access = access_of(config.http, config.path.parent)
-    latest = _Latest(collectors)
-    exposition = Exposition(latest, has_alias=config.http.lag_alias)
-    rendering = Lock()
-
-    def prepare(_: ClusterSnapshot) -> None:
-        with rendering:
-            exposition.prepare(latest())
-
-    for collector in collectors:
-        collector.prepare.append(prepare)
-    by_name = {collector.cluster: collector for collector in collectors}
+    exposition = Exposition(collectors.whole, has_alias=config.http.lag_alias)
+    collectors.prepare.append(exposition.prepare)
     source = GroupsSource(
-        latest=latest.snapshots,
-        describe=lambda cluster, group: by_name[cluster].describe(group),
+        latest=collectors.latest,
+        describe=collectors.describe,
         render_metrics=exposition.render,
         ready_metrics=exposition.ready,
     )
     async with contextlib.AsyncExitStack() as stack:
         signals = stack.enter_context(StopSignals())
-        for collector in collectors:
-            stack.push_async_callback(collector.close)
         http_socket = stack.enter_context(contextlib.closing(bind(config.http.host, config.http.port)))
+        stack.push_async_callback(collectors.close)
+        await collectors.use(prepared)
         http = HttpServer(GroupsApp(source, access), http_socket, access)
-        return await _serve(collectors, http, signals)
+        return await _Exporter(config, reread, collectors, http).run(signals)
 
 
-async def _serve(collectors: list[ClusterCollector], http: HttpServer, signals: StopSignals) -> int:
-    tasks = [_task(http.serve(), "http"), _task(pet_watchdog(), "watchdog")]
-    tasks += [_task(collector.run(), f"cluster {collector.cluster}") for collector in collectors]
-    clusters = ",".join(collector.cluster for collector in collectors)
-    log.info("action=running clusters=%s http=%s", clusters, http.url)
-    notify("READY=1", f"STATUS={clusters}, {http.url}")
-    stop = _task(_set(signals.stop), "signal")
-    done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
-    failed = [task for task in tasks if task in done]
-    for task in failed:
-        log.critical("action=failed task=%s: the exporter stops", task.get_name(), exc_info=task.exception())
-    notify("STOPPING=1")
-    http.stop()
-    await asyncio.wait([tasks[0]], timeout=2)
-    for task in (*tasks, stop):
-        task.cancel()
-    await asyncio.gather(*tasks, stop, return_exceptions=True)
-    log.info("action=ended")
-    return 1 if failed else 0
+class _Exporter:
+    """Its life; belongs to one event loop."""
+
+    def __init__(
+        self, config: ExporterConfig, reread: Callable[[], ExporterConfig], collectors: Collectors, http: HttpServer
+    ) -> None:
+        self._config = config
+        """The one in force."""
+        self._reread = reread
+        self._collectors = collectors
+        self._http = http
+
+    async def run(self, signals: StopSignals) -> int:
+        serving = _task(self._http.serve(), "http")
+        tasks = [
+            serving,
+            _task(pet_watchdog(), "watchdog"),
+            _task(self._collectors.until_failed(), "clusters"),
+            _task(self._reload_when(signals.reload), "reload"),
+        ]
+        log.info("action=running clusters=%s http=%s", self._clusters, self._http.url)
+        self._notify_ready()
+        stop = _task(_set(signals.stop), "signal")
+        done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
+        failed = [task for task in tasks if task in done]
+        for task in failed:
+            log.critical("action=failed task=%s: the exporter stops", task.get_name(), exc_info=task.exception())
+        notify("STOPPING=1")
+        self._http.stop()
+        await asyncio.wait([serving], timeout=2)
+        for task in (*tasks, stop):
+            task.cancel()
+        await asyncio.gather(*tasks, stop, return_exceptions=True)
+        log.info("action=ended")
+        return 1 if failed else 0
+
+    @property
+    def _clusters(self) -> str:
+        return ",".join(self._config.clusters)
+
+    def _notify_ready(self) -> None:
+        notify("READY=1", f"STATUS={self._clusters}, {self._http.url}")
+
+    async def _reload_when(self, asked: asyncio.Event) -> None:
+        while True:
+            await asked.wait()
+            asked.clear()
+            notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+            try:
+                await self._reload()
+            except KctlError as error:
+                log.error("action=reload_failed error=%s: everything stays as it was", error)
+            self._notify_ready()
+
+    async def _reload(self) -> None:
+        """Raises ConfigError, and then nothing has changed."""
+        wanted = await asyncio.to_thread(self._reread)
+        prepared = self._collectors.prepared(_wanted(wanted))
+        renewed = self._http.use(access_of(wanted.http, wanted.path.parent))
+        logging.getLogger().setLevel(wanted.log.level)
+        added, removed = _difference(wanted, self._config), _difference(self._config, wanted)
+        changed = ",".join(name for name in prepared.collectors if name in self._config.clusters)
+        for setting in _left_for_a_restart(self._config, wanted):
+            log.warning("action=reload setting=%s: it takes effect when the exporter is started again", setting)
+        self._config = wanted
+        await self._collectors.use(prepared)
+        log.info(
+            "action=reloaded clusters=%s added=%s removed=%s changed=%s http=%s",
+            *(self._clusters, added or "-", removed or "-", changed or "-", ",".join(renewed) or "-"),
+        )
+
+
+def _wanted(config: ExporterConfig) -> list[Wanted]:
+    return [
+        Wanted(name, of_cluster(name, cluster, config.path), config.exporter, config.status)
+        for name, cluster in config.clusters.items()
+    ]
+
+
+def _difference(config: ExporterConfig, without: ExporterConfig) -> str:
+    return ",".join(name for name in config.clusters if name not in without.clusters)
+
+
+def _left_for_a_restart(before: ExporterConfig, after: ExporterConfig) -> list[str]:
+    names = ("host", "port", "lag_alias")
+    return [f"http.{name}" for name in names if getattr(before.http, name) != getattr(after.http, name)]
 
 
 async def _set(event: asyncio.Event) -> None:

@@ -50,6 +50,8 @@ class Master:
                 stack.enter_context(announced(self._config, self._config_path, self._parts.http.url))
             except (PathError, OSError) as error:
                 raise RunDirUnusable(str(error)) from error
+            stack.push_async_callback(self._parts.groups.close)
+            await self._parts.groups.use(self._parts.wanted_groups)
             tasks = [
                 _task(self._parts.supervisor.run(), "supervisor"),
                 _task(self._parts.collector.run(), "collector"),
@@ -57,10 +59,8 @@ class Master:
                 _task(pet_watchdog(), "watchdog"),
                 _task(self._reload(signals.reload), "reload"),
                 _task(self._rotate_logs(), "logs"),
+                _task(self._parts.groups.until_failed(), "groups"),
             ]
-            if self._parts.groups is not None:
-                stack.push_async_callback(self._parts.groups.close)
-                tasks.append(_task(self._parts.groups.run(), "groups"))
             stack.push_async_callback(_end, tasks)
             fleet = self._config.fleet
             counts = (self._config.workers.count, self._config.sinkers.count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from kctl.audit import fleet_log
 from kctl.config import Config, Http
 from kctl.exporter import Exposition
-from kctl.groups.collector import ClusterCollector
+from kctl.groups.collectors import Collectors, Prepared, Wanted
 from kctl.http import Access, HttpServer, Source, access_of, create_app
 from kctl.http.groups_api import GroupsView
 from kctl.kafka.access import of_fleet
@@ -45,8 +45,10 @@ class Parts:
     operations: OperationLog
     control: ControlServer
     http: HttpServer
-    groups: ClusterCollector | None
+    groups: Collectors
     """Of all other groups of the cluster, where they are wanted."""
+    wanted_groups: Prepared
+    """What it begins with."""
 
 
 def wired(
@@ -72,7 +74,8 @@ def wired(
         paused=pauses.rows,
     )
     members = Members(config.fleet.run_dir, supervisor.kinds, supervisor.status, pool)
-    groups = _all_groups(config)
+    groups = Collectors()
+    wanted_groups = groups.prepared(_all_groups(config))
     collector = Collector(
         config,
         members,
@@ -82,7 +85,7 @@ def wired(
         counts.stats,
         operations=operation_counts,
         http_refused=http_refusals,
-        groups=groups,
+        groups=groups.whole,
     )
     exposition = Exposition(collector.latest, has_alias=config.http.lag_alias)
     collector.prepare.append(exposition.prepare)
@@ -103,30 +106,26 @@ def wired(
         feed=feed,
         ask=counted(service.ask, counts, lambda reduced: reduced.complete),
         operations=operations,
-        groups=None if groups is None else _view_of(groups),
+        groups=GroupsView(latest=groups.latest, describe=groups.describe, clock=time.monotonic),
         max_age_seconds=max_age_seconds,
     )
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)
     # HTTP offers operations, and one of them, `reload`, renews what HTTP lets in.
     context.use_http = partial(_use_http, http, config.path.parent)
-    return Parts(
-        pool, supervisor, collector, context, operations, ControlServer(Router(answer, operations).answer), http, groups
-    )
+    context.prepare_groups = partial(_prepare_groups, groups)
+    control = ControlServer(Router(answer, operations).answer)
+    return Parts(pool, supervisor, collector, context, operations, control, http, groups, wanted_groups)
 
 
-def _view_of(groups: ClusterCollector) -> GroupsView:
-    return GroupsView(
-        latest=lambda: {groups.cluster: groups.latest()},
-        describe=lambda _, group: groups.describe(group),
-        clock=time.monotonic,
-    )
-
-
-def _all_groups(config: Config) -> ClusterCollector | None:
-    if not config.exporter.all_groups:
-        return None
+def _all_groups(config: Config) -> list[Wanted]:
     kafka = config.kafka
-    return ClusterCollector.of(kafka.cluster, of_fleet(config), config.exporter, config.status, excluded=(kafka.group,))
+    if not config.exporter.all_groups:
+        return []
+    return [Wanted(kafka.cluster, of_fleet(config), config.exporter, config.status, excluded=(kafka.group,))]
+
+
+def _prepare_groups(groups: Collectors, config: Config) -> Callable[[], Awaitable[None]]:
+    return partial(groups.use, groups.prepared(_all_groups(config)))
 
 
 def _use_http(server: HttpServer, folder: Path, settings: Http) -> list[str]:

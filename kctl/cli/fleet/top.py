@@ -128,11 +128,12 @@ def _top(
     ] = None,
     every: Annotated[float, typer.Option("--every", min=0.2, metavar="SECONDS", help="How often it refreshes.")] = 2.0,
 ) -> None:
-    """Watch a fleet: workers, partitions by lag, storage; or with --groups every group, the worst first.
+    """Watch a fleet, or with --groups all groups.
 
-    Keys: l, p, w sort by lag, partition or worker; q ends it. With --groups: s, l, t, g, n sort by status, lag, time
-    lag, growth or name, / filters by name. Without a terminal it prints a line each time, and ends with exit code 5 if
-    no master or exporter answers when it begins.
+    Workers, partitions by lag and storage; or every group that is collected, the worst first. Keys: l, p, w sort by
+    lag, partition or worker; q ends it. With --groups: s, l, t, g, n sort by status, lag, time lag, growth or name, /
+    filters by name. Without a terminal it prints a line each time, and ends with exit code 5 if no master or exporter
+    answers when it begins.
 
     \b
     kctl top --sort worker

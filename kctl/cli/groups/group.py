@@ -50,10 +50,11 @@ def _group(
     token_file: TokenOption = None,
     output: OutputOption = Output.TABLE,
 ) -> int:
-    """Show one consumer group: its partitions, and its members with what each holds.
+    """Show one consumer group: its partitions and members.
 
-    The members are those that its coordinator has now. Exit code 3 when it does not answer, with the reason, or when it
-    is not known yet whether there is such a group; 19 when there is none.
+    What each member holds is shown with the lag of that. The members are those that its coordinator has now. Exit code
+    3 when it does not answer, with the reason, or when it is not known yet whether there is such a group; 19 when there
+    is none.
 
     \b
     kctl group billing

@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
 def _groups(
     patterns: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[GROUP]...", help="Only these; a glob such as `payments-*` too.", show_default=False),
+        typer.Argument(metavar="GROUP", help="Only these; a glob such as `payments-*` too.", show_default=False),
     ] = None,
     url: UrlOption = URL,
     cluster: ClusterOption = None,

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +33,10 @@ _UP = ("running", "idle", "paused", "throttled", None)
 """States that a worker reports when it has come up; None: an agent that reports none."""
 
 
+async def _nothing() -> None:
+    """There is nothing to be used."""
+
+
 @dataclass(slots=True)
 class Context:
     """Belongs to the master's event loop. `config` is the one in force: `scale` and `reload` replace it."""
@@ -49,6 +53,8 @@ class Context:
     use_http: Callable[[Http], list[str]] = lambda _: []
     """Reads tokens and certificate again and has HTTP use them; returns what has changed. Raises ConfigError, and then
     nothing has."""
+    prepare_groups: Callable[[Config], Callable[[], Awaitable[None]]] = lambda _: _nothing
+    """Checks what `[exporter]` sets; returns what has it used. Raises ConfigError."""
     partitions: Callable[[str], frozenset[int]] = lambda _: frozenset()
     """The partitions of a topic that the brokers reported last; empty when that is not known."""
     _ids: itertools.count[int] = field(default_factory=itertools.count)

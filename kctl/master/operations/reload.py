@@ -29,11 +29,13 @@ async def reload(context: Context, _params: JsonObject, _caller: Caller, report:
     found = changes(context.config, wanted)
     by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}
     config = _applicable(context, by_effect[Effect.NOW] + by_effect[Effect.NEXT_START], wanted)
+    use_groups = context.prepare_groups(config)
     renewed = context.use_http(config.http)
     context.config = config
     context.supervisor.reconfigure(
         launches(context.config, context.jars, context.worker_command), supervision_policies(context.config)
     )
+    await use_groups()
     names = {change.name for change in found}
     if "log.level" in names:
         await _set_log_level(context)

@@ -131,7 +131,7 @@ def test_a_group_that_is_not_there_is_missing_only_where_all_clusters_are_known(
     latest["late"] = None
     unknown = kctl("group", "nobody", "--url", url)
 
-    assert (missing.code, missing.out) == (19, "")
+    assert (missing.code, missing.out) == (19, ""), missing.err
     assert missing.err.startswith("kctl: there is no group `nobody` among those that are collected")
     assert (unknown.code, unknown.out) == (3, "")
     assert unknown.err.startswith("kctl: whether there is a group `nobody` is not known: the first poll of cluster")

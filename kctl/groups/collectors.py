@@ -1,0 +1,149 @@
+"""The collectors of several clusters, as they are wanted now: while they run, clusters come, go and change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+
+from kctl.config.sections import Exporter, Status
+from kctl.groups.collector import ClusterCollector
+from kctl.groups.snapshot import Clusters, ClusterSnapshot
+from kctl.kafka.access import Access
+from kctl.kafka.groups import Group
+
+__all__ = ["Collectors", "Prepared", "Wanted"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A cluster whose groups are to be collected. Two that are equal are collected alike."""
+
+    cluster: str
+    access: Access
+    exporter: Exporter
+    status: Status
+    excluded: Collection[str] = ()
+    """Groups that are not."""
+
+    def collector(self) -> ClusterCollector:
+        """Raises ConfigError."""
+        return ClusterCollector.of(self.cluster, self.access, self.exporter, self.status, excluded=self.excluded)
+
+    def is_same_place(self, other: Wanted) -> bool:
+        """Whether what is known of the other's groups is true of these."""
+        return other.access.servers == self.access.servers
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What `Collectors.use` takes: settings that can be used."""
+
+    wanted: Mapping[str, Wanted]
+    collectors: Mapping[str, ClusterCollector]
+    """Those of clusters that are new, or wanted otherwise than now."""
+
+
+class Collectors:
+    """Belongs to one event loop; `latest` and `whole` may be called on any thread. Call `close` at the end."""
+
+    def __init__(self) -> None:
+        self.prepare: list[Callable[[Clusters], None]] = []
+        """Each is given the snapshots of all clusters, on a collector's thread, after one has become the last of its
+        cluster; one call at a time."""
+        self._running: dict[str, ClusterCollector] = {}
+        self._wanted: dict[str, Wanted] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._changing = asyncio.Lock()
+        self._has_failed = asyncio.Event()
+        self._preparing = Lock()
+        self._whole = Clusters(())
+
+    def latest(self) -> dict[str, ClusterSnapshot | None]:
+        """By the name of the cluster, in the order in which they are wanted; None before the first poll has ended."""
+        return {cluster: each.latest() for cluster, each in self._running.items()}
+
+    def whole(self) -> Clusters:
+        """The last snapshots of all clusters as one, which is another one as soon as any of them is."""
+        latest = tuple(each for each in self.latest().values() if each is not None)
+        whole = self._whole
+        if whole.clusters != latest:
+            whole = self._whole = Clusters(latest)
+        return whole
+
+    def describe(self, cluster: str, group: str) -> Group:
+        """Asks the cluster's brokers for a group and its members; blocks, on any thread. Raises KctlError."""
+        return self._running[cluster].describe(group)
+
+    def prepared(self, wanted: Iterable[Wanted]) -> Prepared:
+        """Checks these settings; nothing changes yet.
+
+        Raises:
+            ConfigError: a pattern is no regular expression.
+        """
+        by_name = {each.cluster: each for each in wanted}
+        changed = {name: each.collector() for name, each in by_name.items() if self._wanted.get(name) != each}
+        return Prepared(by_name, changed)
+
+    async def use(self, prepared: Prepared) -> None:
+        """From now on these clusters are collected, so. Those of which nothing has changed go on; where only the way to
+        collect or to judge has, what is known of their groups stays. Returns when what is not wanted any more is
+        closed, which takes a few request timeouts where brokers hang."""
+        async with self._changing:
+            old, self._wanted = self._wanted, dict(prepared.wanted)
+            running = dict(self._running)
+            gone = [name for name in old if name not in self._wanted or not self._wanted[name].is_same_place(old[name])]
+            work = [self._closed(self._tasks.pop(name, None), running.pop(name)) for name in gone]
+            adopted = {name: each for name, each in prepared.collectors.items() if name in running}
+            self._running = {name: running.get(name) or prepared.collectors[name] for name in self._wanted}
+            for name in prepared.collectors.keys() - adopted.keys():
+                self._start(name)
+            work += [self._adopted(name, each) for name, each in adopted.items()]
+            await asyncio.gather(*work)
+
+    async def until_failed(self) -> None:
+        """Returns when a collector has ended by itself, which none should."""
+        await self._has_failed.wait()
+
+    async def close(self) -> None:
+        """Waits for polls that are under way, a few request timeouts at most."""
+        await self.use(Prepared({}, {}))
+
+    def _start(self, name: str) -> None:
+        collector = self._running[name]
+        collector.prepare[:] = [partial(self._prepare, collector)]
+        task = self._tasks[name] = asyncio.create_task(collector.run(), name=f"cluster {name}")
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            log.critical("action=failed task=%s", task.get_name(), exc_info=task.exception())
+            self._has_failed.set()
+
+    def _prepare(self, collector: ClusterCollector, _: ClusterSnapshot) -> None:
+        if self._running.get(collector.cluster) is not collector:
+            return  # the last poll of one that is being closed
+        with self._preparing:
+            whole = self.whole()
+            for prepare in self.prepare:
+                prepare(whole)
+
+    async def _adopted(self, name: str, settings: ClusterCollector) -> None:
+        await _stopped(self._tasks.pop(name, None))
+        await self._running[name].adopt(settings)
+        self._start(name)
+
+    async def _closed(self, task: asyncio.Task[None] | None, collector: ClusterCollector) -> None:
+        await _stopped(task)
+        await collector.close()
+
+
+async def _stopped(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

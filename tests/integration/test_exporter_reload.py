@@ -1,0 +1,229 @@
+"""SIGHUP to `kctl exporter`, and `kctl reload` of a master that collects all groups, with a real broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import tomli_w
+
+from kctl.config.document import read_document
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.offsets import commit
+from kctl.testing.kafka_broker import KafkaBroker
+from tests.exporters import Exporter, Samples, running_exporter
+from tests.meanwhile import Meanwhile
+
+pytestmark = pytest.mark.real
+Eventually = Callable[..., Any]
+
+TOKEN, NEW_TOKEN = "a-token-that-was-valid", "a-token-that-is-new"
+
+
+class Reloaded:
+    """An exporter, its file, and what a reload of it has logged."""
+
+    def __init__(self, exporter: Exporter, path: Path, servers: str, eventually: Eventually) -> None:
+        self.exporter = exporter
+        self._path = path
+        self._servers = servers
+        self._eventually = eventually
+
+    def reload(self, clusters: tuple[str, ...] = ("main",), exporter: str = "", more: str = "") -> str:
+        """The log line that ends it."""
+        before = len(self.lines())
+        write(self._path, self._servers, clusters, exporter, more)
+        self.exporter.process.send_signal(signal.SIGHUP)
+        self._eventually(lambda: len(self.lines()) > before, what="the reload has ended")
+        return self.lines()[-1]
+
+    def lines(self) -> list[str]:
+        log = self.exporter.log.read_text().splitlines()
+        return [line for line in log if "action=reloaded" in line or "action=reload_failed" in line]
+
+    def groups(self, cluster: str = "main") -> set[str]:
+        found = self.exporter.samples().of("kctl_group_status", "group", "status", cluster=cluster)
+        return {group for group, _ in found}
+
+
+def write(path: Path, servers: str, clusters: tuple[str, ...], exporter: str, more: str) -> None:
+    tables = "".join(f'[clusters.{name}]\nbootstrap_servers = "{servers}"\n' for name in clusters)
+    path.write_text(f"{tables}[exporter]\ninterval_seconds = 0.2\n{exporter}\n{more}")
+
+
+@pytest.fixture
+def reloaded(broker: KafkaBroker, short_dir: Path, eventually: Eventually) -> Iterator[Reloaded]:
+    servers = broker.bootstrap_servers
+    with Connection(plain(servers), 20) as connection:
+        connection.open()
+        for group in ("billing", "payments", "throw-away"):
+            assert set(commit(connection, group, {("orders", 0): 0}).values()) == {None}
+    path = short_dir / "exporter.toml"
+    write(path, servers, ("main",), "", "")
+    with running_exporter(short_dir, "-c", str(path)) as exporter:
+        eventually(exporter.is_ready, what="it is polled")
+        yield Reloaded(exporter, path, servers, eventually)
+
+
+class Scrapes(Meanwhile):
+    """What is scraped again and again has the group on every page."""
+
+    def __init__(self, exporter: Exporter, group: str) -> None:
+        super().__init__(0.02)
+        self._exporter = exporter
+        self._group = group
+
+    def turn(self) -> None:
+        assert group_is_on(self._exporter.samples(), self._group)
+
+
+@contextmanager
+def never_without(exporter: Exporter, group: str) -> Iterator[None]:
+    with Scrapes(exporter, group) as scrapes:
+        yield
+    assert scrapes.turns
+    assert scrapes.wrong == []
+
+
+def group_is_on(samples: Samples, group: str) -> bool:
+    return bool(samples.of("kctl_consumer_lag", "topic", "partition", cluster="main", group=group))
+
+
+def test_clusters_and_filters_are_added_changed_and_removed_without_a_gap_for_what_stays(
+    reloaded: Reloaded, eventually: Eventually
+) -> None:
+    exporter = reloaded.exporter
+    assert {"billing", "payments", "throw-away"} <= reloaded.groups()
+
+    with never_without(exporter, "billing"):
+        assert "added=other removed=-" in reloaded.reload(("main", "other"))
+        eventually(lambda: "billing" in reloaded.groups("other"), what="the added cluster is polled")
+        line = reloaded.reload(("main", "other"), 'groups_except = ["throw-*"]\nwithout_partitions = ["pay*"]')
+        assert "changed=main,other" in line
+        eventually(lambda: "throw-away" not in reloaded.groups(), what="what is denied now is gone")
+        eventually(lambda: not group_is_on(exporter.samples(), "payments"), what="its partitions have no series")
+        assert "payments" in reloaded.groups()
+        assert "removed=other" in reloaded.reload(("main",))
+        assert 'cluster="other"' not in exporter.samples().page
+        eventually(lambda: "throw-away" in reloaded.groups(), what="nothing is denied any more")
+    assert json.loads(exporter.get("/api/v1/groups")[1])["clusters"][0]["cluster"] == "main"
+
+
+def test_a_file_that_cannot_be_used_changes_nothing_and_is_refused_in_one_sentence(reloaded: Reloaded) -> None:
+    with never_without(reloaded.exporter, "throw-away"):
+        for exporter, more, sentence in (
+            ("nonsense = 1", "", "there is no key `nonsense` in [exporter]"),
+            ('groups_except = ["/(/"]', "", "/(/ is no regular expression"),
+            ('groups_except = ["throw-*"]', '[http]\ntoken_file = "missing"', "missing"),
+            ('groups_except = ["throw-*"', "", "exporter.toml: line "),
+        ):
+            line = reloaded.reload(("main", "other"), exporter, more)
+            assert "action=reload_failed" in line
+            assert sentence in line
+            assert line.endswith("everything stays as it was")
+    assert reloaded.groups("other") == set()
+    assert "throw-away" in reloaded.groups()
+    assert "action=reloaded" in reloaded.reload()
+
+
+def test_a_cluster_that_is_somewhere_else_now_begins_anew(reloaded: Reloaded, eventually: Eventually) -> None:
+    """By the same name: what was known of the old one is not shown as the new one's."""
+    path = reloaded.exporter.log.parent / "exporter.toml"
+    line = reloaded.reload(more="[log]\nlevel = 'INFO'\n")
+    assert "changed=-" in line
+    path.write_text('[clusters.main]\nbootstrap_servers = "127.0.0.1:1"\n[exporter]\ninterval_seconds = 0.2\n')
+    before = len(reloaded.lines())
+    reloaded.exporter.process.send_signal(signal.SIGHUP)
+    eventually(lambda: len(reloaded.lines()) > before, what="the reload has ended")
+
+    assert "changed=main" in reloaded.lines()[-1]
+    assert reloaded.groups() == set()
+    eventually(lambda: set(reloaded.exporter.samples().of("kctl_collect_up", "part").values()) == {0})
+    assert reloaded.exporter.get("/readyz")[0] == 503
+
+
+def test_tokens_are_rotated_without_a_restart(reloaded: Reloaded, short_dir: Path) -> None:
+    def status(token: str) -> int:
+        request = urllib.request.Request(
+            f"{reloaded.exporter.url}/metrics", headers={"Authorization": f"Bearer {token}"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=20) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    tokens = short_dir / "token"
+    tokens.write_text(f"{TOKEN}\n")
+    tokens.chmod(0o600)
+    assert "http=tokens" in reloaded.reload(more='[http]\nread_token_file = "token"')
+    assert (status(TOKEN), status(NEW_TOKEN)) == (200, 401)
+    tokens.write_text(f"{NEW_TOKEN}\n")
+    assert "http=tokens" in reloaded.reload(more='[http]\nread_token_file = "token"')
+    assert (status(TOKEN), status(NEW_TOKEN)) == (401, 200)
+    assert "http=tokens" in reloaded.reload()
+    assert status("") == 200
+    assert "a-token" not in reloaded.exporter.log.read_text()
+
+
+def test_many_reloads_leave_threads_and_descriptors_as_they_were(reloaded: Reloaded, eventually: Eventually) -> None:
+    process = psutil.Process(reloaded.exporter.process.pid)
+
+    def cycle(number: int) -> None:
+        reloaded.reload(("main", f"other-{number}"), f'groups_except = ["none-{number}"]')
+        reloaded.reload(("main",))
+
+    cycle(0)
+    eventually(lambda: reloaded.groups(), what="it is polled")
+    threads, descriptors = process.num_threads(), process.num_fds()
+    for number in range(10):
+        cycle(number + 1)
+
+    eventually(lambda: process.num_threads() <= threads + 1, what=f"{threads} threads before")
+    eventually(lambda: process.num_fds() <= descriptors + 2, what=f"{descriptors} descriptors before")
+
+
+def test_a_master_collects_all_groups_or_others_or_none_after_a_reload(
+    broker: KafkaBroker, reloaded: Reloaded, master: Callable[..., Any], eventually: Eventually
+) -> None:
+    """`reloaded` has made the groups."""
+    fleet = master(exporter={"interval_seconds": 0.2}, workers={"count": 1})
+
+    def groups() -> set[str]:
+        with urllib.request.urlopen(fleet.about["http_url"] + "/metrics", timeout=20) as response:
+            found = Samples(response.read().decode()).of("kctl_group_info", "group", "type", "coordinator")
+        return {group for group, _, _ in found}
+
+    def set_to(**settings: object) -> dict[str, Any]:
+        fleet.config.write_text(
+            tomli_w.dumps(read_document(fleet.config) | {"exporter": {"interval_seconds": 0.2} | settings})
+        )
+        begun = fleet.ask("reload").result["id"]
+
+        def ended() -> dict[str, Any] | None:
+            reported: dict[str, Any] = fleet.ask("operation", of_master=True, id=begun).result
+            return reported if reported["state"] != "running" else None
+
+        return dict(eventually(ended))
+
+    assert groups() == set()
+    assert "exporter.all_groups" in set_to(all_groups=True)["text"]
+    eventually(lambda: {"billing", "payments", "throw-away"} <= groups(), what="all groups")
+    assert set_to(all_groups=True, groups_except=["throw-*"])["state"] == "done"
+    eventually(lambda: "throw-away" not in groups(), what="but those")
+    failed = set_to(all_groups=True, groups_except=["/(/"])
+    assert (failed["state"], "no regular expression" in failed["text"]) == ("failed", True)
+    assert "billing" in groups()
+    set_to(all_groups=False)
+    eventually(lambda: groups() == set(), what="none any more")
+    assert fleet.stop() == 0
