@@ -547,6 +547,11 @@ class Exporter:
         unit="partitions",
         minimum=0,
     )
+    compatible_names: tuple[str, ...] = setting(
+        (),
+        "Values under the names of other exporters too, for dashboards that were made for them; exporter.md has which.",
+        pattern=(r"kafka_exporter|kminion", "`kafka_exporter` or `kminion`"),
+    )
     read_committed: tuple[str, ...] = setting(
         (),
         "Patterns of groups that read committed records alone: their lag is counted to the last stable offset, so an "
@@ -583,10 +588,6 @@ class Http:
     )
     allowed_hosts: tuple[str, ...] = setting(
         (), "Further names by which this server may be called without a token, such as that of a proxy on this host."
-    )
-    lag_alias: bool = setting(
-        False,
-        "Also expose `kafka_consumergroup_lag{consumergroup,topic,partition}`, which dashboards of others ask for.",
     )
 
 

@@ -72,10 +72,9 @@ def _samples(metric: Metric, collection: Collection) -> Iterable[Sample]:
 
 
 def _column(metric: Column, group: GroupSnapshot) -> Iterator[Sample]:
-    before = (group.group,) if "consumergroup" in metric.labels else (group.cluster, group.group)
     for row, value in zip(group.partitions, metric.values(group), strict=True):
         if value is not None:
-            yield (*before, row.topic, str(row.partition)), value
+            yield (group.cluster, group.group, row.topic, str(row.partition)), value
 
 
 def _words(metric: WordColumn, group: GroupSnapshot) -> Iterator[Sample]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from kctl.exporter import of_clusters, of_engine, of_groups, of_master, of_partitions, of_workers
 from kctl.exporter.metric import Metric
-from kctl.exporter.of_partitions import ALIAS
 
-__all__ = ["ALIAS", "METRICS"]
+__all__ = ["METRICS"]
 
 METRICS: tuple[Metric, ...] = (
     *of_partitions.METRICS,

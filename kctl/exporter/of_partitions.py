@@ -10,7 +10,7 @@ from kctl.groups.snapshot import GroupSnapshot
 from kctl.reduce import PartitionRow
 from kctl.status import Assessment, Status
 
-__all__ = ["ALIAS", "METRICS"]
+__all__ = ["METRICS"]
 
 
 def _of_row(value_of: Callable[[PartitionRow], float | None]) -> Callable[[Rows], Sequence[float | None]]:
@@ -54,15 +54,6 @@ def _lost(row: PartitionRow) -> int | None:
 
 _WORDS = {status: status.value for status in Status}
 _LAG = _of_row(attrgetter("lag"))
-
-ALIAS = Column(
-    name="kafka_consumergroup_lag",
-    labels=("consumergroup", "topic", "partition"),
-    unit="messages",
-    sentence="kctl_consumer_lag under the name and labels that dashboards made for other exporters ask for; only with "
-    "`http.lag_alias = true`.",
-    values=_LAG,
-)
 
 METRICS: tuple[Metric, ...] = (
     Column(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
+from kctl.exporter.compatible import COMPATIBLE
 from kctl.exporter.exposed import Exposed
-from kctl.exporter.metrics import ALIAS, METRICS
+from kctl.exporter.metrics import METRICS
 from kctl.exporter.text import OPENMETRICS, TEXT, TextRenderer
 
 __all__ = ["Format", "Page", "PageRenderer", "accepted", "compressed"]
@@ -47,8 +49,8 @@ def _takes_gzip(accept_encoding: str) -> bool:
 class PageRenderer:
     """Not thread-safe: one thread renders at a time."""
 
-    def __init__(self, *, has_alias: bool, beside: CollectorRegistry | None) -> None:
-        self._text = TextRenderer((*METRICS, ALIAS) if has_alias else METRICS)
+    def __init__(self, *, names: Sequence[str], beside: CollectorRegistry | None) -> None:
+        self._text = TextRenderer([*METRICS, *(metric for name in names for metric in COMPATIBLE[name])])
         self._beside = beside
 
     def body(self, snapshot: Exposed | None, *, is_openmetrics: bool) -> bytes:

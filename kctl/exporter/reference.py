@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from kctl.exporter.compatible import COMPATIBLE
 from kctl.exporter.metric import Metric
-from kctl.exporter.metrics import ALIAS, METRICS
+from kctl.exporter.metrics import METRICS
 
 __all__ = ["reference"]
 
@@ -30,6 +31,8 @@ same question gives the same value.
 - To have these metrics on a page of your own, or yours on this one: `kctl.exporter.SnapshotCollector` is a collector
   for a `prometheus_client` registry, and `kctl.exporter.Exposition(latest, beside=registry)` appends a registry.
 
+"""
+_HEAD = """\
 | metric | type | labels | unit | what it measures | example |
 |---|---|---|---|---|---|
 """
@@ -38,8 +41,16 @@ _EXAMPLES: Mapping[str, str] = {
     "cluster": "main",
     "group": "billing",
     "consumergroup": "billing",
+    "group_id": "billing",
     "topic": "orders",
+    "topic_name": "orders",
     "partition": "3",
+    "partition_id": "3",
+    "protocol": "",
+    "protocol_type": "consumer",
+    "coordinator_id": "1",
+    "id": "1",
+    "address": "kafka-1:9092",
     "worker": "worker-0",
     "status": "ok",
     "reason": "signal",
@@ -54,13 +65,35 @@ _EXAMPLES: Mapping[str, str] = {
     "type": "classic",
     "coordinator": "1",
 }
-_STATES = {"kctl_group_state": "stable", "kctl_worker_state": "running", "kctl_storage_messages": "pending"}
+_STATES = {
+    "kctl_group_state": "stable",
+    "kminion_kafka_consumer_group_info": "Stable",
+    "kctl_worker_state": "running",
+    "kctl_storage_messages": "pending",
+}
 _UNITS = {"0 or 1": "1", "Unix time": "1700000000.5", "seconds": "0.25", "bytes": "524288000"}
 
 
 def reference() -> str:
     """The whole page, ending with a newline."""
-    return _INTRODUCTION + "".join(f"{_row(metric)}\n" for metric in (*METRICS, ALIAS))
+    return (
+        _INTRODUCTION
+        + _HEAD
+        + _rows(METRICS)
+        + "".join(_of_others(name, metrics) for name, metrics in COMPATIBLE.items())
+    )
+
+
+def _rows(metrics: Sequence[Metric]) -> str:
+    return "".join(f"{_row(metric)}\n" for metric in metrics)
+
+
+def _of_others(name: str, metrics: Sequence[Metric]) -> str:
+    return (
+        f'\n## Under names of {name}\n\nOnly with `exporter.compatible_names = ["{name}"]`; '
+        f"[exporter.md](exporter.md#dashboards-that-were-made-for-other-exporters) has what differs.\n\n{_HEAD}"
+        + _rows(metrics)
+    )
 
 
 def _row(metric: Metric) -> str:

@@ -161,13 +161,14 @@ class _Part:
 
 
 def _label_texts(names: _Names, labels: Sequence[str], after: str) -> Iterator[str]:
+    """`labels` are what cluster, group, topic and partition are called."""
     rows = zip(names.topics, names.partitions, strict=True)
     topics = {topic: _escaped(topic) for topic in set(names.topics)}
+    of_cluster, of_group, of_topic, of_partition = labels
     for group, count in names.groups:
-        of_group = {"cluster": names.cluster, "group": group, "consumergroup": group}
-        before = "".join(f'{label}="{_escaped(of_group[label])}",' for label in labels if label in of_group)
+        before = f'{of_cluster}="{_escaped(names.cluster)}",{of_group}="{_escaped(group)}",{of_topic}="'
         for topic, partition in islice(rows, count):
-            yield f'{before}topic="{topics[topic]}",partition="{partition}"{after}'
+            yield f'{before}{topics[topic]}",{of_partition}="{partition}"{after}'
 
 
 def _header(metric: Metric, is_openmetrics: bool) -> str:

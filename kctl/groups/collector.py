@@ -9,7 +9,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -21,6 +21,7 @@ from kctl.groups.detail import bounded, detail_of
 from kctl.groups.filters import NameFilter, fits
 from kctl.groups.known import Known, KnownGroup
 from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupSnapshot
+from kctl.groups.topic_logs import WholeTopics
 from kctl.kafka.access import Access
 from kctl.kafka.cluster_reader import PARTS, ClusterReader, ClusterReading
 from kctl.kafka.connection import Connection
@@ -52,6 +53,8 @@ class Settings:
     detail_of: Callable[[str], Detail] = lambda _: "partition"
     max_partitions: int = 0
     """So many partitions have series of their own at most; 0: any number."""
+    has_whole_topics: bool = False
+    """Whether the logs of whole topics go into the snapshot."""
 
 
 class Reader(Protocol):
@@ -83,6 +86,8 @@ class ClusterCollector:
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"kctl-groups-{cluster}")
         self._known = Known(settings.stale_after_seconds)
+        self._topics = WholeTopics()
+        self._brokers: Mapping[int, str] = {}
         self._assessors: dict[str, Assessor] = {}
         self._began_at = clock()
         self._is_ready = False
@@ -113,6 +118,7 @@ class ClusterCollector:
             wants_group=lambda name: name not in excluded and wants(name),
             wants_topic=wants_topic,
             reads_committed=reads_committed,
+            has_whole_topics=bool(exporter.compatible_names),
         )
         rules = partial(_rules, status)
         settings = Settings(
@@ -122,6 +128,7 @@ class ClusterCollector:
             reads_committed,
             detail,
             exporter.max_partitions,
+            bool(exporter.compatible_names),
         )
         return cls(cluster, reader, settings, partial(_described, access, exporter.timeout_seconds))
 
@@ -173,6 +180,8 @@ class ClusterCollector:
             errors=dict(self._errors),
             cut_groups=cut,
             is_ready=self._is_ready,
+            topics=self._topics.topics(now - self._settings.stale_after_seconds) if self._is_ready else {},
+            brokers=self._brokers,
             sequence=self._sequence,
         )
         self._latest = snapshot
@@ -187,6 +196,8 @@ class ClusterCollector:
         }
         self._known.stale_after_seconds = other._settings.stale_after_seconds
         self._settings, self.describe = other._settings, other.describe
+        if not self._settings.has_whole_topics:
+            self._topics = WholeTopics()
         self._reader, other._reader = other._reader, self._reader
 
     def _poll(self, at: float, unix: float) -> None:
@@ -198,6 +209,9 @@ class ClusterCollector:
             self._failed(dict.fromkeys(PARTS, str(error) or type(error).__name__))
             return
         self._known.add(reading, at)
+        self._brokers = reading.brokers
+        if self._settings.has_whole_topics:
+            self._topics.add(reading, at)
         self._last_success.update((part, unix) for part in PARTS if part not in reading.errors)
         self._failed(reading.errors)
 
@@ -235,6 +249,7 @@ class ClusterCollector:
             type=group.listed.type,
             coordinator=group.listed.coordinator,
             detail=self._settings.detail_of(name),
+            protocol_type=group.listed.protocol_type,
         )
 
 

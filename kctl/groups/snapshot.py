@@ -13,7 +13,7 @@ from kctl.reduce import GroupStats, PartitionRow
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.status import UNKNOWN, Assessment
 
-__all__ = ["ClusterSnapshot", "Clusters", "Detail", "GroupSnapshot"]
+__all__ = ["ClusterSnapshot", "Clusters", "Detail", "GroupSnapshot", "TopicLogs"]
 
 Detail: TypeAlias = Literal["partition", "topic", "group"]
 
@@ -39,6 +39,18 @@ class GroupSnapshot:
     """The group of the fleet that this master runs."""
     detail: Detail = "partition"
     """The smallest of which there are series."""
+    protocol_type: str | None = None
+    """`consumer`, `connect`, ...; empty of a group whose clients choose their partitions themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLogs:
+    """The logs of a topic that groups read."""
+
+    partitions: int
+    """How many it has."""
+    offsets: Mapping[int, tuple[int, int | None]]
+    """Partition to the end of its log and its start, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +76,10 @@ class ClusterSnapshot:
     """Whether there was a poll in which nothing failed, or none for so long that what there is has to do."""
     sequence: int = 0
     """Counts the collections."""
+    topics: Mapping[str, TopicLogs] = field(default_factory=dict)
+    """Those that groups read; empty unless `exporter.compatible_names` asks for them."""
+    brokers: Mapping[int, str] = field(default_factory=dict)
+    """Number to `host:port`, as last reported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -55,6 +55,10 @@ class ClusterReading:
     unknown: set[Partition] = field(default_factory=set)
     """Partitions that do not exist, or not any more."""
     topic_ids: dict[str, str] = field(default_factory=dict)
+    partitions: dict[str, int] = field(default_factory=dict)
+    """How many each of the topics has that groups read."""
+    brokers: dict[int, str] = field(default_factory=dict)
+    """Number to `host:port`."""
     errors: dict[str, str] = field(default_factory=dict)
 
     def failed(self, part: str, why: object) -> None:
@@ -72,9 +76,12 @@ class ClusterReader:
         wants_group: Callable[[str], bool] = lambda _: True,
         wants_topic: Callable[[str], bool] = lambda _: True,
         reads_committed: Callable[[str], bool] = lambda _: False,
+        has_whole_topics: bool = False,
     ) -> None:
         """`wants_group` and `wants_topic` are asked for names; `reads_committed` whether the lag of a group is counted
-        to the last stable offset."""
+        to the last stable offset. `has_whole_topics`: logs of partitions that no group has committed too, if one has
+        committed others of their topic."""
+        self._has_whole_topics = has_whole_topics
         self._access = access
         self._timeout_seconds = timeout_seconds
         self._wants_group, self._wants_topic, self._reads_committed = wants_group, wants_topic, reads_committed
@@ -125,6 +132,10 @@ class ClusterReader:
         wanted = set().union(*reading.committed.values()) if reading.committed else set()
         connection.deadline.renew()
         self._refresh_topics(connection, {topic for topic, _ in wanted})
+        reading.partitions = {name: len(topic.partitions) for name, topic in self._topics.items() if topic.partitions}
+        reading.brokers = {node: broker.address for node, broker in connection.brokers.items()}
+        if self._has_whole_topics:
+            wanted = wanted.union(*({(name, n) for n in range(count)} for name, count in reading.partitions.items()))
         self._read_logs(connection, reading, wanted, silent)
         if reading.unknown - absent:  # what was absent before is no news: a partition that was added is
             self._topics_at = 0.0

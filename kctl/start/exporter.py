@@ -45,7 +45,7 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
     collectors = Collectors()
     prepared = collectors.prepared(_wanted(config))
     access = access_of(config.http, config.path.parent)
-    exposition = Exposition(collectors.whole, has_alias=config.http.lag_alias)
+    exposition = Exposition(collectors.whole, names=config.exporter.compatible_names)
     collectors.prepare.append(exposition.prepare)
     source = GroupsSource(
         latest=collectors.latest,
@@ -59,19 +59,25 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
         stack.push_async_callback(collectors.close)
         await collectors.use(prepared)
         http = HttpServer(GroupsApp(source, access), http_socket, access)
-        return await _Exporter(config, reread, collectors, http).run(signals)
+        return await _Exporter(config, reread, collectors, exposition, http).run(signals)
 
 
 class _Exporter:
     """Its life; belongs to one event loop."""
 
     def __init__(
-        self, config: ExporterConfig, reread: Callable[[], ExporterConfig], collectors: Collectors, http: HttpServer
+        self,
+        config: ExporterConfig,
+        reread: Callable[[], ExporterConfig],
+        collectors: Collectors,
+        exposition: Exposition,
+        http: HttpServer,
     ) -> None:
         self._config = config
         """The one in force."""
         self._reread = reread
         self._collectors = collectors
+        self._exposition = exposition
         self._http = http
 
     async def run(self, signals: StopSignals) -> int:
@@ -127,6 +133,7 @@ class _Exporter:
         for setting in _left_for_a_restart(self._config, wanted):
             log.warning("action=reload setting=%s: it takes effect when the exporter is started again", setting)
         self._config = wanted
+        self._exposition.use(wanted.exporter.compatible_names)
         await self._collectors.use(prepared)
         log.info(
             "action=reloaded clusters=%s added=%s removed=%s changed=%s http=%s",
@@ -146,7 +153,7 @@ def _difference(config: ExporterConfig, without: ExporterConfig) -> str:
 
 
 def _left_for_a_restart(before: ExporterConfig, after: ExporterConfig) -> list[str]:
-    names = ("host", "port", "lag_alias")
+    names = ("host", "port")
     return [f"http.{name}" for name in names if getattr(before.http, name) != getattr(after.http, name)]
 
 

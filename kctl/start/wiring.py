@@ -87,7 +87,7 @@ def wired(
         http_refused=http_refusals,
         groups=groups.whole,
     )
-    exposition = Exposition(collector.latest, has_alias=config.http.lag_alias)
+    exposition = Exposition(collector.latest, names=config.exporter.compatible_names)
     collector.prepare.append(exposition.prepare)
     context = Context(
         config, supervisor, agents, members, pauses, jars, worker_command, reread, partitions=collector.partitions
@@ -112,7 +112,7 @@ def wired(
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)
     # HTTP offers operations, and one of them, `reload`, renews what HTTP lets in.
     context.use_http = partial(_use_http, http, config.path.parent)
-    context.prepare_groups = partial(_prepare_groups, groups)
+    context.prepare_groups = partial(_prepare_groups, groups, exposition)
     control = ControlServer(Router(answer, operations).answer)
     return Parts(pool, supervisor, collector, context, operations, control, http, groups, wanted_groups)
 
@@ -124,8 +124,14 @@ def _all_groups(config: Config) -> list[Wanted]:
     return [Wanted(kafka.cluster, of_fleet(config), config.exporter, config.status, excluded=(kafka.group,))]
 
 
-def _prepare_groups(groups: Collectors, config: Config) -> Callable[[], Awaitable[None]]:
-    return partial(groups.use, groups.prepared(_all_groups(config)))
+def _prepare_groups(groups: Collectors, exposition: Exposition, config: Config) -> Callable[[], Awaitable[None]]:
+    prepared = groups.prepared(_all_groups(config))
+
+    async def use() -> None:
+        exposition.use(config.exporter.compatible_names)
+        await groups.use(prepared)
+
+    return use
 
 
 def _use_http(server: HttpServer, folder: Path, settings: Http) -> list[str]:

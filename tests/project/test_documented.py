@@ -17,6 +17,7 @@ import kctl_agent
 from kctl.cli.app import build
 from kctl.config.reference import reference
 from kctl.errors import KctlError
+from kctl.exporter.compatible import COMPATIBLE
 from kctl.reduce import REDUCERS
 from kctl_agent.commands import COMMANDS
 from kctl_agent.errors import AgentError
@@ -55,6 +56,15 @@ def test_the_page_of_settings_is_the_one_that_is_generated() -> None:
     page = (DOCS / "configuration.md").read_text(encoding="utf-8")
 
     assert page == reference(), "python -m kctl.config > docs/configuration.md"
+
+
+def test_every_name_of_another_exporter_is_in_the_table_of_names() -> None:
+    page = (DOCS / "exporter.md").read_text(encoding="utf-8")
+    table = page[page.index("## Dashboards that were made for other exporters") : page.index("Not there:")]
+
+    named = {name for name in re.findall(r"`([a-z_]+)`", table) if name.startswith(("kafka_", "kminion_"))}
+
+    assert named == {metric.name for metrics in COMPATIBLE.values() for metric in metrics}
 
 
 def test_every_error_of_the_control_plane_is_documented_as_it_is() -> None:
