@@ -33,8 +33,9 @@ PanelBuilder: TypeAlias = Builder[Panel]
 Variable = tuple[str, str]
 """A label and the metric whose values of it are offered."""
 
-_CLUSTER: Variable = ("cluster", "kctl_build_info")
-_GROUP: Variable = ("group", 'kctl_build_info{cluster=~"$cluster"}')
+_CLUSTER: Variable = ("cluster", "kctl_group_status")
+_GROUP: Variable = ("group", 'kctl_group_status{cluster=~"$cluster"}')
+"""Those of all groups: fleets, and what `kctl exporter` collects."""
 _RESTARTS = (
     f"sum by (cluster, group, worker, reason) (increase(kctl_worker_restarts_total{{{FLEET}}}[$__rate_interval])) > 0"
 )
