@@ -132,7 +132,9 @@ class Known:
 
     def _add_groups(self, reading: ClusterReading, at: float) -> None:
         if reading.is_listed_in_full:
-            self.groups = {name: group for name, group in self.groups.items() if name in reading.groups}
+            self.groups = {
+                name: group for name, group in self.groups.items() if name in reading.groups or name in reading.unclear
+            }
         for name, listed in reading.groups.items():
             group = self.groups.get(name)
             if group is None:

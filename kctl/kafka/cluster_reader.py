@@ -1,9 +1,10 @@
 """Polls all groups of a cluster again and again: which there are, their members, what they committed, where logs end.
 
 One thread owns a `ClusterReader`. The requests of a poll: ListGroups to each broker, which is how coordinators are
-known; OffsetFetch and Describe to each coordinator; ListOffsets twice (end, start) to each leader; Metadata once a
-minute, for a topic that is new, and after an error. A broker that does not answer is asked no more in that poll, so
-that it costs one time-out; what it knows is missing, and named.
+known (and of a group that is on no list any more, whether its coordinator reports it as gone); OffsetFetch and Describe
+to each coordinator; ListOffsets twice (end, start) to each leader; Metadata once a minute, for a topic that is new, and
+after an error. A broker that does not answer is asked no more in that poll, so that it costs one time-out; what it
+knows is missing, and named.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kctl.errors import BrokerUnreachable, KctlError
+from kctl.errors import BrokerUnreachable, GroupMissing, KctlError
 from kctl.kafka.access import Access
 from kctl.kafka.connection import Connection
-from kctl.kafka.groups import ListedGroup, count_members, list_each
+from kctl.kafka.groups import ListedGroup, count_members, describe_groups, list_each
 from kctl.kafka.layout import Partition, Topic, topics_of
 from kctl.kafka.offset_bytes import Keys
 from kctl.kafka.offsets import EARLIEST, LATEST, committed_on, log_offsets_on
@@ -42,7 +43,9 @@ class ClusterReading:
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
     is_listed_in_full: bool = True
-    """Whether every broker has listed its groups: then one that is missing does not exist."""
+    """Whether every broker has listed its groups: then one that is missing does not exist, unless it is `unclear`."""
+    unclear: set[str] = field(default_factory=set)
+    """Groups that no broker lists any more, and no coordinator reports as gone: it may just be another one's turn."""
     members: dict[str, int] = field(default_factory=dict)
     committed: dict[str, dict[Partition, int]] = field(default_factory=dict)
     """Of a share group, the offset below which all is done."""
@@ -89,6 +92,8 @@ class ClusterReader:
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
         self._led = _Led({}, set(), {}, set(), None)
+        self._listed: set[str] = set()
+        """The groups that there were when all were last listed, and those that are unclear since."""
         self._keys = Keys()
         self.asked: Mapping[str, int] = {}
         """How many requests of each name the last poll has sent."""
@@ -127,6 +132,7 @@ class ClusterReader:
         reading, silent, absent = ClusterReading(), set[int](), self._led.absent
         connection.deadline.renew()
         self._read_groups(connection, reading, silent)
+        self._confirm_missing(connection, reading)
         connection.deadline.renew()
         self._read_coordinators(connection, reading)
         wanted = set().union(*reading.committed.values()) if reading.committed else set()
@@ -156,6 +162,21 @@ class ClusterReader:
                 reading.failed(part, reading.errors["groups"])
         if len(silent) == len(nodes):
             raise BrokerUnreachable(reading.errors.get("groups", "the cluster has no brokers"))
+
+    def _confirm_missing(self, connection: Connection, reading: ClusterReading) -> None:
+        """A group that is on no list may have a coordinator that is just moving: brokers list what they coordinate now,
+        and report no error for what nobody does. So its coordinator must report it as gone."""
+        if not reading.is_listed_in_full:
+            self._listed |= reading.groups.keys()
+            return
+        missing = sorted(self._listed - reading.groups.keys())
+        connection.deadline.renew()
+        for group in describe_groups(connection, missing) if missing else ():
+            if not isinstance(group.error, GroupMissing):
+                reading.unclear.add(group.group)
+                for part in ("groups", "committed", "members"):
+                    reading.failed(part, group.error or f"group {group.group}: no broker has listed it")
+        self._listed = reading.groups.keys() | reading.unclear
 
     def _read_coordinators(self, connection: Connection, reading: ClusterReading) -> None:
         offsets: dict[int, list[str]] = defaultdict(list)

@@ -21,10 +21,11 @@ class KafkaCluster:
     def __init__(self, directory: Path, brokers: int = 3, properties: Mapping[str, str] | None = None) -> None:
         """`properties` are every broker's and win over ours."""
         ports = free_ports(2 * brokers)
-        self._ports = {n: (ports[2 * n - 2], ports[2 * n - 1]) for n in range(1, brokers + 1)}
+        self.ports = {n: (ports[2 * n - 2], ports[2 * n - 1]) for n in range(1, brokers + 1)}
+        """Number to the broker's and the controller's port."""
         replicas = str(min(3, brokers))
         shared = {
-            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{ports[1]}" for n, ports in self._ports.items()),
+            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{ports[1]}" for n, ports in self.ports.items()),
             "default.replication.factor": replicas,
             **dict.fromkeys(
                 (
@@ -47,13 +48,13 @@ class KafkaCluster:
                 cluster_id=cluster_id,
                 heap=_HEAP,
             )
-            for number in self._ports
+            for number in self.ports
         }
 
     @property
     def bootstrap_servers(self) -> str:
         """All brokers, whether they run or not."""
-        return ",".join(f"127.0.0.1:{ports[0]}" for ports in self._ports.values())
+        return ",".join(f"127.0.0.1:{ports[0]}" for ports in self.ports.values())
 
     def start(self) -> None:
         """Start those that do not run, all at once; returns when every one answers (about 10 s).
@@ -61,9 +62,7 @@ class KafkaCluster:
         Raises StartError with the last lines of the log of a broker that does not, JarsMissing, JavaMissing.
         """
         try:
-            waits = [
-                broker.launch(self._ports[number]) for number, broker in self.brokers.items() if broker.pid is None
-            ]
+            waits = [broker.launch(self.ports[number]) for number, broker in self.brokers.items() if broker.pid is None]
             for wait in waits:
                 wait()
         except BaseException:

@@ -24,7 +24,7 @@ from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, Samples, running_exporter
-from tests.streams_groups import streams_member
+from tests.group_members import streams_member
 from tests.terminals import Terminal
 from tests.terminals import plain as plain_lines
 

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.clusters import running_cluster
 from tests.exporters import Exporter, Samples, running_exporter
+from tests.meanwhile import Meanwhile
 
 pytestmark = pytest.mark.real
 Eventually = Callable[..., Any]
@@ -151,3 +152,66 @@ def test_of_a_hundred_groups_only_those_whose_coordinator_is_away_grow_old(
 def leader_of_orders(servers: str) -> int | None:
     with Connection(plain(servers), 20) as connection:
         return topics_of(connection.open(["orders"]))["orders"].partitions[0].leader
+
+
+class Scraping(Meanwhile):
+    """A scrape every second; none may wait for a broker."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        super().__init__(1.0)
+        self._exporter = exporter
+        self.pages: list[Samples] = []
+
+    def turn(self) -> None:
+        self.pages.append(scraped(self._exporter))
+
+
+def test_of_three_clusters_one_is_dead_one_gets_a_replaced_broker_and_the_third_notices_neither(
+    short_dir: Path, eventually: Eventually
+) -> None:
+    """The broker comes back by the same number at another address, with what was on its disk."""
+    properties = {"offsets.topic.num.partitions": "6", "leader.imbalance.check.interval.seconds": "1"}
+    names = [f"group-{number}" for number in range(12)]
+    with ExitStack() as stack:
+        cluster = stack.enter_context(running_cluster(properties))
+        third = stack.enter_context(KafkaBroker(short_dir / "third"))
+        for servers in (cluster.bootstrap_servers, third.bootstrap_servers):
+            topics.create_topic(servers, "orders", 1)
+            commit_one(servers, *names)
+        more = "".join(
+            f'[clusters.{name}]\nbootstrap_servers = "{servers}"\n'
+            for name, servers in (("third", third.bootstrap_servers), ("dead", f"127.0.0.1:{two_free_ports()[0]}"))
+        )
+        config = written(short_dir, cluster.bootstrap_servers, more, stale=60.0)
+        config.write_text(config.read_text() + 'compatible_names = ["kafka_exporter"]\n')
+        exporter = stack.enter_context(running_exporter(short_dir, "-c", str(config)))
+        eventually(lambda: len(ages(exporter.samples())) == len(names), what="all groups")
+        broker, new_port = cluster.brokers[2], two_free_ports()[0]
+
+        with Scraping(exporter) as scraping:
+            broker.kill()
+            eventually(lambda: up(exporter.samples()) == {1}, what="the others have taken over")
+            broker.launch((new_port, cluster.ports[2][1]))()
+
+            def is_there() -> bool:
+                known = exporter.samples().of("kafka_broker_info", "id", "address", cluster="main")
+                return ("2", f"127.0.0.1:{new_port}") in known
+
+            eventually(is_there, 90, what="it is known by its new address")
+            eventually(lambda: coordinated(exporter, "2"), 90, what="it coordinates groups again")
+            eventually(lambda: max(ages(exporter.samples()).values()) < 2 and up(exporter.samples()) == {1})
+            assert len(ages(exporter.samples())) == len(names)
+
+    assert scraping.wrong == []
+    for page in scraping.pages:
+        assert up(page, "third") == {1}
+        assert up(page, "dead") == {0}
+        of_third = page.of("kctl_group_stats_age_seconds", "group", cluster="third")
+        assert len(of_third) == len(names)
+        assert max(of_third.values()) < 3
+        assert len(ages(page)) == len(names), "no group has vanished meanwhile"
+
+
+def coordinated(exporter: Exporter, broker: str) -> int:
+    found = exporter.samples().of("kctl_group_info", "group", "coordinator", cluster="main")
+    return sum(coordinator == broker for _, coordinator in found)

@@ -98,3 +98,13 @@ def test_of_a_share_group_the_lag_is_that_of_its_coordinator() -> None:
     found = known((100, whole(share_lag={"billing": {ORDERS: 1}})))
 
     assert row(found, "billing", 100) == (4, 1, 0)
+
+
+def test_a_group_that_no_broker_lists_while_its_coordinator_moves_stays_and_grows_older() -> None:
+    moving = whole(groups={"other": OTHER}, committed={"other": {ORDERS: 9}}, members={"other": 0}, unclear={"billing"})
+
+    found = known((100, whole()), (110, moving))
+
+    assert row(found, "billing", 111) == (4, 6, 11)
+    assert row(found, "other", 111) == (9, 1, 1)
+    assert known((100, whole()), (110, moving), (161, moving)).groups.keys() == {"other"}

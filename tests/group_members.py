@@ -1,0 +1,131 @@
+"""Members of groups of the newer kinds that do nothing but be members: KIP-848, share and streams groups.
+
+By the bytes of their heartbeats: kafka-python does not know them, and Kafka Streams is not among the locked jars.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+__all__ = ["alter_share_offsets", "consumer_member", "share_member", "streams_member"]
+
+_CONSUMER_HEARTBEAT, _SHARE_HEARTBEAT, _STREAMS_HEARTBEAT, _ALTER_SHARE_OFFSETS = (68, 1), (76, 1), (88, 0), (91, 0)
+_NULL, _EMPTY, _NO_TAGS = b"\x00", b"\x01", b"\x00"
+_CONNECT_SECONDS = 20
+_JOINS, _LEAVES = 0, -1
+
+
+@contextmanager
+def consumer_member(servers: str, group: str, topic: str) -> Iterator[None]:
+    """Of KIP-848. It joins at once, and is a member until its session is over, 45 s later, or it leaves at the end."""
+
+    def body(epoch: int) -> bytes:
+        subscribed, owned = (_array(_text(topic)), _EMPTY) if epoch == _JOINS else (_NULL, _NULL)
+        timeout = 60_000 if epoch == _JOINS else -1
+        about = struct.pack(">i", epoch) + _NULL * 2 + struct.pack(">i", timeout)  # no instance, no rack
+        return _text(group) + _text("member-1") + about + subscribed + _NULL * 2 + owned + _NO_TAGS
+
+    with _connected(servers) as connection:
+        _ask(connection, _CONSUMER_HEARTBEAT, body(_JOINS))
+        yield
+        _ask(connection, _CONSUMER_HEARTBEAT, body(_LEAVES))
+
+
+@contextmanager
+def share_member(servers: str, group: str, topic: str) -> Iterator[None]:
+    """Of a share group (KIP-932); it fetches nothing, so it begins no partition."""
+
+    def body(epoch: int) -> bytes:
+        subscribed = _array(_text(topic)) if epoch == _JOINS else _NULL
+        return _text(group) + _text("member-1") + struct.pack(">i", epoch) + _NULL + subscribed + _NO_TAGS
+
+    with _connected(servers) as connection:
+        _ask(connection, _SHARE_HEARTBEAT, body(_JOINS))
+        yield
+        _ask(connection, _SHARE_HEARTBEAT, body(_LEAVES))
+
+
+@contextmanager
+def streams_member(servers: str, group: str, topic: str) -> Iterator[None]:
+    """Of a streams group (KIP-1071). It joins at once, and is a member until its session is over, 45 s later, or it
+    leaves at the end."""
+
+    def body(epoch: int) -> bytes:
+        is_new = epoch == _JOINS
+        parts = (
+            _text(group),
+            _text("member-1"),
+            struct.pack(">ii", epoch, 0),
+            _NULL * 2,  # instance, rack
+            struct.pack(">i", 60_000),
+            _topology(topic) if is_new else b"\xff",
+            (_EMPTY if is_new else _NULL) * 3,  # tasks
+            _text("process-1") if is_new else _NULL,
+            b"\xff",  # no endpoint
+            _EMPTY if is_new else _NULL,
+            _NULL * 2,  # offsets of tasks
+            b"\x00",
+            _NO_TAGS,
+        )
+        return b"".join(parts)
+
+    with _connected(servers) as connection:
+        _ask(connection, _STREAMS_HEARTBEAT, body(_JOINS))
+        yield
+        _ask(connection, _STREAMS_HEARTBEAT, body(_LEAVES))
+
+
+def alter_share_offsets(servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Sets where a share group without members begins, as `kafka-share-groups --reset-offsets` does."""
+    partitions = [struct.pack(">iq", partition, offset) + _NO_TAGS for partition, offset in offsets.items()]
+    body = _text(group) + _array(_text(topic) + _array(*partitions) + _NO_TAGS) + _NO_TAGS
+    with _connected(servers) as connection:
+        _ask(connection, _ALTER_SHARE_OFFSETS, body)
+
+
+@contextmanager
+def _connected(servers: str) -> Iterator[socket.socket]:
+    host, port = servers.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), _CONNECT_SECONDS) as connection:
+        connection.settimeout(_CONNECT_SECONDS)
+        yield connection
+
+
+def _ask(connection: socket.socket, request: tuple[int, int], body: bytes) -> bytes:
+    """Every one of these answers begins with its throttle time and its error code."""
+    frame = struct.pack(">hhih", *request, 7, -1) + _NO_TAGS + body
+    connection.sendall(struct.pack(">i", len(frame)) + frame)
+    [size] = struct.unpack(">i", _read(connection, 4))
+    answer = _read(connection, size)
+    [code] = struct.unpack_from(">h", answer, 9)
+    assert code == 0, f"error code {code}: {answer!r}"
+    return answer
+
+
+def _topology(topic: str) -> bytes:
+    """One part that reads `topic`."""
+    part = _text("0") + b"\x02" + _text(topic) + _EMPTY * 5 + _NO_TAGS
+    return b"\x01" + struct.pack(">i", 0) + b"\x02" + part + _NO_TAGS
+
+
+def _array(*items: bytes) -> bytes:
+    assert len(items) < 127
+    return bytes([len(items) + 1]) + b"".join(items)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    assert len(data) < 127
+    return bytes([len(data) + 1]) + data
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        assert part, "the broker hung up"
+        data += part
+    return data

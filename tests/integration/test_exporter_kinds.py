@@ -1,0 +1,223 @@
+"""Groups of every kind in every awkward state, on a real broker: what `kctl exporter` has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+from kctl.kafka.access import plain
+from kctl.kafka.connection import Connection
+from kctl.kafka.offsets import commit
+from kctl.testing import kafka_tools, topics
+from kctl.testing.kafka_broker import KafkaBroker
+from tests.conftest import eventually
+from tests.consumers import until_assigned
+from tests.exporters import Exporter, running_exporter
+from tests.group_members import alter_share_offsets, consumer_member, share_member, streams_member
+
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+Values = dict[int, float]
+"""Partition to value."""
+
+
+@contextmanager
+def classic_member(servers: str, group: str, topic: str) -> Iterator[None]:
+    with closing(KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, enable_auto_commit=False)) as consumer:
+        until_assigned(consumer)
+        yield
+
+
+KINDS: Mapping[str, Callable[[str, str, str], AbstractContextManager[None]]] = {
+    "classic": classic_member,
+    "consumer": consumer_member,
+    "share": share_member,
+    "streams": streams_member,
+}
+EACH_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+@dataclass(frozen=True)
+class World:
+    """One group of a kind, and one topic."""
+
+    servers: str
+    exporter: Exporter
+    kind: str
+    topic: str
+    group: str
+
+    def member(self) -> AbstractContextManager[None]:
+        return KINDS[self.kind](self.servers, self.group, self.topic)
+
+    def produce(self, counts: Mapping[int, int]) -> None:
+        with closing(KafkaProducer(bootstrap_servers=self.servers)) as producer:
+            for partition, count in counts.items():
+                for _ in range(count):
+                    producer.send(self.topic, b"x", partition=partition)
+            producer.flush()
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """What the group's own clients would; a share group is given where it begins."""
+        if self.kind == "share":
+            alter_share_offsets(self.servers, self.group, self.topic, offsets)
+            return
+        with Connection(plain(self.servers), 20) as connection:
+            connection.open()
+            errors = commit(connection, self.group, {(self.topic, number): at for number, at in offsets.items()})
+        assert set(errors.values()) == {None}
+
+    def has(self, name: str, wanted: Values) -> None:
+        """Soon, and then exactly this."""
+        eventually(lambda: self.of(name) == wanted, what=f"{name} is {wanted}")
+
+    def of(self, name: str) -> Values:
+        found = self.exporter.samples().of(name, "partition", group=self.group, topic=self.topic)
+        return {int(partition): value for (partition,), value in found.items()}
+
+    def word(self, name: str, label: str) -> str | None:
+        found = self.exporter.samples().of(name, label, group=self.group)
+        return next((word for (word,), value in found.items() if value == 1), None)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a group has committed of logs, and what is to be seen of it."""
+
+    produced: Values
+    committed: Values
+    lag: Values
+    deleted_before: Values = field(default_factory=dict)
+    ahead: Values = field(default_factory=dict)
+    lost: Values = field(default_factory=dict)
+    share: Mapping[str, Values] = field(default_factory=dict)
+    """What is otherwise of a share group: what its members have done above its start, only its coordinator knows."""
+
+
+STATES = {
+    "behind, at the end and at an empty log": State({0: 5, 1: 5}, {0: 2, 1: 5, 2: 0}, lag={0: 3, 1: 0, 2: 0}),
+    "partitions of which nothing is committed": State({0: 5, 1: 5, 2: 5}, {0: 2}, lag={0: 3}),
+    "an offset above the end": State({0: 3}, {0: 10}, lag={0: 0}, ahead={0: 7}),
+    "an offset below the start": State(
+        {0: 10}, {0: 2}, lag={0: 8}, deleted_before={0: 6}, lost={0: 4}, share={"lost": {}}
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
+    words = ("-b", broker.bootstrap_servers, "--set", "exporter.interval_seconds=0.2")
+    with Connection(plain(broker.bootstrap_servers), 20) as connection:  # there is a coordinator from then on
+        connection.open()
+        assert set(commit(connection, "first", {("orders", 0): 0}).values()) == {None}
+    with running_exporter(tmp_path_factory.mktemp("exporter"), *words) as running:
+        eventually(running.is_ready, what="it is polled")
+        yield running
+
+
+@pytest.fixture
+def world(broker: KafkaBroker, exporter: Exporter, request: pytest.FixtureRequest, kind: str) -> World:
+    """The group has had a member, which makes it one of its kind."""
+    name = f"{kind}-{abs(hash(request.node.name)) % 10**8}"
+    topics.create_topic(broker.bootstrap_servers, name, 3)
+    made = World(broker.bootstrap_servers, exporter, kind, name, f"of-{name}")
+    with made.member():
+        pass
+    return made
+
+
+@EACH_KIND
+@pytest.mark.parametrize("state", STATES)
+def test_offsets_of_groups_of_every_kind_are_shown_in_every_state(world: World, kind: str, state: str) -> None:
+    case = STATES[state]
+    world.produce({number: int(count) for number, count in case.produced.items()})
+    world.commit({number: int(offset) for number, offset in case.committed.items()})
+    if case.deleted_before:
+        before = {number: int(offset) for number, offset in case.deleted_before.items()}
+        topics.delete_records(world.servers, world.topic, before)
+    special = case.share if kind == "share" else {}
+
+    world.has("kctl_consumer_lag", special.get("lag", case.lag))
+    world.has("kctl_consumer_lost_messages", special.get("lost", case.lost))
+    assert world.of("kctl_consumer_ahead") == special.get("ahead", case.ahead)
+    assert world.of("kctl_consumer_committed_offset") == special.get("committed", case.committed)
+    assert world.word("kctl_group_info", "type") == kind
+
+
+@EACH_KIND
+def test_with_and_without_members_state_and_members_are_shown_and_lag_stays(world: World, kind: str) -> None:
+    world.produce({0: 5})
+    world.commit({0: 2})
+    world.has("kctl_consumer_lag", {0: 3})
+
+    def members() -> dict[tuple[str, ...], float]:
+        return world.exporter.samples().of("kctl_group_members", group=world.group)
+
+    with world.member():
+        eventually(lambda: members() == {(): 1}, what="it has a member")
+        assert world.word("kctl_group_state", "state") not in {"empty", "dead", None}
+        world.has("kctl_consumer_lag", {0: 3})
+    eventually(lambda: (members(), world.word("kctl_group_state", "state")) == ({(): 0}, "empty"), what="it has none")
+    world.has("kctl_consumer_lag", {0: 3})
+
+
+@EACH_KIND
+def test_a_topic_that_is_deleted_and_made_again_is_a_new_one_for_groups_of_every_kind(world: World, kind: str) -> None:
+    world.produce({0: 5, 2: 1})
+    world.commit({0: 2, 2: 1})
+    world.has("kctl_consumer_lag", {0: 3, 2: 0})
+
+    topics.delete_topic(world.servers, world.topic)
+    world.has("kctl_consumer_lag", {})
+    topics.create_topic(world.servers, world.topic, 1)
+    world.produce({0: 3})
+    world.commit({0: 1})
+
+    world.has("kctl_consumer_lag", {0: 2})
+    assert world.of("kctl_consumer_committed_offset") == {0: 1}
+
+
+@EACH_KIND
+def test_partitions_that_are_added_are_shown_once_they_are_committed(world: World, kind: str) -> None:
+    world.produce({0: 5})
+    world.commit({0: 2})
+    world.has("kctl_consumer_lag", {0: 3})
+
+    topics.add_partitions(world.servers, world.topic, 4)
+    world.produce({3: 5})
+    world.commit({3: 1})
+
+    world.has("kctl_consumer_lag", {0: 3, 3: 4})
+
+
+@EACH_KIND
+def test_of_a_deleted_group_nothing_is_left(world: World, kind: str) -> None:
+    world.produce({0: 5})
+    world.commit({0: 2})
+    world.has("kctl_consumer_lag", {0: 3})
+
+    with KafkaAdminClient(bootstrap_servers=world.servers) as admin:
+        admin.delete_groups([world.group])
+
+    eventually(lambda: f'group="{world.group}"' not in world.exporter.samples().page, what="its series end")
+
+
+@pytest.mark.parametrize("kind", ["classic", "consumer"])
+def test_groups_are_as_kafkas_own_tool_reports_them_field_by_field(world: World, kind: str) -> None:
+    world.produce({0: 5, 1: 5})
+    world.commit({0: 2, 1: 5})
+    world.has("kctl_consumer_lag", {0: 3, 1: 0})
+
+    reported = kafka_tools.describe_group(world.servers, world.group)
+    state = kafka_tools.describe_state(world.servers, world.group)
+
+    for name, column in (
+        ("kctl_consumer_committed_offset", "current_offset"),
+        ("kctl_partition_end_offset", "log_end_offset"),
+        ("kctl_consumer_lag", "lag"),
+    ):
+        assert world.of(name) == {row.partition: getattr(row, column) for row in reported if row.lag is not None}
+    assert (world.word("kctl_group_state", "state"), state.state) == ("empty", "Empty")
