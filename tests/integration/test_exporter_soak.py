@@ -1,0 +1,126 @@
+"""`kctl exporter` over groups that come and go: what it holds stays as it was, however many there have been."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kctl.testing.scripted_broker import Answers, ScriptedBroker
+from tests.exporters import Exporter, running_exporter
+from tests.meanwhile import Meanwhile
+
+PARTITIONS = 4
+LASTING = tuple(f"lasting-{number}" for number in range(20))
+TOPICS = ("orders", "payments")
+
+
+class Fickle:
+    """Answers of a broker that has other groups in each cycle, beside those that stay; all of them commit on."""
+
+    def __init__(self, groups_per_cycle: int) -> None:
+        self._groups_per_cycle = groups_per_cycle
+        self.cycles = 0
+
+    @property
+    def groups_seen(self) -> int:
+        return self.cycles * self._groups_per_cycle
+
+    def script(self) -> dict[str, Answers]:
+        return {
+            "ListGroups": Answers(self._list),
+            "DescribeGroups": Answers(self._describe),
+            "OffsetFetch": Answers(self._committed),
+            "ListOffsets": Answers(self._offsets),
+        }
+
+    def _names(self) -> list[str]:
+        return [*LASTING, *(f"throw-away-{self.cycles}-{number}" for number in range(self._groups_per_cycle))]
+
+    def _list(self, _: Any) -> dict[str, Any]:
+        known = {"protocol_type": "consumer", "group_state": "Empty", "group_type": "classic"}
+        return {"groups": [{"group_id": name, **known} for name in self._names()]}
+
+    def _describe(self, request: Any) -> dict[str, Any]:
+        """Only groups that are on the list no more are asked for."""
+        return {"groups": [{"group_id": name, "group_state": "Dead"} for name in request.groups]}
+
+    def _committed(self, request: Any) -> dict[str, Any]:
+        """The last question about groups of a cycle: the next one has others."""
+        partitions = [{"partition_index": n, "committed_offset": self.cycles} for n in range(PARTITIONS)]
+        topics = [{"name": topic, "partitions": partitions} for topic in TOPICS]
+        names = [group.group_id for group in request.groups]
+        self.cycles += 1
+        return {"groups": [{"group_id": name, "topics": topics} for name in names]}
+
+    def _offsets(self, request: Any) -> dict[str, Any]:
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {"partition_index": each.partition_index, "offset": self._offset(each.timestamp)}
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ]
+        }
+
+    def _offset(self, timestamp: int) -> int:
+        return self.cycles + 7 if timestamp == -1 else 0
+
+
+class Watched(Meanwhile):
+    """Scrapes, and measures what the exporter holds for itself."""
+
+    def __init__(self, exporter: Exporter, fickle: Fickle) -> None:
+        super().__init__(0.2)
+        self._exporter = exporter
+        self._fickle = fickle
+        self._process = psutil.Process(exporter.process.pid)
+        self.held: list[tuple[int, int, int]] = []
+        """Cycles so far, bytes, threads and descriptors."""
+
+    def turn(self) -> None:
+        status, page = self._exporter.get("/metrics")
+        assert status == 200
+        assert page.count("kctl_group_status{") >= len(LASTING)
+        bytes_ = self._process.memory_full_info().uss
+        self.held.append((self._fickle.cycles, bytes_, self._process.num_threads() + self._process.num_fds()))
+
+
+@pytest.mark.parametrize(
+    ("cycles", "groups_per_cycle"),
+    [
+        pytest.param(120, 100, id="12,000 groups"),
+        pytest.param(8640, 50, id="a day of cycles", marks=[pytest.mark.long, pytest.mark.timeout(7200)]),
+    ],
+)
+def test_groups_that_come_and_go_leave_nothing_behind(
+    short_dir: Path, eventually: Callable[..., Any], cycles: int, groups_per_cycle: int
+) -> None:
+    """A day has 8,640 cycles of 10 s."""
+    fickle = Fickle(groups_per_cycle)
+    with ScriptedBroker(fickle.script(), topics=dict.fromkeys(TOPICS, PARTITIONS)) as broker:
+        words = ("-b", broker.address, "--set", "exporter.interval_seconds=0.1")
+        with running_exporter(short_dir, *words) as exporter:
+            eventually(exporter.is_ready, what="it is polled")
+            with Watched(exporter, fickle) as watched:
+                eventually(lambda: fickle.cycles >= cycles, cycles * 2.0, "all cycles")
+            last = exporter.samples()
+
+    assert watched.wrong == []
+    assert fickle.groups_seen >= 10_000
+    warm = [each for at, each, _ in watched.held if cycles / 4 < at < cycles / 2]
+    end = [each for at, each, _ in watched.held if at > cycles * 3 / 4]
+    grown = statistics.median(end) - statistics.median(warm)
+    assert grown < 3 * 2**20, f"{grown / 2**20:.1f} MiB more: {[each // 2**20 for _, each, _ in watched.held]}"
+    resources = [each for at, _, each in watched.held if at > cycles / 4]
+    assert max(resources) - min(resources) <= 4
+    shown = last.of("kctl_group_lag", "group")
+    assert len(shown) == len(LASTING) + groups_per_cycle
