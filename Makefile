@@ -10,6 +10,8 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 PYTEST := $(BIN)/pytest -m "not long"
 # Most of a test is waiting. Two at once, each file in one process; ARGS="-n 0" for one after another.
 SIDE_BY_SIDE := -n 2 --dist loadfile
+# What mostly waits for a broker.
+WAITING := -n 3 --dist loadfile
 # The last tests of a long tier do not wait for one another.
 SPREAD := -n 2 --dist worksteal
 
@@ -43,7 +45,7 @@ check: $(SETUP_DONE) ## format, lint, types, dependency rules
 test: setup check ## everything the project can prove about itself, the fast part first
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit
 	$(PYTEST) $(ARGS) tests/project
-	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/integration
+	$(PYTEST) $(WAITING) $(ARGS) tests/integration
 	$(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
 
 test-long: setup ## soak and fault runs, and workers with a Spark driver each

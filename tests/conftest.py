@@ -49,8 +49,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def eventually(probe: Callable[[], T], seconds: float = 60.0, what: str = "") -> T:
-    """The first truthy value of `probe()` before the deadline; a timely answer costs no waiting."""
-    deadline = time.monotonic() + seconds
+    """The first truthy value of `probe()` before the deadline; a timely answer costs no waiting. What takes longer is
+    asked for less often: it answers with the same processors that it waits for."""
+    began = time.monotonic()
+    deadline = began + seconds
     pause = threading.Event()
     while True:
         value = probe()
@@ -58,7 +60,7 @@ def eventually(probe: Callable[[], T], seconds: float = 60.0, what: str = "") ->
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what or probe}; last value {value!r}")
-        pause.wait(0.02)
+        pause.wait(min(0.02 + (time.monotonic() - began) / 50, 0.2))
 
 
 @pytest.fixture(name="eventually")

@@ -135,6 +135,7 @@ def test_a_frozen_worker_holds_up_no_other(two: Fleet, eventually: Eventually) -
     assert (found.lost, found.duplicated, found.stored) == (0, 0, two.sent.total())
 
 
+@pytest.mark.long
 def test_a_worker_that_is_started_again_with_new_code_runs_it_in_the_executors_too(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
@@ -169,6 +170,7 @@ def handle(messages):
 """
 
 
+@pytest.mark.long
 def test_a_worker_whose_handler_does_not_return_keeps_no_other_waiting(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
@@ -200,10 +202,10 @@ def waiting(fleet: Fleet) -> dict[int, int]:
     return {partition: lag for partition, row in fleet.offsets().items() if (lag := row["remaining_count"])}
 
 
-@pytest.mark.parametrize("times", [pytest.param(2, id="short"), pytest.param(20, id="long", marks=pytest.mark.long)])
+@pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_an_engine_that_is_killed_again_and_again_costs_nothing_but_time(
-    times: int, make_fleet: Callable[..., Fleet], eventually: Eventually
+def test_an_engine_that_is_killed_twenty_times_costs_nothing_but_time(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(
         workers=4, partitions=8, workers_more='engine = "shared"\nbackoff_max_seconds = 0.2\nmax_failures = 1000'
@@ -214,7 +216,7 @@ def test_an_engine_that_is_killed_again_and_again_costs_nothing_but_time(
     load = fleet.load(rate=500)
     before = {name: row["pid"] for name, row in fleet.workers().items()}
     took = []
-    for _ in range(times):
+    for _ in range(20):
         batches = {name: row["batches_total"] or 0 for name, row in fleet.workers().items()}
         killed = fleet.engine()["pid"]
         os.kill(killed, signal.SIGKILL)
@@ -222,7 +224,7 @@ def test_an_engine_that_is_killed_again_and_again_costs_nothing_but_time(
         eventually(lambda: fleet.engine().get("pid") not in (None, killed), START_SECONDS, "the next one answers")  # noqa: B023
         eventually(lambda: have_stored(fleet, batches), START_SECONDS, "all store again")  # noqa: B023
         took.append(monotonic() - began)
-    print(f"all read again after {median(took):.1f} s, at most {max(took):.1f} s, of {times} times")
+    print(f"all read again after {median(took):.1f} s, at most {max(took):.1f} s")
 
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
@@ -231,10 +233,10 @@ def test_an_engine_that_is_killed_again_and_again_costs_nothing_but_time(
     assert {name: row["pid"] for name, row in fleet.workers().items()} == before, "no worker was started again"
 
 
-@pytest.mark.parametrize("times", [pytest.param(3, id="short"), pytest.param(100, id="long", marks=pytest.mark.long)])
+@pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_workers_that_are_killed_leave_nothing_in_the_engine(
-    times: int, make_fleet: Callable[..., Fleet], eventually: Eventually
+def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     kafka = "static_membership = true"
     fleet = make_fleet(
@@ -256,15 +258,15 @@ def test_workers_that_are_killed_leave_nothing_in_the_engine(
 
     engine, jvm = fleet.engine()["pid"], fleet.jvm()
     # What is kept for the last minute, such as Kafka's consumers, is there from then on.
-    for _ in range(30 if times > 10 else 3):
+    for _ in range(30):
         kill()
     before = held_at_rest(fleet, jvm, eventually)
-    for _ in range(times):
+    for _ in range(100):
         kill()
-    if times > 10:  # the consumers of those that are gone are closed when they have been idle for a minute
-        eventually(lambda: jvm.num_fds() < before.descriptors + 30, 180, "Kafka's connections are closed")
+    # The consumers of those that are gone are closed when they have been idle for a minute.
+    eventually(lambda: jvm.num_fds() < before.descriptors + 30, 180, "Kafka's connections are closed")
     after = held_at_rest(fleet, jvm, eventually)
-    print(f"before {before}, after {times} more kills {after}")
+    print(f"before {before}, after a hundred more kills {after}")
 
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")

@@ -14,6 +14,7 @@ from tests.clusters import running_cluster
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]

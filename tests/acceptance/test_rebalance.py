@@ -32,7 +32,7 @@ def queries_of_first(fleet: Fleet) -> int:
     return (fleet.directory / "logs" / "worker-0.log").read_text().count(" reads {")
 
 
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("assignor", [pytest.param("range", marks=pytest.mark.long), "cooperative-sticky"])
 def test_nothing_is_lost_or_stored_twice_while_workers_join_die_and_come_back(
     assignor: str, make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:

@@ -13,7 +13,9 @@ import pytest
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize(("storage", "sinkers"), [("file", 2), ("redis", 2), ("directly", 0)])
+@pytest.mark.parametrize(
+    ("storage", "sinkers"), [pytest.param("file", 2, marks=pytest.mark.long), ("redis", 2), ("directly", 0)]
+)
 def test_everything_that_is_produced_is_handled_once(storage: str, sinkers: int, short_dir: Path) -> None:
     if storage == "redis" and shutil.which("redis-server") is None:
         pytest.skip("there is no redis-server on the PATH")

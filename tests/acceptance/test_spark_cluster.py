@@ -52,6 +52,7 @@ def processes_that_put(client: Any) -> set[int]:
 
 
 @pytest.mark.alone
+@pytest.mark.long
 def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once(
     redis_server: RedisServer,
     cluster: SparkCluster,

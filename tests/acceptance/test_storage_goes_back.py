@@ -88,6 +88,7 @@ def test_an_older_copy_of_the_storage_is_noticed_and_what_it_lacks_is_read_again
     assert stored(fleet.storage, 0) == list(range(150))
 
 
+@pytest.mark.long
 def test_a_storage_that_was_emptied_exchanged_or_is_another_groups_is_refused_until_somebody_decides(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
@@ -134,6 +135,7 @@ def configure(fleet: Fleet, storage: str) -> None:
     fleet.set_up(1)
 
 
+@pytest.mark.long
 def test_partitions_that_are_added_are_read_from_their_start_also_with_latest(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:

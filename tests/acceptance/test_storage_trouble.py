@@ -108,6 +108,7 @@ def test_a_full_disk_and_one_that_cannot_be_written_are_reported_and_used_again_
     assert (found.lost, found.duplicated, found.stored) == (0, 0, 10_500)
 
 
+@pytest.mark.long
 def test_a_file_of_another_version_and_a_damaged_one_are_reported_and_used_again_when_they_are_put_right(
     fleet: Fleet, disk: Path, eventually: Eventually
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import HANDLER, counted, is_poison
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
 
 SINKERS = f'count = 1\nhandler = "{HANDLER}"\nmax_tries = 2\nretry_backoff_seconds = 0.05'
 

@@ -1,4 +1,4 @@
-"""One real broker for the tests of a module, and masters that run as processes of their own."""
+"""One real broker, emptied for the tests of each module, and masters that run as processes of their own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaAdminClient
 
 from kctl.rpc.client import call
 from kctl.testing import topics
@@ -37,15 +38,27 @@ sys.exit(run(config, config.path, worker_command=[sys.executable, sys.argv[2]]))
 """
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
+@pytest.fixture(scope="session")
+def one_broker() -> Iterator[KafkaBroker]:
     folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
     try:
         with KafkaBroker(folder) as running:
-            topics.create_topic(running.bootstrap_servers, TOPIC, PARTITIONS)
             yield running
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def broker(one_broker: KafkaBroker) -> KafkaBroker:
+    """With an empty topic, and nothing of what other modules have left; to be stopped by nobody."""
+    with KafkaAdminClient(bootstrap_servers=one_broker.bootstrap_servers) as admin:
+        admin.delete_groups([group["group_id"] for group in admin.list_groups()])
+        left = [name for name in admin.list_topics() if not name.startswith("__")]
+        if left:
+            admin.delete_topics(left)
+        eventually(lambda: not set(left) & set(admin.list_topics()), what="the topics are gone")
+    topics.create_topic(one_broker.bootstrap_servers, TOPIC, PARTITIONS)
+    return one_broker
 
 
 class Master:
