@@ -20,7 +20,8 @@ def run_until_caught_up(fleet: Fleet, eventually: Eventually) -> list[dict[str, 
     """Start the worker, wait until everything is committed, stop it; returns the events that it reported."""
     if fleet.pid is None:
         fleet.start()
-    fleet.kctl("scale", "workers=1", "--wait")
+    else:
+        fleet.kctl("scale", "workers=1", "--wait")
     eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "all is committed")
     events = [event for event in fleet.events() if event["kind"] != "lost"]
     fleet.kctl("scale", "workers=0", "--wait")

@@ -20,6 +20,7 @@ from kctl.rpc.client import call
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.messages import Reply, Request, Role, reducer_method, wire_method
+from tests.conftest import eventually
 
 WORKER = Path(__file__).with_name("stand_in_worker.py")
 TOPIC = "orders"

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "proof.md").read_text(encoding="utf-8")
 REFERENCE = re.compile(r"`((?:tests|benchmarks|agent/kctl_agent/storage/conformance)/[\w./]+\.py)::([^`]+)`")
 NOT_YET = "not shown yet"
+LONG = "pytest.mark.long"
 
 
 def promises() -> list[tuple[str, str, str]]:
@@ -58,3 +59,17 @@ def test_every_acceptance_test_shows_a_promise(path: Path) -> None:
     named = {name for file, name in REFERENCE.findall(PAGE) if file == str(path.relative_to(ROOT))}
 
     assert {name for name in names_in(path) if name.startswith("test_")} == named
+
+
+def test_what_only_make_test_long_runs_is_said_to_be_so() -> None:
+    for promise, shown_by, _ in promises():
+        rare = [name for file, name in REFERENCE.findall(shown_by) if name in long_tests_in(ROOT / file)]
+        assert not rare or "make test-long" in promise + shown_by, (promise, rare)
+
+
+def long_tests_in(path: Path) -> set[str]:
+    """Those that `make test` leaves out; of a test with parameters none, as it runs some of them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    of_all = any(isinstance(node, ast.Assign) and f"{LONG}," in ast.unparse(node) for node in tree.body)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {each.name for each in functions if of_all or LONG in map(ast.unparse, each.decorator_list)}
