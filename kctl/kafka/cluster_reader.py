@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kctl.errors import BrokerUnreachable, GroupMissing, KctlError
+from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.access import Access
 from kctl.kafka.connection import Connection
-from kctl.kafka.groups import ListedGroup, count_members, describe_groups, list_each
+from kctl.kafka.groups import ListedGroup, count_members, list_each
 from kctl.kafka.layout import Partition, Topic, topics_of
+from kctl.kafka.missing_groups import MissingGroups
 from kctl.kafka.offset_bytes import Keys
 from kctl.kafka.offsets import EARLIEST, LATEST, committed_on, log_offsets_on
 from kctl.kafka.share import share_starts_on
@@ -45,7 +46,7 @@ class ClusterReading:
     is_listed_in_full: bool = True
     """Whether every broker has listed its groups: then one that is missing does not exist, unless it is `unclear`."""
     unclear: set[str] = field(default_factory=set)
-    """Groups that no broker lists any more, and no coordinator reports as gone: it may just be another one's turn."""
+    """Groups that no broker lists any more, and that may be there all the same: their coordinator is just moving."""
     members: dict[str, int] = field(default_factory=dict)
     committed: dict[str, dict[Partition, int]] = field(default_factory=dict)
     """Of a share group, the offset below which all is done."""
@@ -92,8 +93,7 @@ class ClusterReader:
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
         self._led = _Led({}, set(), {}, set(), None)
-        self._listed: set[str] = set()
-        """The groups that there were when all were last listed, and those that are unclear since."""
+        self._missing = MissingGroups()
         self._keys = Keys()
         self.asked: Mapping[str, int] = {}
         """How many requests of each name the last poll has sent."""
@@ -120,6 +120,7 @@ class ClusterReader:
         """Closes the connections; the next poll opens new ones."""
         connection, self._connection, self._topics = self._connection, None, {}
         if connection is not None:
+            self._missing.reconnect()
             connection.close()
 
     def _opened(self) -> Connection:
@@ -132,7 +133,7 @@ class ClusterReader:
         reading, silent, absent = ClusterReading(), set[int](), self._led.absent
         connection.deadline.renew()
         self._read_groups(connection, reading, silent)
-        self._confirm_missing(connection, reading)
+        self._find_unclear(connection, reading)
         connection.deadline.renew()
         self._read_coordinators(connection, reading)
         wanted = set().union(*reading.committed.values()) if reading.committed else set()
@@ -163,20 +164,15 @@ class ClusterReader:
         if len(silent) == len(nodes):
             raise BrokerUnreachable(reading.errors.get("groups", "the cluster has no brokers"))
 
-    def _confirm_missing(self, connection: Connection, reading: ClusterReading) -> None:
-        """A group that is on no list may have a coordinator that is just moving: brokers list what they coordinate now,
-        and report no error for what nobody does. So its coordinator must report it as gone."""
+    def _find_unclear(self, connection: Connection, reading: ClusterReading) -> None:
         if not reading.is_listed_in_full:
-            self._listed |= reading.groups.keys()
+            self._missing.remember(reading.groups)
             return
-        missing = sorted(self._listed - reading.groups.keys())
-        connection.deadline.renew()
-        for group in describe_groups(connection, missing) if missing else ():
-            if not isinstance(group.error, GroupMissing):
-                reading.unclear.add(group.group)
+        for name, error in self._missing.find(connection, reading.groups).items():
+            reading.unclear.add(name)
+            if error is not None:
                 for part in ("groups", "committed", "members"):
-                    reading.failed(part, group.error or f"group {group.group}: no broker has listed it")
-        self._listed = reading.groups.keys() | reading.unclear
+                    reading.failed(part, error)
 
     def _read_coordinators(self, connection: Connection, reading: ClusterReading) -> None:
         offsets: dict[int, list[str]] = defaultdict(list)

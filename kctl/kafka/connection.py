@@ -152,6 +152,10 @@ class Connection:
         """Which broker coordinates each group; a coordinator that is only just starting is waited for."""
         return self._coordinators.find(self, keys, kind)
 
+    def forget_coordinators(self, keys: Iterable[str]) -> None:
+        """Of groups that are gone."""
+        self._coordinators.drop(keys, CoordinatorType.GROUP)
+
     def pause(self) -> None:
         """Before the same is asked again; coordinators are found anew then."""
         self._coordinators.forget()

@@ -36,6 +36,11 @@ class Coordinators:
         self._takes_only_broker = False
         self._known.clear()
 
+    def drop(self, keys: Iterable[str], kind: Any) -> None:
+        """They are asked for again when they are needed; of those that never come back nothing is kept."""
+        for key in keys:
+            self._known.pop((kind, key), None)
+
     def find(self, connection: Connection, keys: Iterable[str], kind: Any) -> dict[str, int | KctlError]:
         """The broker for each key; a coordinator that is only just starting is waited for."""
         keys = list(dict.fromkeys(keys))

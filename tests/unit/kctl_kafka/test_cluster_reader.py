@@ -17,12 +17,13 @@ OTHER = {**LISTED, "group_id": "other"}
 
 @pytest.mark.parametrize("code", [LOADING, NOT_COORDINATOR])
 def test_a_group_on_no_list_is_gone_only_when_its_coordinator_reports_that(code: int) -> None:
-    """A coordinator that is just moving lists nothing and reports no error; its groups must not end."""
+    """A coordinator that is just moving lists nothing and reports no error; its groups must not end. A new one denies
+    them for a moment."""
     both, one = Answers({"groups": [LISTED, OTHER]}), Answers({"groups": [OTHER]})
     script: dict[str, list[Step]] = {
         # The reader lists once, and what is described is listed once more before it counts as missing.
-        "ListGroups": [both, one, one, one, both, one],
-        "DescribeGroups": [described(group("billing", code=code)), described()],
+        "ListGroups": [both, one, one, one, both, one, one],
+        "DescribeGroups": [described(group("billing", code=code)), described(), described()],
         "OffsetFetch": [Answers({"groups": [{"group_id": name, "topics": []} for name in ("billing", "other")]})],
     }
     with (
@@ -31,17 +32,18 @@ def test_a_group_on_no_list_is_gone_only_when_its_coordinator_reports_that(code:
     ):
         first = reader.read()
         moving = reader.read()
-        gone = reader.read()
+        denied = reader.read()
         back = reader.read()
+        gone = reader.read()
 
     assert first.groups.keys() == {"billing", "other"}
     assert (set(moving.groups), moving.unclear) == ({"other"}, {"billing"})
     assert moving.errors.keys() == {"groups", "committed", "members"}
-    assert set(gone.groups) == {"other"}
-    assert not gone.unclear
-    assert not gone.errors
+    assert (set(denied.groups), denied.unclear) == ({"other"}, {"billing"})
+    assert not denied.errors
     assert back.groups.keys() == {"billing", "other"}
-    assert broker.asked.count("DescribeGroups") == 2
+    assert (set(gone.groups), gone.unclear, gone.errors) == ({"other"}, set(), {})
+    assert broker.asked.count("DescribeGroups") == 3
 
 
 def test_what_is_on_the_list_costs_no_further_question() -> None:
