@@ -3,7 +3,8 @@
     python -m benchmarks._canned_broker PARTITIONS_PER_TOPIC TOPICS GROUPS TOPICS_PER_GROUP
 
 Prints its port, then serves until its stdin ends. Group `g-N` has committed all partitions of TOPICS_PER_GROUP topics.
-With each OffsetFetch the committed offset of every partition goes up by one when a byte comes on stdin.
+For each line `commit` on stdin the committed offset of every partition goes up by one, far below the ends; for each
+line `keep up` as many messages arrive in every partition as are committed, and a few more in every second one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,22 +24,24 @@ _SIZE = struct.Struct(">i")
 
 
 @contextmanager
-def canned_broker(partitions: int, topics: int, groups: int, per_group: int) -> Iterator[tuple[str, Any]]:
-    """Its address, and what lets its groups commit once more when it is called."""
+def canned_broker(
+    partitions: int, topics: int, groups: int, per_group: int
+) -> Iterator[tuple[str, Callable[[str], None]]]:
+    """Its address, and what gives it a line: `commit` or `keep up`."""
     command = [sys.executable, "-m", "benchmarks._canned_broker", *map(str, (partitions, topics, groups, per_group))]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     assert process.stdin is not None
     assert process.stdout is not None
     stdin = process.stdin
 
-    def commit() -> None:
-        stdin.write("c\n")
+    def give(line: str) -> None:
+        stdin.write(f"{line}\n")
         stdin.flush()
         assert process.stdout is not None
         process.stdout.readline()
 
     try:
-        yield f"127.0.0.1:{process.stdout.readline().strip()}", commit
+        yield f"127.0.0.1:{process.stdout.readline().strip()}", give
     finally:
         stdin.close()
         process.wait(30)
@@ -56,11 +59,17 @@ class _Answers:
         self._port, self._partitions = port, partitions
         self._kept: dict[Any, bytes] = {}
         self.committed = 1000
+        self.keeps_up = False
+
+    def take(self, line: str) -> None:
+        self.keeps_up = line == "keep up"
+        self.committed += 1000 if self.keeps_up else 1
 
     def of(self, request: Any) -> bytes:
         key = (request.API_KEY, request.API_VERSION, self._variant(request))
         if key not in self._kept:
-            self._kept = {k: v for k, v in self._kept.items() if k[:1] != key[:1] or k[2] != key[2]}
+            if request.name.startswith("OffsetFetch") or self.keeps_up:
+                self._kept = {k: v for k, v in self._kept.items() if k[0] != request.API_KEY}
             self._kept[key] = response_frame(request, self._fields(request))
         frame = bytearray(self._kept[key])
         _SIZE.pack_into(frame, 4, request.header.correlation_id)
@@ -69,7 +78,8 @@ class _Answers:
     def _variant(self, request: Any) -> object:
         name = request.name.removesuffix("Request")
         if name == "ListOffsets":
-            return request.topics[0].partitions[0].timestamp
+            is_end = request.topics[0].partitions[0].timestamp == -1
+            return is_end, self.committed if self.keeps_up and is_end else 0
         if name == "Metadata":
             return len(request.topics or ())
         return self.committed if name == "OffsetFetch" else 0
@@ -149,7 +159,7 @@ class _Answers:
                             "partition_index": each.partition_index,
                             "error_code": 0,
                             "timestamp": -1,
-                            "offset": 1_000_000 + each.partition_index if is_end else 0,
+                            "offset": self._end(each.partition_index) if is_end else 0,
                             "leader_epoch": 0,
                         }
                         for each in topic.partitions
@@ -158,6 +168,11 @@ class _Answers:
                 for topic in request.topics
             ]
         }
+
+    def _end(self, partition: int) -> int:
+        if not self.keeps_up:
+            return 1_000_000 + partition
+        return self.committed + partition + (partition % 2) * (1 + self.committed // 1000 % 5)
 
 
 def _serve(connection: socket.socket, answers: _Answers) -> None:
@@ -180,9 +195,9 @@ def main() -> None:
 
         threading.Thread(target=accept, daemon=True).start()
         print(listener.getsockname()[1], flush=True)
-        for _ in sys.stdin:
-            answers.committed += 1
-            print("committed", flush=True)
+        for line in sys.stdin:
+            answers.take(line.strip())
+            print("taken", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@
 
 The collector, the reader and the pages are the real ones, in this process; the broker is `_canned_broker`, in another,
 whose answers are made once, so that its time is not ours. Sizes are partitions of topics / partitions of groups.
-Prints a JSON line for each size, `groups_cycle`: medians of cycles in which every group has committed once more since
-the one before (`moving`) and of those in which nothing has changed (`still`), each with the page rendered and gzipped.
+Prints a JSON line for each size, `groups_cycle`: medians of cycles in which every partition has new messages and new
+commits, none or a few of them waiting (`keeping_up`), in which every group has committed once more, far behind
+(`moving`), and in which nothing has changed (`still`). Each is with the page rendered and gzipped; `judging_cpu_ms` is
+what the status rules take of it, `page_cpu_ms` the page.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ import json
 import os
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter, process_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -55,7 +58,7 @@ TARGET_RSS_MIB = 60.0
 
 
 def measured(size: Size, cycles: int) -> dict[str, object]:
-    with canned_broker(*size[:4]) as (address, commit):
+    with canned_broker(*size[:4]) as (address, give):
         collector = ClusterCollector.of("main", plain(address), Exporter(timeout_seconds=60.0), Status())
         exposition = Exposition(lambda: Clusters(tuple(filter(None, [collector.latest()]))))
         exposition.render(*GZIPPED)
@@ -63,8 +66,8 @@ def measured(size: Size, cycles: int) -> dict[str, object]:
         collector.collect()
         exposition.render(*GZIPPED)
         results: dict[str, object] = {}
-        for name, prepare in (("moving", commit), ("still", lambda: None)):
-            results[name] = _cycles(collector, exposition, prepare, cycles)
+        for name, line in (("moving", "commit"), ("still", None), ("keeping_up", "keep up")):
+            results[name] = _cycles(collector, exposition, lambda line=line: line and give(line), cycles)  # type: ignore[misc]
         results["rss_mib"] = round((psutil.Process().memory_info().rss - before) / 2**20, 1)
         started = perf_counter()
         body, _, _ = exposition.render(*GZIPPED)
@@ -83,21 +86,42 @@ def measured(size: Size, cycles: int) -> dict[str, object]:
 
 
 def _cycles(
-    collector: ClusterCollector, exposition: Exposition, prepare: Callable[[], None], cycles: int
+    collector: ClusterCollector, exposition: Exposition, prepare: Callable[[], object], cycles: int
 ) -> dict[str, float]:
-    cpu, collected, wall = [], [], []
+    cpu, judging, rendered, wall = [], [], [], []
     for _ in range(cycles):
         prepare()
         gc.collect()
         began, started = process_time(), perf_counter()
-        collector.collect()
+        with _judging(collector) as took:
+            collector.collect()
         middle = process_time()
         exposition.render(*GZIPPED)
         cpu.append(process_time() - began)
-        collected.append(middle - began)
+        judging.append(took[0])
+        rendered.append(process_time() - middle)
         wall.append(perf_counter() - started)
-    found = {"cpu_ms": cpu, "collect_cpu_ms": collected, "wall_ms": wall}
+    found = {"cpu_ms": cpu, "judging_cpu_ms": judging, "page_cpu_ms": rendered, "wall_ms": wall}
     return {name: round(statistics.median(values) * 1000, 1) for name, values in found.items()}
+
+
+@contextmanager
+def _judging(collector: ClusterCollector) -> Iterator[list[float]]:
+    """The processor time that the status rules take meanwhile."""
+    assessor, took = collector._assessor, [0.0]
+    assess = assessor.assess
+
+    def measured(*given: Any) -> Any:
+        began = process_time()
+        found = assess(*given)
+        took[0] += process_time() - began
+        return found
+
+    assessor.assess = measured  # type: ignore[method-assign,assignment]
+    try:
+        yield took
+    finally:
+        assessor.assess = assess  # type: ignore[method-assign]
 
 
 def main() -> int:
@@ -110,9 +134,9 @@ def main() -> int:
     for name in options.sizes:
         size = SIZES[name]
         result = measured(size, options.cycles)
-        still = result["still"]
-        assert isinstance(still, dict)
-        is_met = is_met and (size.target_ms is None or still["cpu_ms"] <= size.target_ms)
+        keeping_up = result["keeping_up"]
+        assert isinstance(keeping_up, dict)
+        is_met = is_met and (size.target_ms is None or keeping_up["cpu_ms"] <= size.target_ms)
         line = {"benchmark": "groups_cycle", "size": name, **result, "target_cpu_ms": size.target_ms}
         print(json.dumps({**line, "load": os.getloadavg()[0]}), flush=True)
     return 0 if is_met else 1

@@ -16,7 +16,7 @@ from kctl.kafka.groups import Group, Member
 from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
-from kctl.status import Assessment, Status, of_group
+from kctl.status import Assessment, Status
 
 __all__ = ["Latest", "cluster", "group", "serving_groups", "source_of_groups"]
 
@@ -30,7 +30,8 @@ def group(
     end = None if lag is None else 4 + lag
     rows = (PartitionRow("orders", 0, 0, 4, None, end, None, None, None, 1.0, ResetPolicy.NONE),)
     assessed = (Assessment(status, reason, 2.5, growth),)
-    judged = of_group(rows, assessed)
+    of_one = f"1 of 1 partitions {status.value}: orders-0; {reason}"
+    judged = replace(assessed[0], reason=of_one if status.severity > Status.OK.severity else f"1 {status.value}")
     stats = GroupStats("stable", 1)
     return GroupSnapshot("main", name, rows, assessed, judged, totals(Partitions(rows)), stats, "classic", 1)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from kctl.exporter.exposed import Collection, Exposed, collections_of, groups_of, samples_of, with_partitions
+from kctl.exporter.exposed import Collection, Exposed, collections_of, groups_of, rows_shown, samples_of
 from kctl.exporter.metric import Column, Histogram, Metric, Sample, WordColumn
 from kctl.exporter.metrics import METRICS
-from kctl.groups.snapshot import GroupSnapshot
+from kctl.exporter.rows import Labels, Rows
 from kctl.master.snapshot import FleetSnapshot
+from kctl.status.history import ABSENT
 
 __all__ = ["SnapshotCollector"]
 
@@ -35,20 +36,19 @@ class SnapshotCollector(Collector):
     def collect(self) -> Iterator[Family]:
         snapshot = self._latest()
         if snapshot is not None:
+            shown = [(each, *rows_shown(each, groups_of(each))) for each in collections_of(snapshot)]
             for metric in self._metrics:
-                family = _family(metric, snapshot)
+                family = _histogram(metric, snapshot) if isinstance(metric, Histogram) else _family(metric, shown)
                 if family.samples:
                     yield family
 
 
-def _family(metric: Metric, snapshot: Exposed) -> Family:
-    if isinstance(metric, Histogram):
-        return _histogram(metric, snapshot)
+def _family(metric: Metric, shown: Sequence[tuple[Collection, Labels, Rows]]) -> Family:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = kind(metric.name, metric.sentence, labels=metric.labels)
-    for collection in collections_of(snapshot):
-        for labels, value in _samples(metric, collection):
-            family.add_metric(labels, value)
+    for collection, labels, rows in shown:
+        for values, number in _samples(metric, collection, labels, rows):
+            family.add_metric(values, number)
     return family
 
 
@@ -61,23 +61,20 @@ def _histogram(metric: Histogram, snapshot: Exposed) -> Family:
     return histogram
 
 
-def _samples(metric: Metric, collection: Collection) -> Iterable[Sample]:
-    groups = groups_of(collection)
-    match metric:
-        case Column():
-            return (sample for group in with_partitions(groups) for sample in _column(metric, group))
-        case WordColumn():
-            return (sample for group in with_partitions(groups) for sample in _words(metric, group))
-    return samples_of(metric, collection, groups)
+def _samples(metric: Metric, collection: Collection, labels: Labels, rows: Rows) -> Iterable[Sample]:
+    if isinstance(metric, Column | WordColumn):
+        return _column(metric, labels, rows)
+    return samples_of(metric, collection, groups_of(collection))
 
 
-def _column(metric: Column, group: GroupSnapshot) -> Iterator[Sample]:
-    for row, value in zip(group.partitions, metric.values(group), strict=True):
-        if value is not None:
-            yield (group.cluster, group.group, row.topic, str(row.partition)), value
-
-
-def _words(metric: WordColumn, group: GroupSnapshot) -> Iterator[Sample]:
-    for row, word in zip(group.partitions, metric.values(group), strict=True):
-        if word is not None:
-            yield (group.cluster, group.group, row.topic, str(row.partition), word), 1.0
+def _column(metric: Column | WordColumn, labels: Labels, rows: Rows) -> Iterator[Sample]:
+    values = iter(metric.values(rows).tolist())
+    partitions = iter(labels.partitions)
+    for group, count in labels.groups:
+        for (topic, partition), value in zip(islice(partitions, count), values, strict=False):
+            key = (labels.cluster, group, topic, str(partition))
+            if isinstance(metric, Column):
+                if value not in (None, ABSENT) and value == value:
+                    yield key, value
+            elif value >= 0:
+                yield (*key, metric.words[value]), 1.0

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import TypeAlias
 
-from kctl.exporter.metric import Column, Metric, OfCluster, OfGroup, Rows, Sample
+from kctl.exporter.metric import Column, Metric, OfCluster, OfGroup, Sample
+from kctl.exporter.rows import Rows
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
+from kctl.status.observations import Ints
 
 __all__ = ["COMPATIBLE"]
 
@@ -18,12 +20,7 @@ _OfGroup: TypeAlias = Callable[[GroupSnapshot], Iterator[Sample]]
 _OfCluster: TypeAlias = Callable[[ClusterSnapshot], Iterator[Sample]]
 
 
-def _lags(rows: Rows) -> list[int | None]:
-    return list(map(attrgetter("lag"), rows.partitions))
-
-
-def _committed(rows: Rows) -> list[int | None]:
-    return list(map(attrgetter("committed"), rows.partitions))
+_LAG, _COMMITTED = attrgetter("lag"), attrgetter("committed")
 
 
 def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
@@ -34,9 +31,8 @@ def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
 
 def _topic_committed(group: GroupSnapshot) -> Iterator[Sample]:
     sums: dict[str, int] = {}
-    for row in group.partitions if group.detail != "group" else ():
-        if row.committed is not None:
-            sums[row.topic] = sums.get(row.topic, 0) + row.committed
+    for topic, committed in group.committed() if group.detail != "group" else ():
+        sums[topic] = sums.get(topic, 0) + committed
     for topic, total in sums.items():
         yield (group.cluster, group.group, topic), total
 
@@ -99,8 +95,8 @@ def _up(cluster: ClusterSnapshot) -> Iterator[Sample]:
     yield (cluster.cluster,), float(all(cluster.up.values()))
 
 
-def _column(name: str, labels: tuple[str, ...], values: Callable[[Rows], list[int | None]], ours: str) -> Metric:
-    unit = "offset" if values is _committed else "messages"
+def _column(name: str, labels: tuple[str, ...], values: Callable[[Rows], Ints], ours: str) -> Metric:
+    unit = "offset" if values is _COMMITTED else "messages"
     return Column(name=name, labels=("cluster", *labels), unit=unit, sentence=f"`{ours}`.", values=values)
 
 
@@ -125,7 +121,7 @@ _KAFKA_EXPORTER: tuple[Metric, ...] = (
     ),
     _of_cluster("kafka_topic_partition_current_offset", ("topic", "partition"), _offsets(0), "The end of a log."),
     _of_cluster("kafka_topic_partition_oldest_offset", ("topic", "partition"), _offsets(1), "The start of a log."),
-    _column("kafka_consumergroup_current_offset", _EXPORTER_PARTITION, _committed, "kctl_consumer_committed_offset"),
+    _column("kafka_consumergroup_current_offset", _EXPORTER_PARTITION, _COMMITTED, "kctl_consumer_committed_offset"),
     _of_group(
         "kafka_consumergroup_current_offset_sum",
         ("consumergroup", "topic"),
@@ -133,7 +129,7 @@ _KAFKA_EXPORTER: tuple[Metric, ...] = (
         "The sum of the topic's committed offsets.",
         "offset",
     ),
-    _column("kafka_consumergroup_lag", _EXPORTER_PARTITION, _lags, "kctl_consumer_lag"),
+    _column("kafka_consumergroup_lag", _EXPORTER_PARTITION, _LAG, "kctl_consumer_lag"),
     _of_group("kafka_consumergroup_lag_sum", ("consumergroup", "topic"), _topic_lag, "`kctl_topic_lag`."),
     _of_group("kafka_consumergroup_members", ("consumergroup",), _members, "`kctl_group_members`.", "members"),
 )
@@ -158,7 +154,7 @@ _KMINION: tuple[Metric, ...] = (
     _column(
         "kminion_kafka_consumer_group_topic_partition_lag",
         ("group_id", "topic_name", "partition_id"),
-        _lags,
+        _LAG,
         "kctl_consumer_lag",
     ),
     _of_group("kminion_kafka_consumer_group_topic_lag", ("group_id", "topic_name"), _topic_lag, "`kctl_topic_lag`."),

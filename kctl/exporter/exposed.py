@@ -4,34 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kctl.exporter.metric import Metric, OfCluster, OfGroup, Sample, Single
+from kctl.exporter.rows import Labels, Rows, rows_of
 from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
-from kctl.reduce import PartitionRow
-from kctl.status import UNKNOWN, Assessment
 
 __all__ = [
     "Collection",
     "Exposed",
-    "FlatRows",
     "collections_of",
-    "flat_rows",
     "groups_of",
+    "rows_shown",
     "samples_of",
-    "with_partitions",
 ]
 
 Collection: TypeAlias = FleetSnapshot | ClusterSnapshot
 Exposed: TypeAlias = FleetSnapshot | Clusters
-
-
-class FlatRows(NamedTuple):
-    """The partitions of all groups of a collection, one group after the other."""
-
-    partitions: Sequence[PartitionRow]
-    assessments: Sequence[Assessment]
 
 
 def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
@@ -43,18 +33,10 @@ def groups_of(collection: Collection) -> tuple[GroupSnapshot, ...]:
     return (collection.own_group,) if isinstance(collection, FleetSnapshot) else collection.groups
 
 
-def with_partitions(groups: Sequence[GroupSnapshot]) -> Sequence[GroupSnapshot]:
-    """Those whose partitions have series."""
-    return [group for group in groups if group.detail == "partition"]
-
-
-def flat_rows(groups: Sequence[GroupSnapshot]) -> FlatRows:
-    """Of partitions that were not assessed the assessment is unknown, where any other was."""
-    if len(groups) == 1:
-        return FlatRows(groups[0].partitions, groups[0].assessments)
-    rows = list(chain.from_iterable(each.partitions for each in groups))
-    assessments = chain.from_iterable(each.assessments or (UNKNOWN,) * len(each.partitions) for each in groups)
-    return FlatRows(rows, list(assessments))
+def rows_shown(collection: Collection, groups: Sequence[GroupSnapshot]) -> tuple[Labels, Rows]:
+    """The partitions of those of its groups that have series of their partitions."""
+    shown = [group for group in groups if group.detail == "partition"]
+    return rows_of(collection if isinstance(collection, ClusterSnapshot) else None, collection.cluster, shown)
 
 
 def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[GroupSnapshot]) -> Iterable[Sample]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry
 
 from kctl.exporter.exposed import Exposed
-from kctl.exporter.page import Format, Page, PageRenderer, accepted, compressed
+from kctl.exporter.page import Format, Page, PageRenderer, accepted
 
 __all__ = ["Exposition"]
 
@@ -100,7 +100,5 @@ class Exposition:
     def _made(self, pages: _Pages, wanted: Format) -> bytes:
         bodies = pages.bodies
         if wanted not in bodies:
-            plain = Format(wanted.is_openmetrics, is_gzipped=False)
-            body = bodies.get(plain) or self._renderer.body(pages.snapshot, is_openmetrics=wanted.is_openmetrics)
-            bodies[wanted] = compressed(body) if wanted.is_gzipped else body
+            bodies[wanted] = self._renderer.body(pages.snapshot, wanted)
         return bodies[wanted]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kctl.exporter.rows import Rows
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
-from kctl.reduce import PartitionRow
-from kctl.status import Assessment
+from kctl.status.observations import Ints, Reals
 
 __all__ = [
     "CLUSTER",
@@ -21,7 +24,6 @@ __all__ = [
     "Metric",
     "OfCluster",
     "OfGroup",
-    "Rows",
     "Sample",
     "Single",
     "WordColumn",
@@ -35,16 +37,6 @@ Sample: TypeAlias = tuple[tuple[str, ...], float]
 """Label values in the order of the metric's labels, and the value."""
 HistogramSample: TypeAlias = tuple[tuple[str, ...], Sequence[int], float]
 """Label values, the counts of the buckets (not cumulated, the last one without a bound), and the sum."""
-
-
-class Rows(Protocol):
-    """Partitions of one group or of many, and how they are doing; a `FleetSnapshot` is that too."""
-
-    @property
-    def partitions(self) -> Sequence[PartitionRow]: ...
-    @property
-    def assessments(self) -> Sequence[Assessment]:
-        """One for each partition, or none at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +53,20 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(Metric):
-    """One value of every partition: the labels are `PARTITION`, the values those of `rows.partitions`, in order; None
-    where it is not known. Partitions are what there may be a hundred thousand of, so these are rendered apart."""
+    """One value of every partition: the labels are `PARTITION`, the values a column of `Rows`, `ABSENT` or NaN where it
+    is not known. Partitions are what there may be a hundred thousand of, so these are rendered apart."""
 
     labels: tuple[str, ...] = PARTITION
-    values: Callable[[Rows], Sequence[float | None]]
+    values: Callable[[Rows], Ints | Reals]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordColumn(Metric):
     """One word of every partition, such as its status, in the last label; the sample is 1. Otherwise like `Column`."""
 
-    values: Callable[[Rows], Sequence[str | None]]
+    values: Callable[[Rows], NDArray[np.int8]]
+    """Numbers of `words`, or below 0."""
+    words: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

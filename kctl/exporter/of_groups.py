@@ -50,7 +50,7 @@ def _unowned(snapshot: FleetSnapshot) -> float | None:
 
 
 def _age(group: GroupSnapshot) -> float | None:
-    return max((row.age_seconds for row in group.partitions), default=None)
+    return group.age_seconds
 
 
 def _state(group: GroupSnapshot) -> Iterator[Sample]:

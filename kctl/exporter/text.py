@@ -1,30 +1,29 @@
 """Samples as the text that Prometheus reads: the classic format 0.0.4, or OpenMetrics 1.0.
 
-Partitions come by the ten thousand, so their lines are not built one by one: the labels of each partition are kept as
-text from scrape to scrape, and a metric's lines are name, labels, value, name, ... joined once (benchmarks/scrape.py).
+Partitions come by the hundred thousand, so their lines are not built one by one: the labels of each partition are kept
+as text from scrape to scrape, and the lines of a block are name, labels, value, name, ... joined once
+(benchmarks/scrape.py). Blocks of which no value has changed stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress, islice
-from operator import attrgetter
+from functools import partial
+from itertools import accumulate, compress
+from typing import Any
 
-from kctl.exporter.exposed import (
-    Collection,
-    Exposed,
-    FlatRows,
-    collections_of,
-    flat_rows,
-    groups_of,
-    samples_of,
-    with_partitions,
-)
+import numpy as np
+from numpy.typing import NDArray
+
+from kctl.exporter.blocks import Block
+from kctl.exporter.exposed import Collection, Exposed, collections_of, groups_of, rows_shown, samples_of
 from kctl.exporter.metric import Column, Histogram, Metric, WordColumn
+from kctl.exporter.rows import Labels, Rows
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
-from kctl.reduce import PartitionRow
+from kctl.status.history import ABSENT
 
 __all__ = ["OPENMETRICS", "TEXT", "TextRenderer"]
 
@@ -32,28 +31,16 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """Which partitions a collection has; two of the same ones have the same labels."""
-
-    cluster: str
-    groups: list[tuple[str, int]]
-    """Each with how many partitions it has."""
-    topics: list[str]
-    partitions: list[int]
-
-    @classmethod
-    def of(cls, cluster: str, groups: Sequence[GroupSnapshot], rows: Sequence[PartitionRow]) -> _Names:
-        topics, partitions = list(map(attrgetter("topic"), rows)), list(map(attrgetter("partition"), rows))
-        return cls(cluster, [(each.group, len(each.partitions)) for each in groups], topics, partitions)
+_BLOCK_ROWS = 2_000
+"""Lines of a block: where one of these partitions changes, all are made anew."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What ended a metric's lines in the last snapshot; and the lines, if it was the same in the snapshot before."""
+    """The values of a metric in the last snapshot, and their lines."""
 
-    endings: Sequence[object]
-    lines: list[str] | None = None
+    values: NDArray[Any]
+    blocks: list[Block]
 
 
 class TextRenderer:
@@ -63,7 +50,7 @@ class TextRenderer:
         self._metrics = metrics
         self._parts: dict[tuple[type, str], _Part] = {}
 
-    def render(self, snapshot: Exposed, *, is_openmetrics: bool) -> bytes:
+    def render(self, snapshot: Exposed, *, is_openmetrics: bool) -> list[Block]:
         """The whole page in UTF-8, without the `# EOF` of OpenMetrics."""
         collections = collections_of(snapshot)
         old = self._parts
@@ -72,12 +59,12 @@ class TextRenderer:
         }
         for part, each in zip(self._parts.values(), collections, strict=True):
             part.use(each)
-        parts: list[bytes] = []
+        page: list[Block] = []
         for metric in self._metrics:
-            lines = [line for part in self._parts.values() for line in part.lines(metric)]
-            if lines:
-                parts.append("".join((_header(metric, is_openmetrics), *lines)).encode())
-        return b"".join(parts)
+            blocks = [block for part in self._parts.values() for block in part.blocks(metric)]
+            if blocks:
+                page += (Block(partial(_header, metric, is_openmetrics)), *blocks)
+        return page
 
 
 class _Part:
@@ -86,96 +73,138 @@ class _Part:
     def __init__(self) -> None:
         self._collection: Collection | None = None
         self._groups: Sequence[GroupSnapshot] = ()
-        self._rows = FlatRows((), ())
-        self._names = _Names("", [], [], [])
-        self._labels: dict[tuple[tuple[str, ...], str], list[str]] = {}
+        self._rows: Rows | None = None
+        self._labels = Labels("", [], [])
+        self._texts = _LabelTexts(self._labels)
         self._kept: dict[str, _Kept] = {}
-        self._made: dict[str, list[str]] = {}
+        self._made: dict[str, list[Block]] = {}
 
     def use(self, collection: Collection) -> None:
         if collection is self._collection:
             return
         self._collection, self._made = collection, {}
         self._groups = groups_of(collection)
-        shown = with_partitions(self._groups)
-        self._rows = flat_rows(shown)
-        names = _Names.of(collection.cluster, shown, self._rows.partitions)
-        if names != self._names:
-            self._names = names
-            self._labels.clear()
+        labels, self._rows = rows_shown(collection, self._groups)
+        if labels != self._labels:
+            self._labels = labels
+            self._texts = _LabelTexts(labels)
             self._kept.clear()
 
-    def lines(self, metric: Metric) -> list[str]:
+    def blocks(self, metric: Metric) -> list[Block]:
         made = self._made.get(metric.name)
         if made is None:
-            made = self._made[metric.name] = self._lines(metric)
+            made = self._made[metric.name] = self._blocks(metric)
         return made
 
-    def _lines(self, metric: Metric) -> list[str]:
+    def _blocks(self, metric: Metric) -> list[Block]:
         match metric:
-            case Column():
-                return self._columns(metric.name, metric.labels, "} ", metric.values(self._rows))
-            case WordColumn():
-                *labels, of_word = metric.labels
-                words = metric.values(self._rows)
-                endings = {word: None if word is None else f'{of_word}="{_escaped(word)}"}} 1' for word in set(words)}
-                return self._columns(metric.name, labels, ",", [endings[word] for word in words])
+            case Column() | WordColumn():
+                assert self._rows is not None
+                return self._columns(metric, metric.values(self._rows))
             case Histogram():
                 if not isinstance(self._collection, FleetSnapshot):
                     return []
-                return [line for sample in metric.samples(self._collection) for line in _histogram(metric, *sample)]
-        line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
-        samples = samples_of(metric, self._collection, self._groups)
-        return [line % (*map(_escaped, labels), value) for labels, value in samples]
+                lines = [line for sample in metric.samples(self._collection) for line in _histogram(metric, *sample)]
+            case _:
+                line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
+                samples = samples_of(metric, self._collection, self._groups)
+                lines = [line % (*map(_escaped, labels), value) for labels, value in samples]
+        return [Block("".join(lines).encode)] if lines else []
 
-    def _columns(self, name: str, labels: Sequence[str], after: str, endings: Sequence[object]) -> list[str]:
-        """The lines of one metric, from what ends the line of each partition; None: it has no line. Those that rarely
-        change, such as log starts, are joined once."""
-        kept = self._kept.get(name)
-        if kept is None or kept.endings != endings:
-            self._kept[name] = _Kept(endings)
-            return self._joined(name, labels, after, endings)
-        if kept.lines is None:
-            kept.lines = self._joined(name, labels, after, endings)
-        return kept.lines
-
-    def _joined(self, name: str, labels: Sequence[str], after: str, endings: Sequence[object]) -> list[str]:
-        texts: Sequence[str] = self._texts(tuple(labels), after)
-        if None in endings:
-            is_known = [ending is not None for ending in endings]
-            texts, endings = list(compress(texts, is_known)), list(compress(endings, is_known))
-        if not endings:
+    def _columns(self, metric: Column | WordColumn, values: NDArray[Any]) -> list[Block]:
+        """The lines of one metric; what is not known has none."""
+        is_known = _is_known(values)
+        if not is_known.any():
             return []
-        pieces = [f"\n{name}{{"] * (3 * len(endings))
-        pieces[0] = f"{name}{{"
-        pieces[1::3] = texts
-        # What str makes of a number, in a third of the time.
-        pieces[2::3] = [*map(repr, endings)] if isinstance(endings[0], int | float) else map(str, endings)
-        return ["".join(pieces), "\n"]
+        kept, blocks = self._kept.get(metric.name), []
+        for number, begin in enumerate(range(0, len(values), _BLOCK_ROWS)):
+            part = slice(begin, begin + _BLOCK_ROWS)
+            if kept is not None and _is_same(kept.values[part], values[part]):
+                blocks.append(kept.blocks[number])
+            else:
+                blocks.append(Block(partial(self._joined, self._texts, metric, values[part], is_known[part], begin)))
+        self._kept[metric.name] = _Kept(values, blocks)
+        return blocks
 
-    def _texts(self, labels: tuple[str, ...], after: str) -> list[str]:
-        kept = self._labels.get((labels, after))
-        if kept is None:
-            kept = self._labels[labels, after] = list(_label_texts(self._names, labels, after))
-        return kept
+    @staticmethod
+    def _joined(
+        texts: _LabelTexts,
+        metric: Column | WordColumn,
+        values: NDArray[Any],
+        is_known: NDArray[np.bool_],
+        begin: int,
+    ) -> bytes:
+        befores, partitions = texts.of(metric, begin, begin + len(values))
+        if not is_known.all():
+            chosen = is_known.tolist()
+            befores, partitions = list(compress(befores, chosen)), list(compress(partitions, chosen))
+            values = values[is_known]
+        pieces = [""] * (4 * len(partitions))
+        pieces[0::4], pieces[1::4] = befores, partitions
+        if isinstance(metric, WordColumn):
+            endings = [f',{metric.labels[-1]}="{_escaped(word)}"}} 1\n' for word in metric.words]
+            pieces[2::4] = [endings[number] for number in values.tolist()]
+        else:
+            pieces[2::4] = ["} "] * len(partitions)
+            pieces[3::4] = _numbers(values)
+        return "".join(pieces).encode()
 
 
-def _label_texts(names: _Names, labels: Sequence[str], after: str) -> Iterator[str]:
-    """`labels` are what cluster, group, topic and partition are called."""
-    rows = zip(names.topics, names.partitions, strict=True)
-    topics = {topic: _escaped(topic) for topic in set(names.topics)}
-    of_cluster, of_group, of_topic, of_partition = labels
-    for group, count in names.groups:
-        before = f'{of_cluster}="{_escaped(names.cluster)}",{of_group}="{_escaped(group)}",{of_topic}="'
-        for topic, partition in islice(rows, count):
-            yield f'{before}{topics[topic]}",{of_partition}="{partition}"{after}'
+class _LabelTexts:
+    """The labels of each partition as text, the same for many metrics."""
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._begins = [0, *accumulate(count for _, count in labels.groups)]
+        """Of the groups."""
+        self._partitions: dict[tuple[str, ...], list[str]] = {}
+
+    def of(self, metric: Metric, begin: int, end: int) -> tuple[list[str], list[str]]:
+        """Of the partitions from `begin` to `end`: what a line has before its topic, and topic and partition."""
+        of_cluster, of_group, of_topic, of_partition, *_ = metric.labels
+        known = self._partitions.get((of_topic, of_partition))
+        if known is None:
+            known = self._partitions[of_topic, of_partition] = self._made(of_topic, of_partition)
+        befores, first, number = list[str](), begin, bisect_right(self._begins, begin) - 1
+        before = f'{metric.name}{{{of_cluster}="{_escaped(self._labels.cluster)}",{of_group}="'
+        while first < min(end, len(known)):
+            group, count = self._labels.groups[number]
+            until = min(self._begins[number] + count, end)
+            befores += [f'{before}{_escaped(group)}",'] * (until - first)
+            first, number = until, number + 1
+        return befores, known[begin:end]
+
+    def _made(self, of_topic: str, of_partition: str) -> list[str]:
+        """The same object for the same partition, for many groups may read it."""
+        partitions = self._labels.partitions
+        topics = {topic: _escaped(topic) for topic, _ in partitions}
+        texts = {key: f'{of_topic}="{topics[key[0]]}",{of_partition}="{key[1]}"' for key in set(partitions)}
+        return list(map(texts.__getitem__, partitions))
 
 
-def _header(metric: Metric, is_openmetrics: bool) -> str:
+def _is_known(values: NDArray[Any]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = ~np.isnan(values) if values.dtype == np.float64 else values != ABSENT
+    return values >= 0 if values.dtype == np.int8 else found
+
+
+def _is_same(old: NDArray[Any], new: NDArray[Any]) -> bool:
+    return np.array_equal(old, new, equal_nan=old.dtype == np.float64)
+
+
+def _numbers(values: NDArray[Any]) -> Iterable[str]:
+    """Each with the end of its line. To write a float takes long, and many are the same."""
+    numbers = values.tolist()
+    if values.dtype == np.float64:
+        texts = {number: f"{number!r}\n" for number in set(numbers)}
+        return map(texts.__getitem__, numbers)
+    return [f"{number}\n" for number in numbers]
+
+
+def _header(metric: Metric, is_openmetrics: bool) -> bytes:
     name, sentence = metric.name, metric.sentence.replace("\\", r"\\").replace("\n", r"\n")
     if is_openmetrics:
         name, sentence = name.removesuffix("_total"), sentence.replace('"', r"\"")
-    return f"# HELP {name} {sentence}\n# TYPE {name} {metric.kind}\n"
+    return f"# HELP {name} {sentence}\n# TYPE {name} {metric.kind}\n".encode()
 
 
 def _histogram(metric: Histogram, labels: Sequence[str], counts: Sequence[int], total: float) -> Iterator[str]:

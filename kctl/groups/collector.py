@@ -13,30 +13,32 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Protocol
 
 from kctl.config.sections import Exporter, Status
 from kctl.errors import ConfigError, KctlError
+from kctl.groups.assessor import GroupAssessor
 from kctl.groups.detail import bounded, detail_of
 from kctl.groups.filters import NameFilter, fits
 from kctl.groups.known import Known, KnownGroup
-from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupSnapshot
+from kctl.groups.partitions import PartitionColumns
+from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupColumns, GroupSnapshot
 from kctl.groups.topic_logs import WholeTopics
 from kctl.kafka.access import Access
 from kctl.kafka.cluster_reader import PARTS, ClusterReader, ClusterReading
 from kctl.kafka.connection import Connection
 from kctl.kafka.groups import Group, describe_groups
 from kctl.reduce import GroupStats
-from kctl.reduce.kafka_lag import totals
-from kctl.reduce.offset_checker import Partitions
-from kctl.status import Assessor, Owner, Rules, allowed_lag, of_group
+from kctl.status import Owner, Rules, allowed_lag
+from kctl.status.assessments import Assessments
 
 __all__ = ["ClusterCollector", "Settings"]
 
 log = logging.getLogger(__name__)
 
 _KEPT_OWNERS = 1000
-_KEEP_REASON_SECONDS = 60.0
+_KEPT_STATES = 100
 _SHARING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning", "reconciling"})
 
 
@@ -46,8 +48,9 @@ class Settings:
 
     interval_seconds: float
     stale_after_seconds: float
-    rules_of: Callable[[str], Rules]
-    """By the name of the group."""
+    rules: Rules
+    """But for the lag that is allowed: `allowed_lag_of`, by the name of the group."""
+    allowed_lag_of: Callable[[str], int]
     reads_committed: Callable[[str], bool]
     """Whether the lag of a group is counted to the last stable offset."""
     detail_of: Callable[[str], Detail] = lambda _: "partition"
@@ -88,7 +91,7 @@ class ClusterCollector:
         self._known = Known(settings.stale_after_seconds)
         self._topics = WholeTopics()
         self._brokers: Mapping[int, str] = {}
-        self._assessors: dict[str, Assessor] = {}
+        self._assessor = GroupAssessor(settings.rules, settings.allowed_lag_of)
         self._began_at = clock()
         self._is_ready = False
         self._errors: dict[str, str] = {}
@@ -120,11 +123,12 @@ class ClusterCollector:
             reads_committed=reads_committed,
             has_whole_topics=bool(exporter.compatible_names),
         )
-        rules = partial(_rules, status)
+        rules = Rules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds)
         settings = Settings(
             exporter.interval_seconds,
             exporter.stale_after_seconds,
             rules,
+            partial(allowed_lag, status.allowed_lag),
             reads_committed,
             detail,
             exporter.max_partitions,
@@ -167,7 +171,8 @@ class ClusterCollector:
         now = self._clock()
         self._known.forget(now)
         self._is_ready = self._is_ready or not self._errors or now - self._began_at > self._settings.stale_after_seconds
-        groups, cut = bounded(self._groups(now) if self._is_ready else (), self._settings.max_partitions)
+        groups, columns = self._groups(now) if self._is_ready else ((), None)
+        groups, cut = bounded(groups, self._settings.max_partitions)
         self._sequence += 1
         snapshot = ClusterSnapshot(
             cluster=self.cluster,
@@ -179,6 +184,7 @@ class ClusterCollector:
             last_success=dict(self._last_success),
             errors=dict(self._errors),
             cut_groups=cut,
+            columns=columns,
             is_ready=self._is_ready,
             topics=self._topics.topics(now - self._settings.stale_after_seconds) if self._is_ready else {},
             brokers=self._brokers,
@@ -190,10 +196,7 @@ class ClusterCollector:
         return snapshot
 
     def _adopt(self, other: ClusterCollector) -> None:
-        rules_of, new_rules_of = self._settings.rules_of, other._settings.rules_of
-        self._assessors = {
-            name: assessor for name, assessor in self._assessors.items() if rules_of(name) == new_rules_of(name)
-        }
+        self._assessor.adopt(other._settings.rules, other._settings.allowed_lag_of)
         self._known.stale_after_seconds = other._settings.stale_after_seconds
         self._settings, self.describe = other._settings, other.describe
         if not self._settings.has_whole_topics:
@@ -223,34 +226,36 @@ class ClusterCollector:
             log.info("action=groups_back cluster=%s", self.cluster)
         self._errors = errors
 
-    def _groups(self, now: float) -> tuple[GroupSnapshot, ...]:
-        known, unix = self._known.groups, time.time()
-        self._assessors = {name: assessor for name, assessor in self._assessors.items() if name in known}
-        return tuple(self._group(name, known[name], now, unix) for name in sorted(known))
-
-    def _group(self, name: str, group: KnownGroup, now: float, unix: float) -> GroupSnapshot:
-        assessor = self._assessors.get(name)
-        if assessor is None:
-            rules = self._settings.rules_of(name)
-            assessor = self._assessors[name] = Assessor(rules, keep_reason_seconds=_KEEP_REASON_SECONDS)
-        rows = self._known.rows(group, now, is_read_committed=self._settings.reads_committed(name))
-        members = self._known.members(group, now)
-        stats = _stats(group, members)
-        owner = _owner(group.listed.protocol_type, stats)
-        assessments = assessor.assess(rows, lambda _: owner, now, unix)
-        return GroupSnapshot(
-            cluster=self.cluster,
-            group=name,
-            partitions=rows,
-            assessments=assessments,
-            assessment=of_group(rows, assessments),
-            lag=totals(Partitions(rows)),
-            stats=stats,
-            type=group.listed.type,
-            coordinator=group.listed.coordinator,
-            detail=self._settings.detail_of(name),
-            protocol_type=group.listed.protocol_type,
+    def _groups(self, now: float) -> tuple[tuple[GroupSnapshot, ...], GroupColumns]:
+        settings, known, unix = self._settings, self._known, time.time()
+        columns = known.partitions(now, settings.reads_committed)
+        groups = [known.groups[name] for name in columns.names.groups]
+        stats = [_stats(group, known.members(group, now)) for group in groups]
+        owners = [_owner(each.listed.protocol_type, of_each) for each, of_each in zip(groups, stats, strict=True)]
+        assessments, of_groups = self._assessor.assess(columns, owners, unix)
+        snapshots = tuple(
+            GroupSnapshot(
+                cluster=self.cluster,
+                group=group.listed.group,
+                partitions=rows,
+                assessments=of_rows,
+                assessment=of_group,
+                lag=lag,
+                stats=of_each,
+                type=group.listed.type,
+                coordinator=group.listed.coordinator,
+                detail=settings.detail_of(group.listed.group),
+                protocol_type=group.listed.protocol_type,
+            )
+            for group, rows, lag, of_rows, of_group, of_each in zip(
+                groups, columns.rows(), columns.lags(), _of_each(assessments, columns), of_groups, stats, strict=True
+            )
         )
+        return snapshots, GroupColumns(columns, assessments)
+
+
+def _of_each(assessments: Assessments, columns: PartitionColumns) -> list[Assessments]:
+    return [assessments[begin:end] for begin, end in pairwise(columns.names.begins)]
 
 
 def _described(access: Access, timeout_seconds: float, name: str) -> Group:
@@ -259,16 +264,16 @@ def _described(access: Access, timeout_seconds: float, name: str) -> Group:
         return describe_groups(connection, [name])[0]
 
 
-def _rules(status: Status, group: str) -> Rules:
-    allowed = allowed_lag(status.allowed_lag, group)
-    return Rules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds, allowed)
-
-
 def _stats(group: KnownGroup, members: int | None) -> GroupStats | None:
     state = group.listed.state
     if state is None or members is None:
         return None
-    return GroupStats(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", state).lower(), members)
+    return GroupStats(_state(state), members)
+
+
+@lru_cache(_KEPT_STATES)
+def _state(word: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower()
 
 
 @lru_cache(_KEPT_OWNERS)

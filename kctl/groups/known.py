@@ -5,31 +5,21 @@ A part that was not answered keeps its old values, which grow older; when they a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import repeat
-from typing import Any, NamedTuple
+from itertools import chain
 
+import numpy as np
+
+from kctl.groups.partitions import Names, PartitionColumns
 from kctl.kafka.cluster_reader import ClusterReading
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.layout import Partition
-from kctl.reduce import PartitionRow, ResetPolicy
+from kctl.status.columns import Reported
+from kctl.status.history import ABSENT
+from kctl.status.observations import Bools, Ints, Rows
 
 __all__ = ["Known", "KnownGroup"]
-
-_NO_RESET = repeat(ResetPolicy.NONE)
-_row_of: Callable[[tuple[Any, ...]], PartitionRow] = partial(tuple.__new__, PartitionRow)
-"""Without a step in Python."""
-
-
-class _Log(NamedTuple):
-    """Offsets of one partition, reported at `at`."""
-
-    at: float
-    end: int
-    start: int | None
-    stable_end: int | None
 
 
 @dataclass(slots=True)
@@ -40,9 +30,66 @@ class KnownGroup:
     listed_at: float
     members: int | None = None
     members_at: float | None = None
-    committed: dict[Partition, int] = field(default_factory=dict)
+    committed: Mapping[Partition, int] = field(default_factory=dict)
     committed_at: float | None = None
-    share_lag: dict[Partition, int] = field(default_factory=dict)
+    share_lag: Mapping[Partition, int] = field(default_factory=dict)
+    keys: tuple[Partition, ...] = ()
+    """Of `committed`, sorted; the same object while they are the same."""
+
+    def commit(self, committed: Mapping[Partition, int], share_lag: Mapping[Partition, int], at: float) -> None:
+        if committed.keys() != self.committed.keys():
+            self.keys = tuple(sorted(committed))
+        self.committed, self.share_lag, self.committed_at = committed, share_lag, at
+
+
+class _Logs:
+    """Offsets of logs, by the column, and when they were reported; what is not known is `ABSENT`, or NaN."""
+
+    def __init__(self) -> None:
+        self.places: dict[Partition, int] = {}
+        self.at = np.empty(0)
+        self.end, self.start, self.stable_end = (np.empty(0, np.int64) for _ in range(3))
+        self.does_not_exist = np.empty(0, np.bool_)
+        """Of which the brokers have answered that they do not have it."""
+
+    def choose(self, keys: Sequence[Partition]) -> None:
+        """From now on it has these logs alone."""
+        rows = np.array([self.places.get(key, -1) for key in keys], np.intp)
+        self.places = {key: place for place, key in enumerate(keys)}
+        is_old = rows >= 0
+        for name, fill in (("at", np.nan), ("end", ABSENT), ("start", ABSENT), ("stable_end", ABSENT)):
+            column = np.full(len(rows), fill)
+            column[is_old] = getattr(self, name)[rows[is_old]]
+            setattr(self, name, column)
+        does_not_exist = np.zeros(len(rows), np.bool_)
+        does_not_exist[is_old] = self.does_not_exist[rows[is_old]]
+        self.does_not_exist = does_not_exist
+
+    def forget(self, rows: Rows | Bools) -> None:
+        self.at[rows] = np.nan
+        self.end[rows] = self.start[rows] = self.stable_end[rows] = ABSENT
+
+    def add(self, reading: ClusterReading, at: float) -> None:
+        gone = self._rows(reading.unknown)
+        self.forget(gone)
+        self.does_not_exist[gone] = True
+        rows = self._rows(reading.end)
+        self.at[rows], self.stable_end[rows], self.does_not_exist[rows] = at, ABSENT, False
+        for column, values in (
+            (self.end, reading.end),
+            (self.start, reading.start),
+            (self.stable_end, reading.stable_end),
+        ):
+            known = values if values.keys() <= self.places.keys() else _only(values, self.places)
+            column[self._rows(known)] = np.fromiter(known.values(), np.int64, len(known))
+
+    def _rows(self, keys: Mapping[Partition, int] | set[Partition]) -> Rows:
+        found = [place for place in map(self.places.get, keys) if place is not None]
+        return np.array(found, np.intp)
+
+
+def _only(values: Mapping[Partition, int], wanted: Mapping[Partition, int]) -> dict[Partition, int]:
+    return {key: value for key, value in values.items() if key in wanted}
 
 
 class Known:
@@ -51,84 +98,63 @@ class Known:
     def __init__(self, stale_after_seconds: float) -> None:
         self.stale_after_seconds = stale_after_seconds
         self.groups: dict[str, KnownGroup] = {}
-        self._logs: dict[Partition, _Log] = {}
+        self._logs = _Logs()
         self._topic_ids: dict[str, str] = {}
-        self._unknown: set[Partition] = set()
-        """Partitions that the brokers do not have."""
+        self._names = Names({})
+        """Of all groups, sorted, whether their partitions exist or not."""
+        self._places = np.empty(0, np.intp)
+        """Where in `_logs` the log of each of them is."""
+        self._shown = _Shown(self._names, np.empty(0, np.bool_))
 
     def add(self, reading: ClusterReading, at: float) -> None:
         """What a poll that was begun `at` has brought."""
         self._add_groups(reading, at)
-        for topic in self._recreated(reading):
-            self._logs = {key: log for key, log in self._logs.items() if key[0] != topic}
+        self._find_logs()
+        recreated = self._recreated(reading)
+        if recreated:
+            places = [place for key, place in self._logs.places.items() if key[0] in recreated]
+            self._logs.forget(np.array(places, np.intp))
         self._topic_ids = self._topic_ids | reading.topic_ids
-        self._unknown = (self._unknown | reading.unknown) - reading.end.keys()
-        for key in reading.unknown:
-            self._logs.pop(key, None)
-        for key, end in reading.end.items():
-            old = self._logs.get(key)
-            start = reading.start.get(key, None if old is None else old.start)
-            self._logs[key] = _Log(at, end, start, reading.stable_end.get(key))
+        self._logs.add(reading, at)
 
     def forget(self, now: float) -> None:
         """Drop what is too old to be given, and logs that no group reads any more."""
         limit = now - self.stale_after_seconds
         self.groups = {name: group for name, group in self.groups.items() if group.listed_at >= limit}
-        read = set().union(*(group.committed for group in self.groups.values())) if self.groups else set()
-        self._unknown &= read
-        if len(self._logs) > len(read) or any(log.at < limit for log in self._logs.values()):
-            self._logs = {key: log for key, log in self._logs.items() if key in read and log.at >= limit}
+        self._find_logs()
+        self._logs.forget(self._logs.at < limit)
 
     def members(self, group: KnownGroup, now: float) -> int | None:
         """Members, if that was reported lately."""
         is_stale = group.members_at is None or now - group.members_at > self.stale_after_seconds
         return None if is_stale else group.members
 
-    def rows(self, group: KnownGroup, now: float, *, is_read_committed: bool) -> tuple[PartitionRow, ...]:
-        """The partitions that the group has committed, sorted; none when that is too old. Where the log is not known,
-        or was not for too long, there is no end, and no lag; a partition that does not exist has no row."""
-        committed_at = group.committed_at
-        if committed_at is None or now - committed_at > self.stale_after_seconds:
-            return ()
-        return self._plain_rows(group, committed_at, now, is_read_committed) or tuple(
-            self._rows(group, committed_at, now, is_read_committed)
+    def partitions(self, now: float, reads_committed: Callable[[str], bool]) -> PartitionColumns:
+        """The partitions that each group has committed, groups and partitions sorted; none where that is too old. Where
+        the log is not known, or was not for too long, there is no end, and no lag; a partition that does not exist is
+        left out. `reads_committed`: whether the lag of a group is counted to the last stable offset."""
+        names, logs, places = self._names, self._logs, self._places
+        groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds
+        committed_at = names.spread(np.array([_time(each.committed_at) for each in groups]))
+        log_at, end = logs.at[places], logs.end[places]
+        if any(map(reads_committed, names.groups)):
+            is_stable = names.spread(np.array([reads_committed(name) for name in names.groups]))
+            end = np.where(is_stable, logs.stable_end[places], end)
+        committed, share_lag = _committed(groups, len(names)), _share_lag(groups)
+        reported = Reported(
+            at=np.fmin(log_at, committed_at),
+            start=np.where(np.isnan(log_at), ABSENT, logs.start[places]),
+            committed=committed,
+            lag_from=_lag_from(committed, end, share_lag),
+            end=end,
         )
-
-    def _plain_rows(
-        self, group: KnownGroup, committed_at: float, now: float, is_read_committed: bool
-    ) -> tuple[PartitionRow, ...]:
-        """The same where every log is known and it is no share group, as nearly always, by the column: there may be a
-        hundred thousand rows. Else none."""
-        keys = sorted(group.committed)
-        logs = list(map(self._logs.get, keys))
-        if None in logs or group.share_lag or not keys:
-            return ()
-        times, ends, starts, stable_ends = zip(*logs, strict=True)
-        if is_read_committed:
-            ends = stable_ends
-        ages = [now - (at if at < committed_at else committed_at) for at in times]
-        topics, numbers = zip(*keys, strict=True)
-        committed = map(group.committed.__getitem__, keys)
-        none = repeat(None)
-        columns = (topics, numbers, starts, committed, none, ends, none, none, none, ages, _NO_RESET, none)
-        return tuple(map(_row_of, zip(*columns, strict=False)))
-
-    def _rows(
-        self, group: KnownGroup, committed_at: float, now: float, is_read_committed: bool
-    ) -> Iterable[PartitionRow]:
-        share_lag, logs = group.share_lag, self._logs
-        for key, offset in sorted(group.committed.items()):
-            log = logs.get(key)
-            if log is None:
-                if key not in self._unknown:
-                    age = now - committed_at
-                    yield PartitionRow(*key, None, offset, None, None, None, None, None, age, ResetPolicy.NONE)
-                continue
-            end = log.stable_end if is_read_committed else log.end
-            age = now - min(log.at, committed_at)
-            yield PartitionRow(
-                *key, log.start, offset, None, end, None, None, None, age, ResetPolicy.NONE, share_lag.get(key)
-            )
+        columns = PartitionColumns(names, now, reported, share_lag)
+        is_shown = (committed_at >= limit) & ~(logs.does_not_exist[places] & np.isnan(log_at))
+        if is_shown.all():
+            return columns
+        if not (self._shown.all is names and np.array_equal(self._shown.is_shown, is_shown)):
+            self._shown = _Shown(names, is_shown)
+        return columns.only(self._shown.names, is_shown)
 
     def _add_groups(self, reading: ClusterReading, at: float) -> None:
         if reading.is_listed_in_full:
@@ -143,9 +169,48 @@ class Known:
             if name in reading.members:
                 group.members, group.members_at = reading.members[name], at
             if name in reading.committed:
-                group.committed, group.committed_at = reading.committed[name], at
-                group.share_lag = reading.share_lag.get(name, {})
+                group.commit(reading.committed[name], reading.share_lag.get(name, {}), at)
 
-    def _recreated(self, reading: ClusterReading) -> list[str]:
+    def _find_logs(self) -> None:
+        """Those that the groups read; the others are forgotten."""
+        keys = {name: self.groups[name].keys for name in sorted(self.groups)}
+        if self._names.is_of(keys):
+            return
+        self._names = Names(keys)
+        self._logs.choose(list(dict.fromkeys(self._names.keys)))
+        self._places = np.array(list(map(self._logs.places.__getitem__, self._names.keys)), np.intp)
+
+    def _recreated(self, reading: ClusterReading) -> set[str]:
         old = self._topic_ids
-        return [topic for topic, topic_id in reading.topic_ids.items() if old.get(topic, topic_id) != topic_id]
+        return {topic for topic, topic_id in reading.topic_ids.items() if old.get(topic, topic_id) != topic_id}
+
+
+class _Shown:
+    """The names that are left of all of them; kept, because as long as they are the same nothing is to be moved."""
+
+    def __init__(self, names: Names, is_shown: Bools) -> None:
+        self.all, self.is_shown = names, is_shown
+        self.names = names.only(is_shown)
+
+
+def _time(at: float | None) -> float:
+    return -np.inf if at is None else at
+
+
+def _committed(groups: Sequence[KnownGroup], count: int) -> Ints:
+    offsets = chain.from_iterable(map(each.committed.__getitem__, each.keys) for each in groups)
+    return np.fromiter(offsets, np.int64, count)
+
+
+def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:
+    """As the coordinators of share groups count it; None where there are none."""
+    if not any(each.share_lag for each in groups):
+        return None
+    return np.array([each.share_lag.get(key, ABSENT) for each in groups for key in each.keys], np.int64)
+
+
+def _lag_from(committed: Ints, end: Ints, share_lag: Ints | None) -> Ints:
+    """As `PartitionRow.lag_from`."""
+    if share_lag is None:
+        return committed
+    return np.where((share_lag != ABSENT) & (end != ABSENT), end - share_lag, committed)

@@ -5,15 +5,17 @@ A `FleetSnapshot` has its own group as a `GroupSnapshot` too: pages are made of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
+from kctl.groups.partitions import PartitionColumns, PartitionRows
 from kctl.reduce import GroupStats, PartitionRow
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.status import UNKNOWN, Assessment
+from kctl.status.assessments import Assessments
 
-__all__ = ["ClusterSnapshot", "Clusters", "Detail", "GroupSnapshot", "TopicLogs"]
+__all__ = ["ClusterSnapshot", "Clusters", "Detail", "GroupColumns", "GroupSnapshot", "TopicLogs"]
 
 Detail: TypeAlias = Literal["partition", "topic", "group"]
 
@@ -24,9 +26,9 @@ class GroupSnapshot:
 
     cluster: str
     group: str
-    partitions: tuple[PartitionRow, ...] = ()
+    partitions: Sequence[PartitionRow] = ()
     """Sorted by topic and partition."""
-    assessments: tuple[Assessment, ...] = ()
+    assessments: Sequence[Assessment] = ()
     """One for each of `partitions`, in the same order."""
     assessment: Assessment = UNKNOWN
     lag: LagTotals = field(default_factory=LagTotals)
@@ -42,6 +44,22 @@ class GroupSnapshot:
     protocol_type: str | None = None
     """`consumer`, `connect`, ...; empty of a group whose clients choose their partitions themselves."""
 
+    def committed(self) -> Iterable[tuple[str, int]]:
+        """Topic and committed offset of each partition that has one."""
+        rows = self.partitions
+        if isinstance(rows, PartitionRows):
+            topics = (topic for topic, _ in rows.names())
+            return zip(topics, rows.columns.committed.tolist(), strict=True)
+        return ((row.topic, row.committed) for row in rows if row.committed is not None)
+
+    @property
+    def age_seconds(self) -> float | None:
+        """Of the oldest offsets when the collection was taken; None without partitions."""
+        rows = self.partitions
+        if isinstance(rows, PartitionRows):
+            return rows.age_seconds if rows else None
+        return max((row.age_seconds for row in rows), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicLogs:
@@ -51,6 +69,13 @@ class TopicLogs:
     """How many it has."""
     offsets: Mapping[int, tuple[int, int | None]]
     """Partition to the end of its log and its start, as far as they are known."""
+
+
+class GroupColumns(NamedTuple):
+    """The partitions of many groups, and how they are doing."""
+
+    partitions: PartitionColumns
+    assessments: Assessments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +105,8 @@ class ClusterSnapshot:
     """Those that groups read; empty unless `exporter.compatible_names` asks for them."""
     brokers: Mapping[int, str] = field(default_factory=dict)
     """Number to `host:port`, as last reported."""
+    columns: GroupColumns | None = None
+    """The partitions of all `groups`, one group after the other; None where they are kept as rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -153,7 +153,7 @@ def _cluster(name: str, snapshot: ClusterSnapshot | None, now: float) -> JsonObj
 
 def _row(group: GroupSnapshot, taken_ago: float) -> JsonObject:
     assessment = group.assessment
-    oldest = max((row.age_seconds for row in group.partitions), default=None)
+    oldest = group.age_seconds
     return {
         "cluster": group.cluster,
         "group": group.group,

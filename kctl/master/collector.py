@@ -253,7 +253,7 @@ class Collector:
             block_size=reduced(BLOCK_SIZE, replies.block_size, of_brokers, freshness),
             ping=reduced(PING, replies.ping, of_brokers, freshness),
             workers=workers,
-            assessments=assessments,
+            assessments=tuple(assessments),
             group_assessment=of_group(partitions, assessments),
         )
 

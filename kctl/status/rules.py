@@ -1,31 +1,29 @@
-"""The rules by which a partition is judged: pure functions of what was seen over a window in time.
+"""The rules by which partitions are judged: pure functions of what was seen over a window in time.
 
 They are Burrow's idea with other measures: micro-batches commit in jumps, so silence is held against the trigger
 interval, the batch in progress and how often commits came so far, and the lag is compared from commit to commit. They
 serve our own workers and other clients' groups alike. docs/status.md has the reasons.
+
+Each rule judges those of the partitions that it fits, all at once: there may be a hundred thousand, and one by one they
+take a thousand times as long.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
-from kctl.status.window import Observation, Window
+import numpy as np
+
+from kctl.status.history import ABSENT, History
+from kctl.status.judgements import NUMBERS, Judgements, Reason
+from kctl.status.observations import Bools, Ints, Reals, Rows
+from kctl.status.owners import Owners
 from kctl.status.words import Status
 
-__all__ = [
-    "Judgement",
-    "Owner",
-    "Rules",
-    "allowed_lag",
-    "growth_per_second",
-    "is_blind",
-    "judge",
-    "kept_seconds",
-    "span_seconds",
-]
+__all__ = ["Rules", "allowed_lag", "growth_per_second", "is_blind", "judge", "kept_seconds", "span_seconds"]
 
 _CYCLES_OF_SILENCE = 3.0
 _CYCLES_OF_A_WINDOW = 8.0
@@ -40,9 +38,7 @@ _LEAST_RISE = 0.03
 _LEAST_COMMITS = 2
 _RISES = 1.5
 _LONGER = 4.0
-
-Judgement = tuple[Status, str]
-"""The status and its reason in words."""
+_MOST = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,257 +58,296 @@ def allowed_lag(settings: Sequence[str], group: str) -> int:
     return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The worker that reads a partition, or why none does."""
-
-    name: str | None
-    """None when no worker answers for the partition."""
-    state: str | None = None
-    """As it reports itself; without an owner, what the fleet is doing: `starting`, `rebalancing`, or None."""
-    trigger_seconds: float | None = 0.0
-    """None: not known, as of other clients."""
-    last_batch_seconds: float | None = None
-    batch_running_seconds: float | None = None
-    members: int | None = None
-    """Without an owner: how many members the group's coordinator counts; None when it did not answer, and of clients
-    that choose their partitions themselves: their group has no protocol type and never a member."""
-
-
-def cycle_seconds(window: Window, owner: Owner) -> float:
+def cycle_seconds(seen: History, owners: Owners) -> Reals:
     """From one commit to the next, as things are."""
-    cycle = window.cadence_seconds or 0.0
-    if owner.trigger_seconds is not None and owner.trigger_seconds > cycle:
-        cycle = owner.trigger_seconds
-    if owner.last_batch_seconds is not None and owner.last_batch_seconds > cycle:
-        cycle = owner.last_batch_seconds
-    return cycle
+    known = np.fmax(np.fmax(seen.cadence_seconds, owners.trigger_seconds), owners.last_batch_seconds)
+    return np.fmax(known, 0.0)
 
 
-def span_seconds(window: Window, owner: Owner, rules: Rules) -> float:
+def span_seconds(cycle: Reals, rules: Rules) -> Reals:
     """The window that holds enough commits to judge by."""
-    return max(rules.window_seconds, min(_CYCLES_OF_A_WINDOW * cycle_seconds(window, owner), _LONGEST_WINDOW_SECONDS))
+    return np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_A_WINDOW * cycle, _LONGEST_WINDOW_SECONDS))
 
 
-def kept_seconds(window: Window, owner: Owner) -> float:
+def kept_seconds(cycle: Reals) -> Reals:
     """For so long what was seen is to be kept: so that what is but a little too slow shows too."""
-    return max(_LEAST_KEPT_SECONDS, min(_CYCLES_KEPT * cycle_seconds(window, owner), _LONGEST_WINDOW_SECONDS))
+    return np.maximum(_LEAST_KEPT_SECONDS, np.minimum(_CYCLES_KEPT * cycle, _LONGEST_WINDOW_SECONDS))
 
 
-def _normal_silence(window: Window, owner: Owner, rules: Rules) -> float:
-    """For so long messages may wait without a commit. A batch past its limit excuses nothing any more, however long
-    batches are; and of a trigger of an hour nobody wants to learn after three that it does not come."""
-    running, cycle = owner.batch_running_seconds, cycle_seconds(window, owner)
-    if running is not None and running > rules.batch_limit_seconds:
-        return rules.window_seconds
-    limit = max(rules.window_seconds, min(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
-    if owner.trigger_seconds is not None or window.cadence_seconds is not None:
-        return limit
-    if window.moved_at is not None:
-        return max(limit, _UNLEARNED * rules.batch_limit_seconds)
-    return limit if owner.members == 0 else max(limit, rules.batch_limit_seconds)
-
-
-def is_blind(window: Window, rules: Rules, now: float) -> bool:
+def is_blind(seen: History, rules: Rules, now: float) -> Bools:
     """Whether the newest offsets are too old to be judged by."""
-    return window.newest is not None and now - window.newest.at > rules.window_seconds
+    found: Bools = now - seen.newest.at > rules.window_seconds
+    return found
 
 
-def judge(window: Window, owner: Owner, rules: Rules, now: float) -> Judgement:
-    """The status at `now`, before hysteresis."""
-    newest = window.newest
-    if newest is None:
-        return Status.UNKNOWN, "neither a committed offset nor a position is known"
-    if not window.is_lag_known and (owner.name is not None or owner.members):
-        reader = _nobody(owner) if owner.name is None else f"{owner.name} is {owner.state or 'silent'}"
-        return Status.UNKNOWN, f"{window.uncommitted}, so lag is not known; {reader}"
-    if is_blind(window, rules, now):
-        return Status.UNKNOWN, f"the last offsets are {_seconds(now - newest.at)} old"
-    loss = _ahead(window, newest) or _overtaken(window, newest, rules)
-    if loss is not None:
-        return Status.LOSING, loss
-    if owner.state == "paused":
-        return Status.PAUSED, f"{owner.name or 'the group'} is paused; {_waiting(newest)}"
-    if newest.lag <= rules.allowed_lag:
-        return _caught_up(window, newest, owner, rules)
-    # As of the newest offsets: that nothing was seen since is no fault of the consumer's.
-    quiet = newest.at - (newest.at if window.waiting_since is None else window.waiting_since)
-    limit = _normal_silence(window, owner, rules)
-    if owner.state == "throttled":
-        return Status.WARN, f"the storage is full, so {owner.name} takes no batch; {_waiting(newest)}"
-    if quiet > limit:
-        return _silent(window, newest, owner, rules, quiet, limit)
-    return (
-        _rewound(window, newest, owner, rules)
-        or _rising(window, newest, owner, rules)
-        or _changing_hands(window, newest, owner, quiet, limit)
-        or _in_time(newest, owner)
-    )
+class _Case(NamedTuple):
+    """What the rules judge by. Columns have a place for each partition."""
+
+    seen: History
+    owners: Owners
+    rules: Rules
+    allowed_lag: Ints
+    now: float
+    cycle: Reals
+    span: Reals
+    lag: Ints
+    limit: Reals
+    """Normal silence: for so long messages may wait without a commit."""
+
+    def quiet(self, rows: Rows) -> Reals:
+        """As of the newest offsets: that nothing was seen since is no fault of the consumer's."""
+        quiet = self.seen.newest.at[rows] - self.seen.waiting_since[rows]
+        return np.where(np.isnan(quiet), 0.0, quiet)
 
 
-def _ahead(window: Window, newest: Observation) -> str | None:
-    if window.ahead_since is None or newest.at - window.ahead_since < _AHEAD_SECONDS:
-        return None
-    above = newest.committed - newest.end
-    return f"the committed offset {newest.committed} is {above} above the end of the log: up to it messages are skipped"
+def judge(seen: History, owners: Owners, rules: Rules, allowed_lag: Ints, now: float) -> Judgements:
+    """The statuses at `now`, before hysteresis: each partition is judged by the first rule that fits it."""
+    cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
+    limit = _normal_silence(seen, owners, rules, cycle)
+    case = _Case(seen, owners, rules, allowed_lag, now, cycle, span_seconds(cycle, rules), lag, limit)
+    found, rows = Judgements(lag), np.arange(len(lag))
+    for rule in _RULES:
+        if not len(rows):
+            break
+        rows = rows[~rule(case, rows, found)]
+    return found
 
 
-def _overtaken(window: Window, newest: Observation, rules: Rules) -> str | None:
-    """By retention, or soon: from removal to removal the committed offset comes nearer to the log start. Where more is
-    removed at once than waits, the log is short and the consumer keeps up."""
-    if window.start is None or newest.lag <= rules.allowed_lag:
-        return None
-    above = newest.committed - window.start
-    if above < 0:
-        return f"{-above} messages were removed before they were read; {_waiting(newest)}"
-    if len(window.removals) < 2:
-        return None
-    first, last = window.removals
-    seconds, removed, read = last.at - first.at, last.start - first.start, last.committed - first.committed
-    horizon = max(_SOON_SECONDS, seconds)
-    if removed <= read or newest.lag <= removed or newest.at - last.at > horizon:
-        return None
-    left = max(above / removed, (last.committed - last.start) / (removed - read)) * seconds
-    if left >= horizon:
-        return None
-    return f"retention overtakes in {_seconds(left)}: {above} messages above the log start, {_waiting(newest)}"
+def _normal_silence(seen: History, owners: Owners, rules: Rules, cycle: Reals) -> Reals:
+    """A batch past its limit excuses nothing any more, however long batches are; and of a trigger of an hour nobody
+    wants to learn after three that it does not come."""
+    limit = np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
+    is_learned = ~np.isnan(owners.trigger_seconds) | ~np.isnan(seen.cadence_seconds)
+    unlearned = np.where(owners.has_no_members, 0.0, rules.batch_limit_seconds)
+    unlearned = np.where(np.isnan(seen.moved_at), unlearned, _UNLEARNED * rules.batch_limit_seconds)
+    limit = np.where(is_learned, limit, np.maximum(limit, unlearned))
+    is_long = owners.batch_running_seconds > rules.batch_limit_seconds
+    return np.where(is_long, rules.window_seconds, limit)
 
 
-def _caught_up(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement:
-    nobody = "" if owner.name or owner.members else f"; {_nobody(owner)}"
-    nothing = f"{_waiting(newest)}{', as is allowed' if newest.lag else ''}{nobody}"
-    silent = newest.at - window.at[window.end.index(newest.end)]  # ends never fall: from there on they are the same
-    if silent >= rules.window_seconds:
-        return Status.IDLE, f"nothing has arrived for {_seconds(silent)} and {nothing}"
-    return Status.OK, nothing
+def _nothing_seen(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    fits: Bools = case.seen.rows.count[rows] == 0
+    found.put(rows[fits], Status.UNKNOWN, Reason.NOTHING_KNOWN)
+    return fits
 
 
-def _silent(window: Window, newest: Observation, owner: Owner, rules: Rules, quiet: float, limit: float) -> Judgement:
-    nothing = f"nothing has been committed for {_seconds(quiet)} while {_waiting(newest)}"
-    if window.uncommitted is not None:
-        nothing = f"{window.uncommitted}, while {_waiting(newest)} for {_seconds(quiet)}"
-    if owner.name is None and owner.members:
-        return Status.STALLED, f"{nothing}: {_nobody(owner)}"
-    if owner.name is None:
-        return Status.STOPPED, f"{nothing}: {_nobody(owner)}"
-    running = owner.batch_running_seconds
+def _lag_not_known(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    fits: Bools = ~case.seen.is_lag_known[rows]
+    if fits.any():
+        fits &= (case.owners.is_named | case.owners.has_members)[rows]
+        found.put(rows[fits], Status.UNKNOWN, Reason.NO_LAG, first=case.seen.uncommitted[rows[fits]])
+    return fits
+
+
+def _blind(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    fits: Bools = is_blind(case.seen, case.rules, case.now)[rows]
+    found.put(rows[fits], Status.UNKNOWN, Reason.BLIND, case.now - case.seen.newest.at[rows[fits]])
+    return fits
+
+
+def _ahead(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    newest = case.seen.newest
+    fits: Bools = newest.at[rows] - case.seen.ahead_since[rows] >= _AHEAD_SECONDS
+    these = rows[fits]
+    committed = newest.committed[these]
+    found.put(these, Status.LOSING, Reason.AHEAD, None, committed, committed - newest.end[these])
+    return fits
+
+
+def _overtaken(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    fits: Bools = (case.lag[rows] > case.allowed_lag[rows]) & (case.seen.start[rows] != ABSENT)
+    fits &= case.seen.newest.committed[rows] < case.seen.start[rows]
+    these = rows[fits]
+    lost = case.seen.start[these] - case.seen.newest.committed[these]
+    found.put(these, Status.LOSING, Reason.REMOVED, None, lost)
+    return fits
+
+
+def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    """From removal to removal the committed offset comes nearer to the log start. Where more is removed at once than
+    waits, the log is short and the consumer keeps up."""
+    seen = case.seen
+    fits: Bools = (case.lag[rows] > case.allowed_lag[rows]) & ~np.isnan(seen.removed_at[0, rows])
+    if not fits.any():
+        return fits
+    [chosen] = np.nonzero(fits)
+    these = rows[chosen]
+    at, start, committed = seen.removed_at[:, these], seen.removed_start[:, these], seen.removed_committed[:, these]
+    seconds, removed, read = at[1] - at[0], start[1] - start[0], committed[1] - committed[0]
+    horizon = np.maximum(_SOON_SECONDS, seconds)
+    above = seen.newest.committed[these] - seen.start[these]
+    is_near = (removed > read) & (case.lag[these] > removed) & (seen.newest.at[these] - at[1] <= horizon)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = np.maximum(above / removed, (committed[1] - start[1]) / (removed - read)) * seconds
+    is_near &= left < horizon
+    fits[chosen] = is_near
+    found.put(these[is_near], Status.LOSING, Reason.OVERTAKEN, left[is_near], above[is_near])
+    return fits
+
+
+def _paused(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    fits: Bools = case.owners.is_in("paused")[rows]
+    found.put(rows[fits], Status.PAUSED, Reason.PAUSED)
+    return fits
+
+
+def _caught_up(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    fits: Bools = case.lag[rows] <= case.allowed_lag[rows]
+    these = rows[fits]
+    silent = case.seen.newest.at[these] - case.seen.rows.end_since[these]
+    is_quiet = silent >= case.rules.window_seconds
+    found.put(these[~is_quiet], Status.OK, Reason.CAUGHT_UP)
+    found.put(these[is_quiet], Status.IDLE, Reason.QUIET, silent[is_quiet])
+    return fits
+
+
+def _throttled(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    fits: Bools = case.owners.is_in("throttled")[rows]
+    found.put(rows[fits], Status.WARN, Reason.THROTTLED)
+    return fits
+
+
+def _silent(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    quiet, limit, owners = case.quiet(rows), case.limit[rows], case.owners
+    fits: Bools = quiet > limit
+    these, quiet, limit = rows[fits], quiet[fits], limit[fits]
+    running, last = owners.batch_running_seconds[these], owners.last_batch_seconds[these]
+    is_named, has_members = owners.is_named[these], owners.has_members[these]
+    status = np.where(is_named | has_members, NUMBERS[Status.STALLED], NUMBERS[Status.STOPPED]).astype(np.int8)
+    found.put(these, status, Reason.SILENT, quiet, case.seen.uncommitted[these])
     # A batch explains the silence since it began; batches that fail and begin anew do not.
-    if running is not None and running <= rules.batch_limit_seconds and quiet - running <= limit:
-        # A first batch has nothing to be held against, and a longer one than usual is not a broken one yet.
-        if owner.last_batch_seconds is None or running <= limit:
-            return Status.OK, f"{owner.name}'s batch has been running for {_seconds(running)}; {_waiting(newest)}"
-        usual = f"the last took {_seconds(owner.last_batch_seconds)}"
-        return Status.WARN, f"{owner.name}'s batch has been running for {_seconds(running)}, {usual}"
-    if running is not None:
-        return Status.STALLED, f"{nothing}: {owner.name}'s batch has been running for {_seconds(running)}"
-    return Status.STALLED, f"{nothing}: {owner.name} is {owner.state or 'silent'}"
+    is_excused = is_named & (running <= case.rules.batch_limit_seconds) & (quiet - running <= limit)
+    # A first batch has nothing to be held against, and a longer one than usual is not a broken one yet.
+    is_usual = np.isnan(last) | (running <= limit)
+    found.put(these[is_excused & is_usual], Status.OK, Reason.LONG_BATCH)
+    found.put(these[is_excused & ~is_usual], Status.WARN, Reason.LONGER_BATCH)
+    return fits
 
 
-def _changing_hands(window: Window, newest: Observation, owner: Owner, quiet: float, limit: float) -> Judgement | None:
-    owner_state = _nobody(owner) if owner.name is None else f"{owner.name} is {owner.state}"
-    if owner.state in ("starting", "joining", "assigned"):
-        return Status.STARTING, f"{owner_state}{', one is starting' if owner.name is None else ''}; {_waiting(newest)}"
-    if owner.state == "rebalancing":
-        return Status.REBALANCING, f"{owner_state}; {_waiting(newest)}"
-    if window.moved_at is None and (owner.name is None or owner.trigger_seconds is None):
-        return Status.UNKNOWN, f"{owner_state}; no commit has been seen for {_seconds(quiet)}; {_waiting(newest)}"
-    last = newest.at - (newest.at if window.moved_at is None else window.moved_at)
-    if owner.name is None and not owner.members and last > limit:
-        return Status.UNKNOWN, f"{owner_state}; the last commit is {_seconds(last)} old; {_waiting(newest)}"
-    return None
+def _rewound(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    seen = case.seen
+    fits: Bools = seen.newest.at[rows] - seen.rewind_at[rows] <= np.maximum(_REWIND_SECONDS, case.span[rows])
+    these = rows[fits]
+    found.put(these, Status.REWIND, Reason.REWOUND, None, seen.rewind_from[these], seen.rewind_to[these])
+    return fits
 
 
-def _nobody(owner: Owner) -> str:
-    is_ours = owner.trigger_seconds is not None
-    if owner.members is None:
-        return "no worker has it" if is_ours else "nobody is known to read it"
-    ours = "no worker answers for it, " if is_ours else ""
-    return f"{ours}its group has {owner.members or 'no'} member{'s' * (owner.members != 1)}"
-
-
-def _in_time(newest: Observation, owner: Owner) -> Judgement:
-    running = owner.batch_running_seconds
-    batch = "" if running is None else f"; a batch has been running for {_seconds(running)}"
-    return Status.OK, f"commits come, {_waiting(newest)}{batch}"
-
-
-def _rewound(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement | None:
-    back = window.rewind
-    if back is None or newest.at - back.at > max(_REWIND_SECONDS, span_seconds(window, owner, rules)):
-        return None
-    return Status.REWIND, f"the committed offset went back from {back.from_offset} to {back.to_offset}"
-
-
-def _rising(window: Window, newest: Observation, owner: Owner, rules: Rules) -> Judgement | None:
+def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
     """Over the window, and over longer and longer times, as far as anything is known: what is much too slow shows
     soon, what is a little too slow later, when the rise is more than from one commit to the next."""
-    cycle = max(cycle_seconds(window, owner), window.interval_seconds, 1.0)
-    horizon = max(span_seconds(window, owner, rules), 2 * rules.window_seconds)
-    while True:
-        first = window.first(newest.at - horizon)
-        if newest.at - window.at[first] < horizon / 2:
-            return None
-        rise = _rise(window, newest, first, cycle, rules.allowed_lag)
-        if rise is not None:
-            low, high = rise
-            within = _seconds(newest.at - window.at[first])
-            return Status.WARN, f"the lag after commits has grown from {low} to {high} within {within}"
-        if first == 0:
-            return None
-        horizon *= _LONGER
+    seen, fits = case.seen, np.zeros(len(rows), np.bool_)
+    [left] = np.nonzero(seen.left_over[rows] > 0)
+    cycle = np.maximum(np.maximum(case.cycle[rows], seen.interval_seconds[rows]), 1.0)
+    horizon = np.maximum(case.span[rows], 2 * case.rules.window_seconds)
+    while len(left):
+        these, newest_at = rows[left], seen.newest.at[rows[left]]
+        first = seen.rows.held(these, newest_at - horizon[left])
+        began, _, end = seen.rows.of(these, first)
+        is_seen = newest_at - began >= horizon[left] / 2
+        left, these, first, began, end = left[is_seen], these[is_seen], first[is_seen], began[is_seen], end[is_seen]
+        span = seen.newest.at[these] - began
+        arriving = (seen.newest.end[these] - end) / span
+        least = arriving * np.maximum(cycle[left], _LEAST_RISE * span / 2)
+        [maybe] = np.nonzero(seen.left_over[these] > _RISES * least)
+        is_rise, low = _rise(case, these[maybe], first[maybe], began[maybe], least[maybe])
+        risen = maybe[is_rise]
+        found.put(these[risen], Status.WARN, Reason.RISING, span[risen], low[is_rise], seen.left_over[these[risen]])
+        fits[left[risen]] = True
+        is_open = first > 0
+        is_open[risen] = False
+        left = left[is_open]
+        horizon[left] *= _LONGER
+    return fits
 
 
-def _rise(window: Window, newest: Observation, first: int, cycle: float, allowed: int) -> tuple[int, int] | None:
+def _rise(case: _Case, rows: Rows, first: Rows, began: Reals, least: Reals) -> tuple[Bools, Ints]:
     """The least lag of the first half and the last one, if it was never gone, has clearly risen from half to half, and
     rises still. Halves, because one lucky dip must not hide a lag that grows, nor one burst that is being worked off
-    make it seem to; right after commits, because between commits every lag grows."""
-    began, last = window.at[first], window.left_over
-    arriving = (newest.end - window.end[first]) / (newest.at - began)
-    least = arriving * max(cycle, _LEAST_RISE * (newest.at - began) / 2)
-    if last <= _RISES * least:
-        return None
-    middle = bisect_right(window.at, (began + newest.at) / 2, first)
-    later = _lags_after_commits(window, middle, len(window.at))
-    if len(later) < _LEAST_COMMITS or last - min(later) <= (_RISES - 1) * least or last < max(later) - least:
-        return None
-    earlier = _lags_after_commits(window, first, middle)
-    if not earlier or min(earlier) <= allowed or min(later) - min(earlier) <= least:
-        return None
-    return min(earlier), last
+    make it seem to; right after commits, because between commits every lag grows. Whether, and from which lag."""
+    seen, is_rise, low = case.seen, np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
+    for table, slots, part in seen.rows.tables(rows):
+        these, lines = rows[part], table.taken(slots)
+        lag, numbers = np.maximum(lines.end - lines.committed, 0), np.arange(lines.at.shape[1])
+        is_commit = np.zeros(lag.shape, np.bool_)
+        is_commit[:, 1:] = lines.committed[:, 1:] != lines.committed[:, :-1]
+        is_commit &= (numbers < seen.rows.count[these, None]) & (numbers >= first[part, None])
+        is_late = lines.at > ((began[part] + seen.newest.at[these]) / 2)[:, None]
+        late, early = is_commit & is_late, is_commit & ~is_late
+        last, more = seen.left_over[these], least[part]
+        least_late, least_early = (np.where(each, lag, _MOST).min(axis=1) for each in (late, early))
+        most_late = np.where(late, lag, 0).max(axis=1)
+        goes_on = (np.count_nonzero(late, axis=1) >= _LEAST_COMMITS) & (last - least_late > (_RISES - 1) * more)
+        goes_on &= (last >= most_late - more) & early.any(axis=1) & (least_early > case.allowed_lag[these])
+        is_rise[part] = goes_on & (least_late - least_early > more)
+        low[part] = least_early
+    return is_rise, low
 
 
-def _lags_after_commits(window: Window, first: int, end: int) -> list[int]:
-    committed = window.committed
-    rows = (row for row in range(max(first, 1), end) if committed[row] != committed[row - 1])
-    return [max(window.end[row] - committed[row], 0) for row in rows]
+def _changing_hands(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    seen, owners = case.seen, case.owners
+    is_starting, is_sharing = owners.is_starting[rows], owners.is_in("rebalancing")[rows]
+    found.put(rows[is_starting], Status.STARTING, Reason.STARTING)
+    found.put(rows[is_sharing], Status.REBALANCING, Reason.REBALANCING)
+    is_named, moved_at = owners.is_named[rows], seen.moved_at[rows]
+    is_unclear = ~(is_starting | is_sharing)
+    never = is_unclear & np.isnan(moved_at) & ~(is_named & ~np.isnan(owners.trigger_seconds[rows]))
+    found.put(rows[never], Status.UNKNOWN, Reason.NO_COMMIT, case.quiet(rows[never]))
+    last = seen.newest.at[rows] - moved_at
+    long_ago = is_unclear & ~never & ~is_named & ~owners.has_members[rows] & (last > case.limit[rows])
+    found.put(rows[long_ago], Status.UNKNOWN, Reason.OLD_COMMIT, last[long_ago])
+    return is_starting | is_sharing | never | long_ago
 
 
-def growth_per_second(window: Window, span_seconds: float) -> float | None:
+def _in_time(_: _Case, rows: Rows, found: Judgements) -> Bools:
+    found.put(rows, Status.OK, Reason.IN_TIME)
+    return np.ones(len(rows), np.bool_)
+
+
+_RULES: tuple[Callable[[_Case, Rows, Judgements], Bools], ...] = (
+    _nothing_seen,
+    _lag_not_known,
+    _blind,
+    _ahead,
+    _overtaken,
+    _overtaken_soon,
+    _paused,
+    _caught_up,
+    _throttled,
+    _silent,
+    _rewound,
+    _rising,
+    _changing_hands,
+    _in_time,
+)
+
+
+def growth_per_second(seen: History, span: Reals) -> Reals:
     """Messages by which the lag grows each second: from the first commit in the window to the last, because between
-    commits it always grows; over the whole window while there are not two. None before a second observation."""
-    newest = window.newest
-    if newest is None:
-        return None
-    committed, last = window.committed, len(window.at) - 1
-    first = window.first(newest.at - span_seconds)
-    begin, end = first, last
-    while begin < last and committed[begin] == committed[first]:
-        begin += 1
-    while end > first and committed[end - 1] == committed[last]:
-        end -= 1
-    if end in (first, begin):  # of no commit, or of one
-        begin, end = first, last
-    if window.at[end] <= window.at[begin]:
-        return None
-    lags = [max(window.end[row] - committed[row], 0) for row in (begin, end)]
-    return (lags[1] - lags[0]) / (window.at[end] - window.at[begin])
+    commits it always grows; over the whole window while there are not two. NaN before a second observation."""
+    has_two = seen.rows.count > 1
+    found = np.where(has_two, 0.0, np.nan)
+    [rows] = np.nonzero(has_two & (seen.lagged_at >= seen.rows.first_at))  # of the others there was never any lag
+    first = seen.rows.held(rows, seen.newest.at[rows] - span[rows])
+    for table, slots, part in seen.rows.tables(rows):
+        these = rows[part]
+        begin, end = _commits(table.committed, slots, first[part], seen.rows.count[these] - 1)
+        seconds = table.at[slots, end] - table.at[slots, begin]
+        lags = [np.maximum(table.end[slots, each] - table.committed[slots, each], 0) for each in (begin, end)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found[these] = np.where(seconds > 0, (lags[1] - lags[0]) / seconds, np.nan)
+    return found
 
 
-def _waiting(newest: Observation) -> str:
-    if newest.lag == 0:
-        return "nothing waits"
-    return "1 message waits" if newest.lag == 1 else f"{newest.lag} messages wait"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
+def _commits(committed: Ints, slots: Rows, first: Rows, last: Rows) -> tuple[Rows, Rows]:
+    """From `first` to `last` of each line, the rows of the first commit and of the last; those two themselves where
+    there is none, or but one."""
+    begin, end = first.copy(), last.copy()
+    oldest, newest = committed[slots, first], committed[slots, last]
+    more = np.arange(len(slots))
+    while len(more := more[(begin[more] < last[more]) & (committed[slots[more], begin[more]] == oldest[more])]):
+        begin[more] += 1
+    more = np.arange(len(slots))
+    while len(more := more[(end[more] > first[more]) & (committed[slots[more], end[more] - 1] == newest[more])]):
+        end[more] -= 1
+    is_none = (end == first) | (end == begin)
+    return np.where(is_none, first, begin), np.where(is_none, last, end)

@@ -6,43 +6,43 @@ silence, one message arrives; the log alone is not enough at the start over a ba
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import numpy as np
 
-from kctl.reduce import PartitionRow
+from kctl.status.history import ABSENT
+from kctl.status.observations import Ints, Reals, Rows
 
-__all__ = ["Processed", "lag_seconds", "remembered"]
+__all__ = ["Processed", "lag_seconds"]
 
 
-@dataclass(frozen=True, slots=True)
 class Processed:
-    """The last record that was stored, and between which offsets a committed offset may lie for it to be the last."""
+    """The last record that was stored of each of many partitions, and between which offsets a committed offset may lie
+    for it to be the last."""
 
-    timestamp: float
-    """Unix seconds, Kafka's."""
-    committed: int
-    position: int
+    def __init__(self, size: int) -> None:
+        self.timestamp = np.full(size, np.nan)
+        """Unix seconds, Kafka's; NaN where it is not known."""
+        self._committed, self._position = np.zeros(size, np.int64), np.zeros(size, np.int64)
+
+    def choose(self, rows: Rows) -> None:
+        """From now on its partitions are `rows` of those so far, in this order; -1 is a new one."""
+        is_old, chosen = rows >= 0, Processed(len(rows))
+        for name, column in vars(self).items():
+            getattr(chosen, name)[is_old] = column[rows[is_old]]
+        self.__dict__.update(vars(chosen))
+
+    def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
+        """What was reported of the last processed record; where that is nothing (its worker is gone, or new), what was
+        known before stays as long as the committed offset does not contradict it."""
+        is_reported = ~np.isnan(timestamp) & (position != ABSENT)
+        at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
+        is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)
+        self.timestamp = np.where(is_reported, timestamp, np.where(is_agreed, self.timestamp, np.nan))
+        self._committed = np.where(is_reported, at_most, self._committed)
+        self._position = np.where(is_reported, position, self._position)
 
 
-def remembered(before: Processed | None, row: PartitionRow) -> Processed | None:
-    """What `row` has of the last processed record; if it has nothing (its worker is gone, or new), what was known
-    before, as long as the committed offset does not contradict it."""
-    if row.last_timestamp is not None and row.position is not None:
-        committed = row.position if row.committed is None else row.committed
-        return Processed(row.last_timestamp, min(committed, row.position), row.position)
-    if before is None or row.committed is None or not before.committed <= row.committed <= before.position:
-        return None
-    return before
-
-
-def lag_seconds(
-    lag: int | None, processed: Processed | None, caught_up_seconds_ago: float | None, now_unix: float
-) -> float | None:
-    """0 when nothing waits, None when it is not known. A timestamp of the future counts for nothing."""
-    if lag is None:
-        return None
-    if lag == 0:
-        return 0.0
-    bounds = [] if caught_up_seconds_ago is None else [caught_up_seconds_ago]
-    if processed is not None and processed.timestamp <= now_unix:
-        bounds.append(now_unix - processed.timestamp)
-    return min(bounds, default=None)
+def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, now_unix: float) -> Reals:
+    """0 when nothing waits, NaN when it is not known. A timestamp of the future counts for nothing."""
+    of_record = np.where(timestamp <= now_unix, now_unix - timestamp, np.nan)
+    bound = np.fmin(now - caught_up_at, of_record)
+    return np.where(lag == 0, 0.0, np.where(lag == ABSENT, np.nan, bound))

@@ -32,7 +32,7 @@ class Away:
 
 
 async def test_a_bug_in_a_cycle_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
-    settings = Settings(0.01, 60.0, lambda _: Rules(600, 60, 600), lambda _: False)
+    settings = Settings(0.01, 60.0, Rules(600, 60, 600), lambda _: 0, lambda _: False)
     collector = ClusterCollector("main", Away(), settings, lambda name: pytest.fail(name))
     seen: list[ClusterSnapshot] = []
 

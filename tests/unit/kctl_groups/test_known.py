@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kctl.groups.known import Known
 from kctl.kafka.cluster_reader import ClusterReading
 from kctl.kafka.groups import ListedGroup
+from kctl.reduce import PartitionRow
 
 GROUP = ListedGroup("billing", "Stable", "classic", "consumer", 1)
 OTHER = ListedGroup("other", "Empty", "classic", "consumer", 2)
@@ -34,10 +37,15 @@ def known(*readings: tuple[float, ClusterReading]) -> Known:
     return found
 
 
+def rows(found: Known, group: str, now: float, *, is_read_committed: bool = False) -> Sequence[PartitionRow]:
+    columns = found.partitions(now, lambda _: is_read_committed)
+    return columns.rows()[columns.names.groups.index(group)]
+
+
 def row(
     found: Known, group: str, now: float, *, is_read_committed: bool = False
 ) -> tuple[int | None, int | None, float]:
-    [only] = found.rows(found.groups[group], now, is_read_committed=is_read_committed)
+    [only] = rows(found, group, now, is_read_committed=is_read_committed)
     return only.committed, only.lag, only.age_seconds
 
 
@@ -56,9 +64,8 @@ def test_what_is_too_old_is_not_given() -> None:
 
     found = known((100, whole()), (150, away), (161, away))
 
-    billing = found.groups["billing"]
-    assert found.rows(billing, 161, is_read_committed=False) == ()
-    assert found.members(billing, 161) is None
+    assert not rows(found, "billing", 161)
+    assert found.members(found.groups["billing"], 161) is None
 
 
 def test_a_log_that_is_not_known_for_too_long_leaves_the_committed_offset_without_a_lag() -> None:
@@ -82,7 +89,7 @@ def test_a_partition_that_does_not_exist_has_no_row_and_one_of_a_recreated_topic
     recreated = whole(end={}, start={}, topic_ids={"orders": "second"})
 
     found = known((100, whole()), (110, gone))
-    assert found.rows(found.groups["billing"], 110, is_read_committed=False) == ()
+    assert not rows(found, "billing", 110)
 
     assert row(known((100, whole()), (110, recreated)), "billing", 110) == (4, None, 0)
 

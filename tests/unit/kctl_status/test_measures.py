@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from itertools import zip_longest
+from math import isnan, nan
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.reduce import PartitionRow, ResetPolicy
 from kctl.status import Assessor, Owner, Rules, of_group
-from kctl.status.hysteresis import Reported, settle
-from kctl.status.rules import Judgement, allowed_lag, growth_per_second, judge
+from kctl.status.history import ABSENT, History, Offsets
+from kctl.status.hysteresis import Held, Hysteresis
+from kctl.status.judgements import NUMBERS, STATUSES, Judgements
+from kctl.status.owners import Owners
+from kctl.status.rules import allowed_lag, growth_per_second, judge
 from kctl.status.sparkline import STEP_SECONDS, STEPS, Sparkline
-from kctl.status.time_lag import Processed, lag_seconds, remembered
-from kctl.status.window import Observation, Rewind, Window
+from kctl.status.time_lag import Processed, lag_seconds
 from kctl.status.words import Status
 
-OK: Judgement = (Status.OK, "commits come")
-STALLED: Judgement = (Status.STALLED, "nothing comes")
 READER = Owner("worker-0", "running")
 STEPS_IN_TIME = st.lists(
     st.tuples(st.floats(0.1, 30.0), st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=80
@@ -32,29 +35,28 @@ def row(
     return PartitionRow("orders", partition, 0, committed, committed, end, timestamp, worker, 1, age)
 
 
-def reported_after(*judgements: tuple[float, Judgement]) -> Reported:
-    reported = None
-    for at, judgement in judgements:
-        reported = settle(reported, judgement, at, 10.0)
-    assert reported is not None
-    return reported
+def reported_after(*judgements: tuple[float, Status]) -> tuple[Status, Held]:
+    hysteresis = Hysteresis(1)
+    for at, status in judgements:
+        [held] = hysteresis.settle(np.array([NUMBERS[status]], np.int8), at, 10.0, np.array([False]))
+    return STATUSES[hysteresis.status[0]], Held(int(held))
 
 
 def test_trouble_is_reported_at_once_and_its_end_after_it_has_lasted() -> None:
-    assert reported_after((0, OK), (1, STALLED)).judgement == STALLED
-    assert reported_after((0, STALLED), (1, OK), (10, OK)).judgement == (Status.STALLED, "not yet over: commits come")
-    assert reported_after((0, STALLED), (1, OK), (11, OK)).judgement == OK
+    assert reported_after((0, Status.OK), (1, Status.STALLED)) == (Status.STALLED, Held.NO)
+    assert reported_after((0, Status.STALLED), (1, Status.OK), (10, Status.OK)) == (Status.STALLED, Held.NOT_YET_OVER)
+    assert reported_after((0, Status.STALLED), (1, Status.OK), (11, Status.OK)) == (Status.OK, Held.NO)
 
 
 def test_what_flaps_stays_in_trouble() -> None:
-    flapping = [(float(second), STALLED if second % 3 == 0 else OK) for second in range(100)]
+    flapping = [(float(second), Status.STALLED if second % 3 == 0 else Status.OK) for second in range(100)]
 
-    assert {reported_after(*flapping[: n + 1]).judgement[0] for n in range(100)} == {Status.STALLED}
+    assert {reported_after(*flapping[: n + 1])[0] for n in range(100)} == {Status.STALLED}
 
 
 @pytest.mark.parametrize("status", [Status.IDLE, Status.STARTING, Status.REBALANCING, Status.PAUSED])
 def test_what_is_no_trouble_changes_at_once(status: Status) -> None:
-    assert reported_after((0, (status, "")), (1, OK)).judgement == OK
+    assert reported_after((0, status), (1, Status.OK)) == (Status.OK, Held.NO)
 
 
 def test_trouble_is_not_over_because_nothing_is_seen_any_more() -> None:
@@ -72,117 +74,150 @@ def test_trouble_is_not_over_because_nothing_is_seen_any_more() -> None:
     assert gone[0].status is Status.UNKNOWN, "that its offset is gone is known"
 
 
-def test_time_lag_is_the_smaller_of_what_timestamp_and_log_allow() -> None:
-    processed = Processed(timestamp=1000.0, committed=5, position=5)
+def time_lag(lag: int, timestamp: float, caught_up_ago: float, now_unix: float) -> float:
+    [found] = lag_seconds(np.array([lag]), np.array([timestamp]), np.array([100.0 - caught_up_ago]), 100.0, now_unix)
+    return float(found)
 
-    assert lag_seconds(0, processed, None, 5000.0) == 0.0
-    assert lag_seconds(3, processed, None, 1060.0) == 60.0
-    assert lag_seconds(3, processed, 2.0, 4600.0) == 2.0
-    assert lag_seconds(3, None, 7.0, 4600.0) == 7.0
-    assert lag_seconds(3, None, None, 4600.0) is None
-    assert lag_seconds(None, processed, 2.0, 4600.0) is None
-    assert lag_seconds(3, processed, 7.0, 999.0) == 7.0, "a timestamp of the future counts for nothing"
+
+def test_time_lag_is_the_smaller_of_what_timestamp_and_log_allow() -> None:
+    assert time_lag(0, 1000.0, nan, 5000.0) == 0.0
+    assert time_lag(3, 1000.0, nan, 1060.0) == 60.0
+    assert time_lag(3, 1000.0, 2.0, 4600.0) == 2.0
+    assert time_lag(3, nan, 7.0, 4600.0) == 7.0
+    assert isnan(time_lag(3, nan, nan, 4600.0))
+    assert isnan(time_lag(ABSENT, 1000.0, 2.0, 4600.0))
+    assert time_lag(3, 1000.0, 7.0, 999.0) == 7.0, "a timestamp of the future counts for nothing"
 
 
 def test_the_last_processed_record_is_remembered_while_the_committed_offset_agrees() -> None:
-    reported = remembered(None, row(committed=50, timestamp=1000.0))
+    def timestamp_after(committed: int, timestamp: float = nan) -> float:
+        processed = Processed(1)
+        for reported, at in ((50, 1000.0), (committed, timestamp)):
+            offset = np.array([reported])
+            processed.add(np.array([at]), np.array([ABSENT]) if isnan(at) else offset, offset)
+        return float(processed.timestamp[0])
 
-    assert remembered(reported, row(committed=50)) == reported, "its worker is gone"
-    assert remembered(reported, row(committed=60)) is None, "somebody else went on"
-    assert remembered(reported, row(committed=40)) is None, "somebody went back"
-    assert remembered(reported, row(committed=60, timestamp=1001.0)) == Processed(1001.0, 60, 60)
+    assert timestamp_after(50) == 1000.0, "its worker is gone"
+    assert isnan(timestamp_after(60)), "somebody else went on"
+    assert isnan(timestamp_after(40)), "somebody went back"
+    assert timestamp_after(60, 1001.0) == 1001.0
 
 
-def watched(*seen: tuple[float, int, int]) -> Window:
-    window = Window()
-    for at, committed, end in seen:
-        window.add(Observation(at, committed, end), 60.0)
-    return window
+def watched(*seen: tuple[float, int, int], keep_seconds: float = 60.0) -> History:
+    history = History(0)
+    history.choose(np.array([-1]))
+    for each in seen:
+        watch(history, *each, keep_seconds=keep_seconds)
+    return history
+
+
+def watch(history: History, at: float, committed: int, end: int, keep_seconds: float = 60.0) -> None:
+    new = Offsets(np.array([at]), np.array([committed]), np.array([end]), np.array([ABSENT]))
+    history.add(new, np.array([True]), np.array([keep_seconds]), np.array([0]))
+
+
+def rows_of(history: History) -> tuple[list[float], list[int], list[int]]:
+    [(table, [slot], _)] = history.rows.tables(np.array([0]))
+    count = int(history.rows.count[0])
+    return table.at[slot, :count].tolist(), table.committed[slot, :count].tolist(), table.end[slot, :count].tolist()
+
+
+def growth(history: History) -> float:
+    return float(growth_per_second(history, np.array([60.0]))[0])
+
+
+def judged(history: History, at: float) -> Status:
+    found: Judgements = judge(history, Owners([READER], np.array([0])), Rules(), np.array([0]), at)
+    return STATUSES[int(found.status[0])]
 
 
 def test_growth_is_measured_from_commit_to_commit() -> None:
     saw = [(float(t), t // 10 * 100, t * 12) for t in range(61)]  # a commit of 100 each 10 s, 120 arrive
 
-    assert growth_per_second(watched(*saw), 60.0) == pytest.approx(2.0)
-    assert growth_per_second(watched((0, 0, 0), (10, 0, 50)), 60.0) == 5.0
-    assert growth_per_second(watched((0, 0, 0)), 60.0) is None
+    assert growth(watched(*saw)) == pytest.approx(2.0)
+    assert growth(watched((0, 0, 0), (10, 0, 50))) == 5.0
+    assert isnan(growth(watched((0, 0, 0))))
 
 
 def test_all_that_waits_came_after_the_log_ended_at_what_is_committed() -> None:
     saw = [(float(t), 0 if t < 50 else 300, t * 10) for t in range(60)]
 
-    assert watched(*saw).caught_up_at == 30.0
+    assert watched(*saw).caught_up_at() == 30.0
 
 
 def test_time_lag_is_known_beyond_the_window_and_follows_when_it_falls() -> None:
-    window = Window()
+    history = watched()
     for t in range(3121):  # 10/s arrive; nothing is read from 60 s to 420 s, then as much as arrives
         read = 10 * (t if t < 60 else max(60, t - 360))
-        window.add(Observation(float(t), read, 10 * t), 3600.0)
+        watch(history, float(t), read, 10 * t, 3600.0)
 
-    assert window.caught_up_at is not None
-    assert 360 <= 3120 - window.caught_up_at <= 450
+    assert 360 <= 3120 - history.caught_up_at()[0] <= 450
 
 
 def test_time_lag_of_a_backlog_from_before_anything_was_seen_is_reckoned_by_the_pace() -> None:
-    window = Window()
-    for t in range(301):
-        window.add(Observation(float(t), 10 * t, 10 * t + 36_000), 3600.0)
+    history = watched(*((float(t), 10 * t, 10 * t + 36_000) for t in range(301)), keep_seconds=3600.0)
 
-    assert window.caught_up_at == pytest.approx(300 - 3600, abs=1)
-    assert watched((0, 0, 100), (90, 0, 100)).caught_up_at is None, "nothing arrives, so there is no pace"
+    assert history.caught_up_at() == pytest.approx(300 - 3600, abs=1)
+    assert isnan(watched((0, 0, 100), (90, 0, 100)).caught_up_at()[0]), "nothing arrives, so there is no pace"
 
 
 def test_a_shorter_log_with_a_lower_commit_is_another_one() -> None:
-    window = watched((0, 500, 500), (1, 500, 600), (2, 0, 10))
+    history = watched((0, 500, 500), (1, 500, 600), (2, 0, 10))
 
-    assert (window.rewind, window.moved_at, window.waiting_since) == (None, None, 2)
+    assert isnan(history.rewind_at[0])
+    assert isnan(history.moved_at[0])
+    assert history.waiting_since == 2
 
 
 def test_of_a_log_that_was_cut_off_the_rest_is_kept() -> None:
-    window = watched((0, 100, 500), (1, 200, 600), (2, 200, 550))
+    history = watched((0, 100, 500), (1, 200, 600), (2, 200, 550))
 
-    assert (list(window.committed), list(window.end), window.moved_at) == ([100, 200, 200], [500, 550, 550], 1)
+    assert rows_of(history) == ([0, 1, 2], [100, 200, 200], [500, 550, 550])
+    assert history.moved_at == 1
 
 
 def test_a_second_rewind_is_over_where_the_first_began() -> None:
-    window = watched((0, 500, 500), (1, 100, 500), (2, 200, 500), (3, 150, 500))
-    assert window.rewind == Rewind(3, 500, 150)
+    history = watched((0, 500, 500), (1, 100, 500), (2, 200, 500), (3, 150, 500))
+    assert (history.rewind_at[0], history.rewind_from[0], history.rewind_to[0]) == (3, 500, 150)
 
-    window.add(Observation(4, 500, 500), 60.0)
-    assert window.rewind is None
+    watch(history, 4, 500, 500)
+    assert isnan(history.rewind_at[0])
 
 
 def test_offsets_that_are_no_later_are_no_news() -> None:
-    assert watched((5, 10, 20), (5, 0, 30), (4, 0, 10)).newest == Observation(5, 10, 20)
+    history = watched((5, 10, 20), (5, 0, 30), (4, 0, 10))
+
+    assert [float(column[0]) for column in history.newest[:3]] == [5, 10, 20]
 
 
 @given(STEPS_IN_TIME)
 def test_whatever_comes_the_window_stays_small_and_every_figure_sane(steps: list[tuple[float, int, int]]) -> None:
-    window, at, committed, end = Window(), 0.0, 0, 0
+    history, at, committed, end = watched(), 0.0, 0, 0
     for pause, read, written in steps:
         at, end = at + pause, end + written
         committed = min(committed + read, end)
-        window.add(Observation(at, committed, end), 60.0)
-        assert window.caught_up_at is None or window.caught_up_at <= at
-        assert judge(window, READER, Rules(), at)[0] not in (Status.REWIND, Status.UNKNOWN)
-    assert len(window.at) == len(window.committed) == len(window.end) <= 64
-    assert list(window.at) == sorted(set(window.at))
-    assert list(window.end) == sorted(window.end)
-    assert window.newest is None or window.newest[:3] == (window.at[-1], window.committed[-1], window.end[-1])
+        watch(history, at, committed, end)
+        assert not history.caught_up_at()[0] > at
+        assert judged(history, at) not in (Status.REWIND, Status.UNKNOWN)
+    times, offsets, ends = rows_of(history)
+    assert len(times) <= 64
+    assert times == sorted(set(times))
+    assert ends == sorted(ends)
+    assert (times[-1], offsets[-1], ends[-1]) == tuple(float(column[0]) for column in history.newest[:3])
+    assert history.rows.end_since[0] == times[ends.index(ends[-1])]
 
 
 @given(STEPS_IN_TIME)
 def test_a_commit_of_everything_never_makes_it_worse(steps: list[tuple[float, int, int]]) -> None:
-    window, at, end = Window(), 0.0, 1
+    history, at, end = watched(), 0.0, 1
     for pause, _, written in steps:
         at, end = at + pause, end + written
-        window.add(Observation(at, 0, end), 60.0)
-    before, _ = judge(window, READER, Rules(), at)
+        watch(history, at, 0, end)
+    before = judged(history, at)
 
-    window.add(Observation(at + 1, end, end), 60.0)
+    watch(history, at + 1, end, end)
 
-    assert judge(window, READER, Rules(), at + 1)[0].severity <= max(before.severity, Status.OK.severity)
+    assert judged(history, at + 1).severity <= max(before.severity, Status.OK.severity)
 
 
 def test_the_allowed_lag_of_a_group_is_that_of_the_first_pattern_that_fits() -> None:
@@ -252,44 +287,53 @@ def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_
     found = assessor.assess([row(0, 40, 100)], lambda _: READER, 1.0, 1001.0)
     assert found[0].status is Status.OK
 
-    assert assessor.assess([], lambda _: READER, 2.0, 1002.0) == ()
+    assert not assessor.assess([], lambda _: READER, 2.0, 1002.0)
     assert assessor.sparkline("orders", 0) == []
 
 
 def test_nothing_is_known_of_a_group_without_partitions() -> None:
-    assert of_group([], []).status is Status.UNKNOWN
+    nothing = Assessor(Rules()).assess([], lambda _: READER, 0.0, 0.0)
+    assert of_group([], nothing).status is Status.UNKNOWN
 
 
-LEVELS = st.lists(
+WAYS = st.lists(
     st.tuples(
-        st.integers(1, 40), st.integers(-1, 3), st.integers(0, 3), st.sampled_from([1.0, 5.0, 20.0]), st.integers(0, 2)
+        st.integers(0, 40),  # so many polls
+        st.integers(-3, 30),  # of commits
+        st.integers(-2, 30),  # and arrivals
+        st.integers(0, 3),  # and removals
+        st.sampled_from([None, 0, 1, 2]),  # members
+        st.sampled_from(["seen", "seen", "unseen", "uncommitted", "absent"]),
     ),
     min_size=1,
-    max_size=12,
+    max_size=5,
 )
 
 
-@given(LEVELS)
-def test_what_has_not_changed_is_assessed_as_by_the_rules_but_for_the_seconds_in_the_reason(
-    levels: list[tuple[int, int, int, float, int]],
-) -> None:
-    """Stretches of the same offsets, each so many polls long, between commits, arrivals and changes of members."""
-    quick, thorough = Assessor(Rules(), keep_reason_seconds=60), Assessor(Rules())
-    now, committed, end = 0.0, 100, 100
-    for polls, commits, arrivals, seconds, members in levels:
-        committed, end = committed + commits, end + arrivals
-        owner = Owner(None, None, None, members=members)
+def steps_of(ways: list[tuple[int, int, int, int, int | None, str]]) -> Iterator[tuple[PartitionRow | None, Owner]]:
+    start, committed, end, age = 0, 100, 100, 0.0
+    for polls, commits, arrivals, removals, members, how in ways:
         for _ in range(polls):
-            now += seconds
-            rows = [row(0, committed, end)._replace(worker=None)]
-            [ours] = quick.assess(rows, lambda _, owner=owner: owner, now, now)  # type: ignore[misc]
-            [full] = thorough.assess(rows, lambda _, owner=owner: owner, now, now)  # type: ignore[misc]
-            assert replace(ours, reason="") == replace(full, reason="")
+            committed, end, start = max(committed + commits, 0), max(end + arrivals, 0), min(start + removals, end)
+            age = age + 10.0 if how == "unseen" else 0.0
+            seen = None if how == "uncommitted" else committed
+            found = PartitionRow("orders", 0, start, seen, None, end, None, None, None, age, ResetPolicy.NONE)
+            yield None if how == "absent" else found, Owner(None, None, None, members=members)
 
 
-def test_the_seconds_in_the_reason_of_what_is_idle_are_renewed_in_time() -> None:
-    assessor, owner = Assessor(Rules(), keep_reason_seconds=60), Owner(None, None, None, members=1)
-    reasons = [assessor.assess([row(0, 9, 9)], lambda _: owner, 10.0 * n, 10.0 * n)[0].reason for n in range(40)]
+@given(st.lists(WAYS, min_size=1, max_size=6))
+def test_each_partition_is_assessed_among_others_as_it_is_alone(
+    all_ways: list[list[tuple[int, int, int, int, int | None, str]]],
+) -> None:
+    """The rules judge all partitions at once, whatever becomes of each, and whichever of them come and go."""
+    together, alone = Assessor(Rules()), [Assessor(Rules()) for _ in all_ways]
+    nobody: tuple[PartitionRow | None, Owner] = (None, Owner(None))
+    for poll, steps in enumerate(zip_longest(*map(steps_of, all_ways), fillvalue=nobody)):
+        at = 10.0 * poll
+        rows = [found._replace(partition=n) for n, (found, _) in enumerate(steps) if found is not None]
 
-    assert len(set(reasons[10:])) in (5, 6)
-    assert all(reason.startswith("nothing has arrived for ") for reason in reasons[10:])
+        found = together.assess(rows, lambda each, steps=steps: steps[each.partition][1], at, at)  # type: ignore[misc]
+
+        for n, (one, owner) in enumerate(steps):
+            expected = alone[n].assess([] if one is None else [one], lambda _, owner=owner: owner, at, at)  # type: ignore[misc]
+            assert [each for each, row in zip(found, rows, strict=True) if row.partition == n] == [*expected]

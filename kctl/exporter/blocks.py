@@ -1,0 +1,69 @@
+"""A page in blocks, each made and compressed once for as long as it stays the same.
+
+Of the page of a large cluster most is as it was in the collection before: log starts, statuses, whatever belongs to
+partitions at rest. Gzip's own format lets blocks be compressed one by one and put together: each is ended by a flush
+after which nothing refers to what stood before it (RFC 1951, Z_FULL_FLUSH), and the check sum of the whole follows from
+theirs. To a client the page is one member like any other; of several members some clients read the first alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import NamedTuple
+
+from zlib_ng import zlib_ng
+
+__all__ = ["Block", "gzipped", "plain"]
+
+_LEVEL = 1
+_RAW = -15
+"""Without a header, of the whole window."""
+_HEADER = bytes.fromhex("1f8b08000000000004ff")
+"""No name, no time, of an unknown system."""
+_LAST = bytes.fromhex("0300")
+"""An empty block that ends the stream."""
+
+
+class _Packed(NamedTuple):
+    body: bytes
+    crc: int
+    size: int
+    """Of the text."""
+
+
+class Block:
+    """Some lines. What was made of them is kept, so a text that nobody asks for takes no room."""
+
+    __slots__ = ("_make", "_packed", "_text")
+
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        """`make` gives the same text each time."""
+        self._make = make
+        self._text: bytes | None = None
+        self._packed: _Packed | None = None
+
+    def text(self) -> bytes:
+        if self._text is None:
+            self._text = self._make()
+        return self._text
+
+    def packed(self) -> _Packed:
+        if self._packed is None:
+            text = self._make() if self._text is None else self._text
+            compressor = zlib_ng.compressobj(_LEVEL, zlib_ng.DEFLATED, _RAW)
+            body = compressor.compress(text) + compressor.flush(zlib_ng.Z_FULL_FLUSH)
+            self._packed = _Packed(body, zlib_ng.crc32(text), len(text))
+        return self._packed
+
+
+def plain(blocks: Iterable[Block]) -> bytes:
+    return b"".join(block.text() for block in blocks)
+
+
+def gzipped(blocks: Iterable[Block]) -> bytes:
+    packed = [block.packed() for block in blocks]
+    crc = reduce(lambda crc, each: zlib_ng.crc32_combine(crc, each.crc, each.size), packed, 0)
+    size = sum(each.size for each in packed) & 0xFFFFFFFF
+    return b"".join((_HEADER, *(each.body for each in packed), _LAST, struct.pack("<II", crc, size)))

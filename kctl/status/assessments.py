@@ -1,0 +1,138 @@
+"""How many partitions are doing, by the column, and how the groups are that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kctl.status.hysteresis import Held
+from kctl.status.judgements import NUMBERS, STATUSES, Judgements
+from kctl.status.observations import Reals
+from kctl.status.owners import Owners
+from kctl.status.words import Assessment, Status
+
+__all__ = ["AssessmentColumns", "Assessments", "of_groups"]
+
+_NAMED = 3
+_HELD = {
+    Held.NO: "",
+    Held.NOT_YET_OVER: "not yet over: ",
+    Held.NOT_SEEN_TO_BE_OVER: "not seen to be over: ",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AssessmentColumns:
+    """Immutable; what is not known is NaN."""
+
+    status: NDArray[np.int8]
+    """Numbers of `STATUSES`."""
+    held: NDArray[np.int8]
+    judgements: Judgements
+    owners: Owners
+    lag_seconds: Reals
+    growth_per_second: Reals
+    catchup_seconds: Reals
+    window_complete: Reals
+
+
+class Assessments(Sequence[Assessment]):
+    """Those of some partitions in a row. An assessment, and its reason in words, is made when it is asked for."""
+
+    __slots__ = ("_begin", "_columns", "_end")
+
+    def __init__(self, columns: AssessmentColumns, begin: int = 0, end: int | None = None) -> None:
+        self._columns, self._begin = columns, begin
+        self._end = len(columns.status) if end is None else end
+
+    def __len__(self) -> int:
+        return self._end - self._begin
+
+    @overload
+    def __getitem__(self, index: int) -> Assessment: ...
+    @overload
+    def __getitem__(self, index: slice) -> Assessments: ...
+    def __getitem__(self, index: int | slice) -> Assessment | Assessments:
+        if isinstance(index, slice):
+            begin, end, step = index.indices(len(self))
+            assert step == 1
+            return Assessments(self._columns, self._begin + begin, self._begin + max(begin, end))
+        return self._at(range(self._begin, self._end)[index])
+
+    def column(self, name: str) -> Reals:
+        """`lag_seconds`, `growth_per_second`, `catchup_seconds` or `window_complete` of all."""
+        found: Reals = getattr(self._columns, name)[self._begin : self._end]
+        return found
+
+    @property
+    def status(self) -> NDArray[np.int8]:
+        """Numbers of `STATUSES`."""
+        return self._columns.status[self._begin : self._end]
+
+    def statuses(self) -> list[Status]:
+        return [STATUSES[number] for number in self.status.tolist()]
+
+    def _at(self, row: int) -> Assessment:
+        columns = self._columns
+        reason = columns.judgements.reason(row, columns.owners[row])
+        return Assessment(
+            STATUSES[columns.status[row]],
+            _HELD[Held(int(columns.held[row]))] + reason,
+            _known(columns.lag_seconds[row]),
+            _known(columns.growth_per_second[row]),
+            _known(columns.catchup_seconds[row]),
+            _known(columns.window_complete[row]),
+        )
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else float(value)
+
+
+def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable[[int], str]) -> list[Assessment]:
+    """Each group is as well as its worst partition. Group N has the partitions from `begins[N]` to `begins[N + 1]`;
+    `name_of` has the name of a partition by its number."""
+    bounds = np.asarray(begins, np.intp)
+    has_any = np.flatnonzero(bounds[1:] > bounds[:-1])
+    found = [Assessment(Status.UNKNOWN, "no partition is known")] * (len(bounds) - 1)
+    if not len(has_any):
+        return found
+    starts = bounds[has_any]
+    statuses, growth = assessments.status, assessments.column("growth_per_second")
+    is_growth_known = np.logical_or.reduceat(~np.isnan(growth), starts)
+    idle = np.add.reduceat(statuses == NUMBERS[Status.IDLE], starts, dtype=np.intp)
+    columns = (
+        np.maximum.reduceat(statuses, starts),
+        np.fmax.reduceat(assessments.column("lag_seconds"), starts),
+        np.where(is_growth_known, np.add.reduceat(np.nan_to_num(growth), starts), np.nan),
+        np.maximum.reduceat(assessments.column("catchup_seconds"), starts),
+        np.fmin.reduceat(assessments.column("window_complete"), starts),
+    )
+    for group, idle_count, status, *values in zip(has_any.tolist(), idle.tolist(), *map(_listed, columns), strict=True):
+        begin, end, worst = begins[group], begins[group + 1], STATUSES[int(status)]
+        if worst.severity <= Status.OK.severity:
+            reason = _all_well(idle_count, end - begin - idle_count)
+        else:
+            reason = _reason(assessments[begin:end], worst, begin, name_of)
+        found[group] = Assessment(worst, reason, *map(_known, values))
+    return found
+
+
+def _listed(column: NDArray[Any]) -> list[float]:
+    found: list[float] = column.tolist()
+    return found
+
+
+def _all_well(idle: int, ok: int) -> str:
+    return ", ".join(f"{count} {status.value}" for count, status in ((idle, Status.IDLE), (ok, Status.OK)) if count)
+
+
+def _reason(part: Assessments, worst: Status, begin: int, name_of: Callable[[int], str]) -> str:
+    such = np.flatnonzero(part.status == NUMBERS[worst]).tolist()
+    names = ", ".join(name_of(begin + row) for row in such[:_NAMED])
+    more = f" and {len(such) - _NAMED} more" if len(such) > _NAMED else ""
+    return f"{len(such)} of {len(part)} partitions {worst.value}: {names}{more}; {part[such[0]].reason}"

@@ -1,0 +1,302 @@
+"""What was seen of many partitions over a window in time: bounded in memory, without a clock of its own. Pure.
+
+All times are seconds of one monotonic clock, the caller's. Everything is a column with a place for each partition, and
+is learned by the column: a cycle over a hundred thousand partitions is some hundred operations. A time that is not
+known is NaN, an offset `ABSENT`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kctl.status.observations import Bools, Ints, Observations, Reals, Rows, Table, bisected
+
+__all__ = ["ABSENT", "History", "Offsets", "Uncommitted"]
+
+ABSENT = int(np.iinfo(np.int64).min)
+_UNKNOWN = np.nan
+_PACE_SECONDS = 60.0
+"""For so long messages must have arrived before it is a pace."""
+_BETWEEN_REMOVALS_SECONDS = 300.0
+"""How often a broker looks for what to remove (`log.retention.check.interval.ms`)."""
+_SILENCES = 8
+_SILENCES_LEARNED = 3
+_GAP_SECONDS = 10.0
+_GAP_INTERVALS = 3.0
+"""Offsets that come later than this, and than so many intervals, were not to be had meanwhile."""
+
+
+class Uncommitted(IntEnum):
+    """Why there is no committed offset."""
+
+    COMMITTED = 0
+    """There is one."""
+    NEVER = 1
+    GONE = 2
+    """Deleted with its group, or expired."""
+
+
+class Offsets(NamedTuple):
+    """Those of every partition, reported at `at`."""
+
+    at: Reals
+    committed: Ints
+    """From where lag is counted."""
+    end: Ints
+    start: Ints
+    """`ABSENT` where it was not reported."""
+
+    @property
+    def lag(self) -> Ints:
+        lag: Ints = np.maximum(self.end - self.committed, 0)
+        return lag
+
+
+class History:
+    """Of `size` partitions. Not thread-safe.
+
+    Columns to be read only; where `rows.count` is 0 nothing was seen yet, and `newest` holds nothing.
+    """
+
+    uncommitted: NDArray[np.int8]
+    """Of a partition without a committed offset `newest.committed` is what lag is counted from instead; where that is
+    not known either (`is_lag_known`), the log start."""
+    is_lag_known: Bools
+    moved_at: Reals
+    """When the committed offset was last seen to be another than before."""
+    left_over: Ints
+    """The lag right after the last commit."""
+    waiting_since: Reals
+    """Since when messages have been waiting without any being committed; NaN while none wait. It moves along with time
+    in which nothing was seen: a commit may have been made then, or may not have been possible."""
+    cadence_seconds: Reals
+    """For how long messages usually wait for a commit; NaN while there were too few."""
+    gap_from: Reals
+    gap_to: Reals
+    """The last time in which nothing was seen."""
+    interval_seconds: Reals
+    """From the last observation but one to the last."""
+    rewind_at: Reals
+    """The last time the offset went back; NaN once it is where it was."""
+    rewind_from: Ints
+    """The highest offset that it had before."""
+    rewind_to: Ints
+    start: Ints
+    """Of the log, when it was last reported."""
+    removed_at: Reals
+    """When retention had just removed something; of the last two such times that are at least five minutes apart, as
+    two columns, the older first."""
+    removed_start: Ints
+    removed_committed: Ints
+    ahead_since: Reals
+    """Since when the committed offset has been above the end of the log; NaN while it is not."""
+    lagged_at: Reals
+    """When messages were last seen waiting."""
+    _caught_up_at: Reals
+    _silences: Reals
+    _silence_count: NDArray[np.int32]
+
+    def __init__(self, size: int) -> None:
+        self.newest = Offsets(np.full(size, _UNKNOWN), *(np.zeros(size, np.int64) for _ in range(3)))
+        self.rows = Observations(size)
+        for name, fill in (_COLUMNS | _KINDS).items():
+            setattr(self, name, np.full(_shape(name, size), fill, np.asarray(fill).dtype))
+
+    def choose(self, rows: Rows) -> None:
+        """From now on its partitions are `rows` of those so far, in this order; -1 is a new one."""
+        self.newest = Offsets._make(_chosen(column, rows, 0) for column in self.newest)
+        self.newest.at[rows < 0] = _UNKNOWN
+        for name, fill in (_COLUMNS | _KINDS).items():
+            setattr(self, name, _chosen(getattr(self, name), rows, fill))
+        self.rows.choose(rows)
+
+    def begin(self, rows: Rows, uncommitted: NDArray[np.int8], is_lag_known: Bools, committed_at: Reals) -> None:
+        """Anew, with nothing seen; `committed_at`: when the first commit was seen, if it was."""
+        self._forget(rows)
+        self.uncommitted[rows], self.is_lag_known[rows] = uncommitted, is_lag_known
+        self.moved_at[rows] = committed_at
+
+    def add(self, new: Offsets, is_known: Bools, keep_seconds: Reals, allowed_lag: Ints) -> None:
+        """Takes the latest offsets of the partitions of which they are known; those that are no later than the last are
+        no news. Forgets what is older than `keep_seconds`. With a lag of `allowed_lag` nothing waits. A log that ends
+        before what was committed, and whose commit went back too, is another one: nothing of the old one is kept. Where
+        the end alone goes back, as at a change of leaders, it was cut off."""
+        rows = np.flatnonzero(is_known & ~(new.at <= self.newest.at))
+        if len(rows) < len(is_known):
+            new, keep_seconds, allowed_lag = _part(new, rows), keep_seconds[rows], allowed_lag[rows]
+        old = _part(self.newest, rows)
+        is_seen = ~np.isnan(old.at)
+        is_shorter = is_seen & (new.end < old.end)
+        is_other = is_shorter & (np.maximum(new.committed, new.end) < old.committed)
+        if is_other.any():
+            self._forget(rows[is_other])
+            is_seen &= ~is_other
+        is_end_same = is_seen & (new.end == old.end)
+        is_same = is_end_same & (new.committed == old.committed)
+        self.rows.add(rows, Table(new.at, new.committed, new.end), is_same, is_end_same)
+        is_cut = is_shorter & ~is_other
+        if is_cut.any():
+            self.rows.cut_off(rows[is_cut], new.end[is_cut])
+        self.rows.forget_before(rows, new.at - keep_seconds)
+        self.rows.thin(rows)
+        lag = new.lag
+        is_waiting = lag > allowed_lag
+        self._note_the_pace(rows, old, new, is_seen)
+        self._note_commits(rows, old, new, is_seen, lag)
+        self._note_waiting(rows, new, is_waiting)
+        self._note_the_log(rows, new)
+        for column, values in zip(self.newest, new, strict=True):
+            column[rows] = values
+        self.lagged_at[rows[lag > 0]] = new.at[lag > 0]
+        self._look_for_the_end(rows, new, is_waiting)
+
+    def caught_up_at(self) -> Reals:
+        """The last time at which the log ended at or before what is committed now: all that waits came later. If that
+        was before the oldest observation, it is reckoned by the pace at which messages have arrived since. NaN: not
+        known."""
+        first_at, first_end = self.rows.first_at, self.rows.first_end
+        rows = np.flatnonzero((self.newest.lag > 0) & (first_end > self.newest.committed) & (self.rows.count > 0))
+        found = self._caught_up_at.copy()
+        arrived, seconds = self.newest.end[rows] - first_end[rows], self.newest.at[rows] - first_at[rows]
+        is_pace = (arrived != 0) & (seconds >= _PACE_SECONDS)
+        rows, arrived, seconds = rows[is_pace], arrived[is_pace], seconds[is_pace]
+        reckoned = first_at[rows] - (first_end[rows] - self.newest.committed[rows]) * seconds / arrived
+        found[rows] = np.fmax(reckoned, found[rows])
+        return found
+
+    def complete(self, span_seconds: Reals) -> Reals:
+        """How much was seen of the span before the newest observation, from 0 to 1."""
+        ended = self.newest.at
+        began = np.maximum(self.rows.first_at, ended - span_seconds)
+        unseen = np.maximum(self.gap_to - np.maximum(self.gap_from, began), 0.0)
+        seen = (ended - began - np.where(np.isnan(unseen), 0.0, unseen)) / span_seconds
+        return np.where(self.rows.count > 0, seen, 0.0)
+
+    def _forget(self, rows: Rows) -> None:
+        self.newest.at[rows] = _UNKNOWN
+        for name, fill in _COLUMNS.items():
+            getattr(self, name)[..., rows] = fill
+        self.rows.forget(rows)
+
+    def _note_the_pace(self, rows: Rows, old: Offsets, new: Offsets, is_seen: Bools) -> None:
+        interval, before = new.at - old.at, self.interval_seconds[rows]
+        is_gap = is_seen & (interval > np.maximum(_GAP_SECONDS, _GAP_INTERVALS * before))
+        if is_gap.any():
+            after = rows[is_gap]
+            self.gap_from[after], self.gap_to[after] = old.at[is_gap], new.at[is_gap]
+            self.waiting_since[after] += interval[is_gap]
+        self.interval_seconds[rows] = np.where(is_seen, interval, before)
+
+    def _note_commits(self, rows: Rows, old: Offsets, new: Offsets, is_seen: Bools, lag: Ints) -> None:
+        # Where nothing is committed, lag may be counted from the log start, which retention moves.
+        is_commit = (self.uncommitted[rows] == Uncommitted.COMMITTED) | (new.committed != new.start)
+        [chosen] = np.nonzero(is_seen & (new.committed != old.committed) & is_commit)
+        moved, at, committed = rows[chosen], new.at[chosen], new.committed[chosen]
+        waiting = self.waiting_since[moved]
+        is_known = ~(np.isnan(self.moved_at[moved]) & (waiting == self.rows.first_at[moved]))
+        silence = at - np.where(np.isnan(waiting), old.at[chosen], waiting)
+        self._learn(moved[is_known], silence[is_known])
+        self.moved_at[moved], self.left_over[moved] = at, lag[chosen]
+        is_back = committed < old.committed[chosen]
+        if is_back.any():
+            back, before = moved[is_back], old.committed[chosen][is_back]
+            highest = np.where(np.isnan(self.rewind_at[back]), before, np.maximum(before, self.rewind_from[back]))
+            self.rewind_at[back], self.rewind_from[back] = at[is_back], highest
+            self.rewind_to[back] = committed[is_back]
+        self.rewind_at[rows[new.committed >= self.rewind_from[rows]]] = _UNKNOWN
+
+    def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
+        """The second longest of the last: one accident is no cadence. What was silent already when it was first seen
+        was silent for longer than that, and is not learned."""
+        if not len(rows):
+            return
+        count = self._silence_count[rows]
+        self._silences[count % _SILENCES, rows] = silence_seconds
+        self._silence_count[rows] = count + 1
+        rows = rows[count + 1 >= _SILENCES_LEARNED]
+        longest, second = np.full(len(rows), -np.inf), np.full(len(rows), -np.inf)
+        for column in self._silences:
+            silence = column[rows]
+            second = np.maximum(second, np.minimum(longest, silence))
+            longest = np.maximum(longest, silence)
+        self.cadence_seconds[rows] = second
+
+    def _note_waiting(self, rows: Rows, new: Offsets, is_waiting: Bools) -> None:
+        since = self.waiting_since[rows]
+        is_anew = np.isnan(since) | (self.moved_at[rows] == new.at)
+        self.waiting_since[rows] = np.where(is_waiting, np.where(is_anew, new.at, since), _UNKNOWN)
+
+    def _note_the_log(self, rows: Rows, new: Offsets) -> None:
+        since = self.ahead_since[rows]
+        is_ahead = new.committed > new.end
+        self.ahead_since[rows] = np.where(is_ahead, np.where(np.isnan(since), new.at, since), _UNKNOWN)
+        start = self.start[rows]
+        is_changed = new.start != start
+        if not is_changed.any():
+            return
+        is_both = is_changed & (new.start != ABSENT) & (start != ABSENT)
+        self.removed_at[:, rows[is_both & (new.start < start)]] = _UNKNOWN
+        long_ago = ~(new.at - self.removed_at[1, rows] < _BETWEEN_REMOVALS_SECONDS)
+        [chosen] = np.nonzero(is_both & (new.start > start) & long_ago)
+        for column, values in (
+            (self.removed_at, new.at),
+            (self.removed_start, new.start),
+            (self.removed_committed, new.committed),
+        ):
+            column[0, rows[chosen]] = column[1, rows[chosen]]
+            column[1, rows[chosen]] = values[chosen]
+        self.start[rows] = np.where(new.start == ABSENT, start, new.start)
+
+    def _look_for_the_end(self, rows: Rows, new: Offsets, is_waiting: Bools) -> None:
+        self._caught_up_at[rows[~is_waiting]] = new.at[~is_waiting]
+        self._caught_up_at[rows[is_waiting & (self.rewind_at[rows] == new.at)]] = _UNKNOWN
+        [chosen] = np.nonzero(is_waiting & (self.rows.first_end[rows] <= new.committed))
+        for table, slots, part in self.rows.tables(rows[chosen]):
+            these, committed = rows[chosen[part]], new.committed[chosen[part]]
+            last = bisected(table.end, slots, self.rows.count[these] - 1, committed) - 1
+            self._caught_up_at[these] = np.fmax(self._caught_up_at[these], table.at[slots, last])
+
+
+_COLUMNS: dict[str, Any] = {
+    "moved_at": _UNKNOWN,
+    "left_over": 0,
+    "waiting_since": _UNKNOWN,
+    "cadence_seconds": _UNKNOWN,
+    "gap_from": _UNKNOWN,
+    "gap_to": _UNKNOWN,
+    "interval_seconds": 0.0,
+    "rewind_at": _UNKNOWN,
+    "rewind_from": 0,
+    "rewind_to": 0,
+    "start": ABSENT,
+    "removed_at": _UNKNOWN,
+    "removed_start": 0,
+    "removed_committed": 0,
+    "ahead_since": _UNKNOWN,
+    "lagged_at": _UNKNOWN,
+    "_caught_up_at": _UNKNOWN,
+    "_silences": -np.inf,
+    "_silence_count": np.int32(0),
+}
+"""What is forgotten with what was seen."""
+_KINDS: dict[str, Any] = {"uncommitted": np.int8(Uncommitted.COMMITTED), "is_lag_known": True}
+_DEPTHS = {"removed_at": 2, "removed_start": 2, "removed_committed": 2, "_silences": _SILENCES}
+"""Of what there are several columns."""
+
+
+def _shape(name: str, size: int) -> tuple[int, ...]:
+    return (_DEPTHS[name], size) if name in _DEPTHS else (size,)
+
+
+def _chosen(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:
+    found = np.full((*column.shape[:-1], len(rows)), fill, column.dtype)
+    found[..., rows >= 0] = column[..., rows[rows >= 0]]
+    return found
+
+
+def _part(offsets: Offsets, rows: Rows) -> Offsets:
+    return Offsets._make(column[rows] for column in offsets)

@@ -1,0 +1,192 @@
+"""What the rules have found of many partitions, by the column, and each reason in words, made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kctl.status.history import Uncommitted
+from kctl.status.observations import Bools, Ints, Reals, Rows
+from kctl.status.owners import Owner
+from kctl.status.words import Status
+
+__all__ = ["NUMBERS", "STATUSES", "Judgements", "Reason"]
+
+STATUSES = tuple(Status)
+NUMBERS = {status: number for number, status in enumerate(STATUSES)}
+"""By these numbers, which rise with the severity, statuses stand in columns."""
+
+
+class Reason(IntEnum):
+    """Why; what `seconds`, `first` and `second` of a judgement are stands in `_TEXTS`."""
+
+    NOTHING_KNOWN = auto()
+    NO_LAG = auto()
+    BLIND = auto()
+    AHEAD = auto()
+    REMOVED = auto()
+    OVERTAKEN = auto()
+    PAUSED = auto()
+    CAUGHT_UP = auto()
+    QUIET = auto()
+    THROTTLED = auto()
+    SILENT = auto()
+    LONG_BATCH = auto()
+    LONGER_BATCH = auto()
+    REWOUND = auto()
+    RISING = auto()
+    STARTING = auto()
+    REBALANCING = auto()
+    NO_COMMIT = auto()
+    OLD_COMMIT = auto()
+    IN_TIME = auto()
+
+
+class Judgements:
+    """One of each partition; the lag is the real one, whatever is allowed."""
+
+    def __init__(self, lag: Ints) -> None:
+        size = len(lag)
+        self.lag = lag
+        self.status = np.zeros(size, np.int8)
+        self._reason = np.zeros(size, np.int8)
+        self._seconds = np.zeros(size)
+        self._first, self._second = np.zeros(size, np.int64), np.zeros(size, np.int64)
+
+    def put(
+        self,
+        rows: Rows,
+        status: Status | NDArray[np.int8],
+        reason: Reason,
+        seconds: Reals | None = None,
+        first: Ints | NDArray[np.int8] | None = None,
+        second: Ints | None = None,
+    ) -> None:
+        self.status[rows] = NUMBERS[status] if isinstance(status, Status) else status
+        self._reason[rows] = reason
+        for column, values in ((self._seconds, seconds), (self._first, first), (self._second, second)):
+            if values is not None:
+                column[rows] = values
+
+    def reason(self, row: int, owner: Owner) -> str:
+        return _TEXTS[Reason(int(self._reason[row]))](_Case(self, row, owner))
+
+    def numbers(self, row: int) -> tuple[float, int, int]:
+        return float(self._seconds[row]), int(self._first[row]), int(self._second[row])
+
+    def are(self, status: Status) -> Bools:
+        found: Bools = self.status == NUMBERS[status]
+        return found
+
+
+class _Case:
+    """One judgement, for its text."""
+
+    def __init__(self, judgements: Judgements, row: int, owner: Owner) -> None:
+        found = judgements
+        self.owner, self.lag = owner, int(found.lag[row])
+        self.seconds, self.first, self.second = found.numbers(row)
+        """What they are depends on the reason."""
+
+    @property
+    def waiting(self) -> str:
+        if self.lag == 0:
+            return "nothing waits"
+        return "1 message waits" if self.lag == 1 else f"{self.lag} messages wait"
+
+    @property
+    def nobody(self) -> str:
+        owner = self.owner
+        is_ours = owner.trigger_seconds is not None
+        if owner.members is None:
+            return "no worker has it" if is_ours else "nobody is known to read it"
+        ours = "no worker answers for it, " if is_ours else ""
+        return f"{ours}its group has {owner.members or 'no'} member{'s' * (owner.members != 1)}"
+
+    @property
+    def reader(self) -> str:
+        return self.nobody if self.owner.name is None else f"{self.owner.name} is {self.owner.state or 'silent'}"
+
+    @property
+    def batch(self) -> str:
+        running = self.owner.batch_running_seconds
+        return "" if running is None else f"batch has been running for {_seconds(running)}"
+
+
+_NO_COMMIT = {Uncommitted.NEVER: "nothing was ever committed", Uncommitted.GONE: "the committed offset is gone"}
+
+
+def _no_lag(case: _Case) -> str:
+    return f"{_NO_COMMIT[Uncommitted(case.first)]}, so lag is not known; {case.reader}"
+
+
+def _ahead(case: _Case) -> str:
+    return f"the committed offset {case.first} is {case.second} above the end of the log: up to it messages are skipped"
+
+
+def _overtaken(case: _Case) -> str:
+    return f"retention overtakes in {_seconds(case.seconds)}: {case.first} messages above the log start, {case.waiting}"
+
+
+def _caught_up(case: _Case) -> str:
+    nobody = "" if case.owner.name or case.owner.members else f"; {case.nobody}"
+    return f"{case.waiting}{', as is allowed' if case.lag else ''}{nobody}"
+
+
+def _silent(case: _Case) -> str:
+    nothing = f"nothing has been committed for {_seconds(case.seconds)} while {case.waiting}"
+    if case.first != Uncommitted.COMMITTED:
+        nothing = f"{_NO_COMMIT[Uncommitted(case.first)]}, while {case.waiting} for {_seconds(case.seconds)}"
+    if case.owner.name is not None and case.batch:
+        return f"{nothing}: {case.owner.name}'s {case.batch}"
+    return f"{nothing}: {case.reader}"
+
+
+def _longer_batch(case: _Case) -> str:
+    last = case.owner.last_batch_seconds
+    return f"{case.owner.name}'s {case.batch}, the last took {_seconds(0.0 if last is None else last)}"
+
+
+def _starting(case: _Case) -> str:
+    owner = case.owner
+    reader = f"{case.nobody}, one is starting" if owner.name is None else f"{owner.name} is {owner.state}"
+    return f"{reader}; {case.waiting}"
+
+
+def _in_time(case: _Case) -> str:
+    return f"commits come, {case.waiting}{f'; a {case.batch}' if case.batch else ''}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
+
+
+_TEXTS: dict[Reason, Callable[[_Case], str]] = {
+    Reason.NOTHING_KNOWN: lambda _: "neither a committed offset nor a position is known",
+    Reason.NO_LAG: _no_lag,
+    Reason.BLIND: lambda case: f"the last offsets are {_seconds(case.seconds)} old",
+    Reason.AHEAD: _ahead,
+    Reason.REMOVED: lambda case: f"{case.first} messages were removed before they were read; {case.waiting}",
+    Reason.OVERTAKEN: _overtaken,
+    Reason.PAUSED: lambda case: f"{case.owner.name or 'the group'} is paused; {case.waiting}",
+    Reason.CAUGHT_UP: _caught_up,
+    Reason.QUIET: lambda case: f"nothing has arrived for {_seconds(case.seconds)} and {_caught_up(case)}",
+    Reason.THROTTLED: lambda case: f"the storage is full, so {case.owner.name} takes no batch; {case.waiting}",
+    Reason.SILENT: _silent,
+    Reason.LONG_BATCH: lambda case: f"{case.owner.name}'s {case.batch}; {case.waiting}",
+    Reason.LONGER_BATCH: _longer_batch,
+    Reason.REWOUND: lambda case: f"the committed offset went back from {case.first} to {case.second}",
+    Reason.RISING: lambda case: (
+        f"the lag after commits has grown from {case.first} to {case.second} within {_seconds(case.seconds)}"
+    ),
+    Reason.STARTING: _starting,
+    Reason.REBALANCING: lambda case: f"{case.reader}; {case.waiting}",
+    Reason.NO_COMMIT: lambda case: (
+        f"{case.reader}; no commit has been seen for {_seconds(case.seconds)}; {case.waiting}"
+    ),
+    Reason.OLD_COMMIT: lambda case: f"{case.reader}; the last commit is {_seconds(case.seconds)} old; {case.waiting}",
+    Reason.IN_TIME: _in_time,
+}

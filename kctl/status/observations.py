@@ -1,0 +1,294 @@
+"""Offsets of many partitions as they were seen over time: rows of each partition, by the column. Pure.
+
+Of most partitions only a few rows are kept, of active ones up to 64: so there are tables of three widths, and each
+partition stands in the narrowest that holds its rows. As objects, what is seen of a hundred thousand partitions would
+be millions, which the garbage collector looks through again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bools", "Ints", "Observations", "Reals", "Rows", "Table", "bisected"]
+
+Ints = NDArray[np.int64]
+Reals = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+"""Numbers of partitions."""
+
+_WIDTHS = (4, 16, 65)
+_KEPT = 64
+_THINNED = 48
+"""Rows of an active partition, and how many are left of so many."""
+_DETAIL = 6.0
+"""From one observation to the next it is about this part of their age."""
+_NEVER = np.inf
+_HIGHEST = np.iinfo(np.int64).max
+
+
+class Table(NamedTuple):
+    """Rows of some partitions, one line each: oldest first, then filled up with times and ends that never come. Or one
+    row of each."""
+
+    at: Reals
+    committed: Ints
+    end: Ints
+
+    @classmethod
+    def empty(cls, size: int, width: int) -> Table:
+        shape = (size, width)
+        return cls(np.full(shape, _NEVER), np.zeros(shape, np.int64), np.full(shape, _HIGHEST))
+
+    def taken(self, slots: Rows) -> Table:
+        return Table(self.at[slots], self.committed[slots], self.end[slots])
+
+    def put(self, slots: Rows, lines: Table) -> None:
+        width = lines.at.shape[1]
+        for column, new in zip(self, lines, strict=True):
+            column[slots, :width] = new
+
+    def widened(self, width: int) -> Table:
+        wide = Table.empty(len(self.at), width)
+        wide.put(np.arange(len(self.at)), self)
+        return wide
+
+    def kept(self, is_kept: Bools) -> Table:
+        """Without the rows that are not kept; those behind move up."""
+        found = Table.empty(*self.at.shape)
+        lines, _ = np.nonzero(is_kept)
+        places = (np.cumsum(is_kept, axis=1) - 1)[is_kept]
+        for column, old in zip(found, self, strict=True):
+            column[lines, places] = old[is_kept]
+        return found
+
+
+class _Tier:
+    """A table of one width, and which of its lines are free."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.table = Table.empty(0, width)
+        self.free = np.empty(0, np.intp)
+
+    def allot(self, count: int) -> Rows:
+        if len(self.free) < count:
+            size = len(self.table.at)
+            more = max(count - len(self.free), size // 4)
+            added = Table.empty(more, self.width)
+            self.table = Table._make(np.concatenate(each) for each in zip(self.table, added, strict=True))
+            self.free = np.concatenate((self.free, np.arange(size, size + more)))
+        slots, self.free = self.free[:count], self.free[count:]
+        return slots
+
+    def release(self, slots: Rows) -> None:
+        self.free = np.concatenate((self.free, slots))
+
+
+class Observations:
+    """Of `size` partitions. Times and ends of a partition never fall.
+
+    `count`, `first_at`, `first_end` and `end_since` (the time of the first row with the newest end) are columns, to be
+    read only.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._tiers = [_Tier(width) for width in _WIDTHS]
+        self._tier = np.zeros(size, np.int8)
+        self._slot = self._tiers[0].allot(size)
+        self.count = np.zeros(size, np.intp)
+        self.first_at = np.full(size, _NEVER)
+        self.first_end = np.zeros(size, np.int64)
+        self.end_since = np.full(size, _NEVER)
+        self._second_at = np.full(size, _NEVER)
+        self._is_run = np.zeros(size, np.bool_)
+        """Whether the last two rows have the same offsets."""
+
+    def choose(self, rows: Rows) -> None:
+        """From now on its partitions are `rows` of those so far, in this order; -1 is a new one."""
+        is_old = rows >= 0
+        is_left = np.ones(len(self.count), np.bool_)
+        is_left[rows[is_old]] = False
+        for number, tier in enumerate(self._tiers):
+            tier.release(self._slot[is_left & (self._tier == number)])
+        for name, fill in _COLUMNS.items():
+            column = getattr(self, name)
+            chosen = np.full(len(rows), fill, column.dtype)
+            chosen[is_old] = column[rows[is_old]]
+            setattr(self, name, chosen)
+        self._slot[~is_old] = slots = self._tiers[0].allot(int(np.count_nonzero(~is_old)))
+        self._tiers[0].table.put(slots, Table.empty(len(slots), _WIDTHS[0]))
+
+    def forget(self, rows: Rows) -> None:
+        self._store(rows, Table.empty(len(rows), _WIDTHS[0]), np.zeros(len(rows), np.intp))
+
+    def cut_off(self, rows: Rows, end: Ints) -> None:
+        """Ends above `end` become that."""
+        for table, slots, part in self.tables(rows):
+            lines = table.taken(slots)
+            is_above = (lines.end > end[part, None]) & (lines.end < _HIGHEST)
+            table.end[slots] = np.where(is_above, end[part, None], lines.end)
+            self._note(rows[part], table.taken(slots))
+
+    def add(self, rows: Rows, new: Table, is_same: Bools, is_end_same: Bools) -> None:
+        """One more row of each, in which the offsets, or the end alone, are those of its newest or not. In the middle
+        of a run of the same offsets none is kept."""
+        count = self.count[rows]
+        place = np.where(is_same & self._is_run[rows], count - 1, count)
+        for number in range(len(self._tiers) - 1):
+            is_full = (self._tier[rows] == number) & (place >= _WIDTHS[number])
+            if is_full.any():
+                self._move(rows[is_full], number + 1)
+        for number, tier in enumerate(self._tiers):
+            part = np.flatnonzero(self._tier[rows] == number)
+            if len(part):
+                where = self._slot[rows[part]], place[part]
+                for column, values in zip(tier.table, new, strict=True):
+                    column[where] = values[part]
+        self.count[rows] = place + 1
+        self._is_run[rows] = is_same & (count > 0)
+        is_first, is_second = place == 0, place == 1
+        self.first_at[rows[is_first]], self.first_end[rows[is_first]] = new.at[is_first], new.end[is_first]
+        self._second_at[rows[is_second]] = new.at[is_second]
+        self.end_since[rows[~is_end_same]] = new.at[~is_end_same]
+
+    def forget_before(self, rows: Rows, since: Reals) -> None:
+        """The newest of those that are too old stays: it is what held then."""
+        is_passed = (self.count[rows] > 2) & (self._second_at[rows] <= since)
+        rows, since = rows[is_passed], since[is_passed]
+        for table, slots, part in self.tables(rows):
+            lines, passed = table.taken(slots), self._held_in(table, slots, rows[part], since[part])
+            is_kept = (np.arange(lines.at.shape[1]) >= passed[:, None]) & (lines.at < _NEVER)
+            self._store(rows[part], lines.kept(is_kept), np.count_nonzero(is_kept, axis=1))
+
+    def thin(self, rows: Rows) -> None:
+        """Where there are too many, drops the more, the older they are; so an hour fits beside the last seconds."""
+        rows = rows[self.count[rows] > _KEPT]
+        if not len(rows):
+            return
+        lines = self._tiers[-1].table.taken(self._slot[rows])
+        count, share = self.count[rows], 1 / _DETAIL
+        while True:
+            [many] = np.nonzero(count > _THINNED)
+            if not len(many):
+                break
+            some = lines.taken(many)
+            is_kept = _worth_keeping(some, count[many], share)
+            lines.put(many, some.kept(is_kept))
+            count[many] = np.count_nonzero(is_kept, axis=1)
+            share *= 2
+        self._store(rows, lines, count)
+
+    def held(self, rows: Rows, since: Reals) -> Rows:
+        """The row that held at `since`, before that of the newest; or the first."""
+        found = np.zeros(len(rows), np.intp)
+        for table, slots, part in self.tables(rows):
+            found[part] = self._held_in(table, slots, rows[part], since[part])
+        return found
+
+    def of(self, rows: Rows, numbers: Rows) -> tuple[Reals, Ints, Ints]:
+        """What each of `rows` has in its row of that number: time, committed, end."""
+        found = Table(np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64))
+        for table, slots, part in self.tables(rows):
+            where = slots, numbers[part]
+            for column, old in zip(found, table, strict=True):
+                column[part] = old[where]
+        return found
+
+    def _held_in(self, table: Table, slots: Rows, rows: Rows, since: Reals) -> Rows:
+        return np.maximum(bisected(table.at, slots, self.count[rows] - 1, since) - 1, 0)
+
+    def tables(self, rows: Rows) -> Iterator[tuple[Table, Rows, Rows]]:
+        """The tables in which `rows` are: in which lines of it, and of which of `rows`."""
+        tiers = self._tier[rows]
+        for number, tier in enumerate(self._tiers):
+            part = np.flatnonzero(tiers == number)
+            if len(part):
+                yield tier.table, self._slot[rows[part]], part
+
+    def _move(self, rows: Rows, number: int) -> None:
+        old, new = self._tiers[int(self._tier[rows[0]])], self._tiers[number]
+        slots = new.allot(len(rows))
+        lines = old.table.taken(self._slot[rows]).widened(new.width)
+        new.table.put(slots, lines)
+        old.release(self._slot[rows])
+        self._tier[rows], self._slot[rows] = number, slots
+
+    def _store(self, rows: Rows, lines: Table, count: NDArray[np.intp]) -> None:
+        """Instead of what there was; what needs less room moves to a narrower table."""
+        tier = np.searchsorted(_WIDTHS, count).astype(np.int8)
+        for number, new in enumerate(self._tiers):
+            part = np.flatnonzero(tier == number)
+            if not len(part):
+                continue
+            there = rows[part]
+            for old_number, old in enumerate(self._tiers):
+                moving = there[self._tier[there] == old_number] if old_number != number else there[:0]
+                if len(moving):
+                    old.release(self._slot[moving])
+                    self._tier[moving], self._slot[moving] = number, new.allot(len(moving))
+            some = lines.taken(part)
+            some = Table._make(each[:, : new.width] for each in some)
+            new.table.put(self._slot[there], some if some.at.shape[1] == new.width else some.widened(new.width))
+        self.count[rows] = count
+        self._note(rows, lines)
+
+    def _note(self, rows: Rows, lines: Table) -> None:
+        """What is kept of the lines as columns."""
+        count, number = self.count[rows], np.arange(len(rows))
+        last, before = np.maximum(count - 1, 0), np.maximum(count - 2, 0)
+        self.first_at[rows], self.first_end[rows] = lines.at[:, 0], lines.end[:, 0]
+        self._second_at[rows] = lines.at[:, 1]
+        end = lines.end[number, last]
+        self._is_run[rows] = (
+            (count > 1)
+            & (lines.end[number, before] == end)
+            & (lines.committed[number, before] == lines.committed[number, last])
+        )
+        self.end_since[rows] = lines.at[number, np.argmax(lines.end == end[:, None], axis=1)]
+
+
+_COLUMNS: dict[str, Any] = {
+    "_tier": 0,
+    "_slot": 0,
+    "count": 0,
+    "first_at": _NEVER,
+    "first_end": 0,
+    "end_since": _NEVER,
+    "_second_at": _NEVER,
+    "_is_run": False,
+}
+
+
+def bisected(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]) -> Rows:
+    """How many of the first `ends` of each line are not above its value, as bisect_right finds it."""
+    low, high = np.zeros(len(slots), np.intp), ends.copy()
+    for _ in range(int(column.shape[1]).bit_length()):
+        middle = (low + high) >> 1
+        is_lower = (column[slots, middle] <= values) & (low < high)
+        low = np.where(is_lower, middle + 1, low)
+        high = np.where(is_lower, high, middle)
+    return np.minimum(low, high)
+
+
+def _worth_keeping(lines: Table, count: NDArray[np.intp], share: float) -> Bools:
+    """The rows without which there would be a gap longer than that share of their age; and those that show what a
+    commit has left over, as long as there are others of the same commit."""
+    at, committed = np.ascontiguousarray(lines.at.T), np.ascontiguousarray(lines.committed.T)
+    newest = lines.at[np.arange(len(count)), count - 1]
+    is_kept = np.zeros(at.shape, np.bool_)
+    is_kept[0] = True
+    kept_at, kept_committed = at[0].copy(), committed[0].copy()
+    for row in range(1, len(at) - 1):
+        is_commit = (kept_committed != committed[row]) & (committed[row] == committed[row + 1])
+        is_wide = at[row + 1] - kept_at > share * (newest - at[row])
+        is_inner = row < count - 1
+        is_kept[row] = is_inner & (is_commit | is_wide)
+        np.copyto(kept_at, at[row], where=is_kept[row])
+        np.copyto(kept_committed, committed[row], where=is_kept[row])
+    is_kept[count - 1, np.arange(len(count))] = True
+    return np.ascontiguousarray(is_kept.T)

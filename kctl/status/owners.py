@@ -1,0 +1,80 @@
+"""Who reads partitions, as the rules want to know it: one by one, and by the column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kctl.status.observations import Bools, Reals, Rows
+
+__all__ = ["Owner", "Owners"]
+
+_STARTING = frozenset({"starting", "joining", "assigned"})
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The worker that reads a partition, or why none does."""
+
+    name: str | None
+    """None when no worker answers for the partition."""
+    state: str | None = None
+    """As it reports itself; without an owner, what the fleet is doing: `starting`, `rebalancing`, or None."""
+    trigger_seconds: float | None = 0.0
+    """None: not known, as of other clients."""
+    last_batch_seconds: float | None = None
+    batch_running_seconds: float | None = None
+    members: int | None = None
+    """Without an owner: how many members the group's coordinator counts; None when it did not answer, and of clients
+    that choose their partitions themselves: their group has no protocol type and never a member."""
+
+
+class Owners:
+    """The owner of each of many partitions. Immutable; what is not known is NaN."""
+
+    def __init__(self, owners: Sequence[Owner], numbers: Rows) -> None:
+        """`numbers` has for each partition which of `owners` is its own."""
+        self._owners, self._numbers = tuple(owners), numbers
+
+    def __getitem__(self, row: int) -> Owner:
+        return self._owners[int(self._numbers[row])]
+
+    @property
+    def is_named(self) -> Bools:
+        return self._flags([each.name is not None for each in self._owners])
+
+    @property
+    def has_members(self) -> Bools:
+        return self._flags([bool(each.members) for each in self._owners])
+
+    @property
+    def has_no_members(self) -> Bools:
+        """Whether it is known that there are none."""
+        return self._flags([each.members == 0 for each in self._owners])
+
+    @property
+    def is_starting(self) -> Bools:
+        return self._flags([each.state in _STARTING for each in self._owners])
+
+    def is_in(self, state: str) -> Bools:
+        return self._flags([each.state == state for each in self._owners])
+
+    @property
+    def trigger_seconds(self) -> Reals:
+        return self._seconds([each.trigger_seconds for each in self._owners])
+
+    @property
+    def last_batch_seconds(self) -> Reals:
+        return self._seconds([each.last_batch_seconds for each in self._owners])
+
+    @property
+    def batch_running_seconds(self) -> Reals:
+        return self._seconds([each.batch_running_seconds for each in self._owners])
+
+    def _flags(self, of_owners: list[bool]) -> Bools:
+        return np.array(of_owners, np.bool_)[self._numbers]
+
+    def _seconds(self, of_owners: list[float | None]) -> Reals:
+        return np.array(of_owners, np.float64)[self._numbers]

@@ -1,0 +1,40 @@
+"""Pages in blocks: put together they are one text, and one gzip member, whatever stands in them."""
+
+from __future__ import annotations
+
+import zlib
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.exporter.blocks import Block, gzipped, plain
+
+
+def block(text: bytes) -> Block:
+    return Block(lambda: text)
+
+
+@given(st.lists(st.binary(max_size=5000), max_size=20))
+def test_compressed_blocks_are_one_gzip_member_of_the_whole_text(texts: list[bytes]) -> None:
+    page = [block(text) for text in texts]
+    decompressor = zlib.decompressobj(wbits=31)  # gzip alone, its check sum is verified
+
+    found = decompressor.decompress(gzipped(page))
+
+    assert found == plain(page) == b"".join(texts)
+    assert decompressor.eof
+    assert decompressor.unused_data == b""
+
+
+def test_a_block_is_compressed_once_and_its_text_not_kept() -> None:
+    made = []
+
+    def make() -> bytes:
+        made.append(1)
+        return b"lines\n"
+
+    page = [Block(make)]
+
+    assert gzipped(page) == gzipped(page)
+    assert len(made) == 1
+    assert plain(page) == b"lines\n"

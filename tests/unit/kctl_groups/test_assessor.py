@@ -1,0 +1,59 @@
+"""All groups of a cluster are judged at once; settings may change meanwhile, and groups come and go."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kctl.groups.assessor import GroupAssessor
+from kctl.groups.partitions import Names, PartitionColumns
+from kctl.status import Assessment, Owner, Rules, Status
+from kctl.status.columns import Reported
+
+CLIENTS = Owner(None, None, None, members=1)
+
+
+def assessed(assessor: GroupAssessor, names: Names, now: float, waiting: int) -> dict[str, Assessment]:
+    """Each partition has committed 10, and so many messages wait."""
+    committed = np.full(len(names), 10)
+    reported = Reported(
+        np.full(len(names), now), np.zeros(len(names), np.int64), committed, committed, committed + waiting
+    )
+    columns = PartitionColumns(names, now, reported)
+    _, of_groups = assessor.assess(columns, [CLIENTS] * len(names.groups), now)
+    return dict(zip(names.groups, of_groups, strict=True))
+
+
+def orders(*groups: str) -> Names:
+    return Names(dict.fromkeys(groups, (("orders", 0), ("orders", 1))))
+
+
+def test_what_was_seen_of_a_group_stays_while_others_come_and_go() -> None:
+    assessor = GroupAssessor(Rules(), lambda _: 0)
+    for second, names in enumerate([orders("a", "c")] * 50 + [orders("b", "c")] * 50):
+        found = assessed(assessor, names, float(second), 0)
+
+    assert {group: each.status for group, each in found.items()} == {"b": Status.OK, "c": Status.IDLE}
+    assert found["c"].reason == "2 idle"
+
+
+def test_settings_that_change_forget_what_was_seen_of_the_groups_that_they_concern() -> None:
+    assessor, names = GroupAssessor(Rules(), lambda _: 0), orders("a", "b")
+    for second in range(100):
+        assessed(assessor, names, float(second), 0)
+
+    assessor.adopt(Rules(), lambda group: int(group == "b"))
+    found = assessed(assessor, names, 100.0, 0)
+    assert {group: each.status for group, each in found.items()} == {"a": Status.IDLE, "b": Status.OK}
+
+    assessor.adopt(Rules(window_seconds=30.0), lambda group: int(group == "b"))
+    found = assessed(assessor, names, 101.0, 1)
+    assert [each.window_complete for each in found.values()] == [0.0, 0.0]
+
+
+def test_a_group_without_partitions_is_unknown_between_others() -> None:
+    names = Names({"a": (), "b": (("orders", 0),), "c": ()})
+
+    found = assessed(GroupAssessor(Rules(), lambda _: 0), names, 0.0, 0)
+
+    assert [each.status for each in found.values()] == [Status.UNKNOWN, Status.OK, Status.UNKNOWN]
+    assert found["a"].reason == "no partition is known"
