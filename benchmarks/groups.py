@@ -7,12 +7,14 @@ whose answers are made once, so that its time is not ours. Sizes are partitions 
 Prints a JSON line for each size, `groups_cycle`: medians of cycles in which every partition has new messages and new
 commits, none or a few of them waiting (`keeping_up`), in which every group has committed once more, far behind
 (`moving`), and in which nothing has changed (`still`). Each is with the page rendered and gzipped; `judging_cpu_ms` is
-what the status rules take of it, `page_cpu_ms` the page.
+what the status rules take of it, `page_cpu_ms` the page. `loop_held_ms` is how late an event loop was at most while a
+thread went through a cycle.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import json
 import os
@@ -69,6 +71,8 @@ def measured(size: Size, cycles: int) -> dict[str, object]:
         for name, line in (("moving", "commit"), ("still", None), ("keeping_up", "keep up")):
             results[name] = _cycles(collector, exposition, lambda line=line: line and give(line), cycles)  # type: ignore[misc]
         results["rss_mib"] = round((psutil.Process().memory_info().rss - before) / 2**20, 1)
+        give("keep up")
+        results["loop_held_ms"] = asyncio.run(_held(collector, exposition))
         started = perf_counter()
         body, _, _ = exposition.render(*GZIPPED)
         results["scrape_ms"] = round((perf_counter() - started) * 1000, 2)
@@ -103,6 +107,21 @@ def _cycles(
         wall.append(perf_counter() - started)
     found = {"cpu_ms": cpu, "judging_cpu_ms": judging, "page_cpu_ms": rendered, "wall_ms": wall}
     return {name: round(statistics.median(values) * 1000, 1) for name, values in found.items()}
+
+
+async def _held(collector: ClusterCollector, exposition: Exposition) -> float:
+    """How late an event loop was at most while a thread went through a cycle."""
+
+    def cycle() -> None:
+        collector.collect()
+        exposition.render(*GZIPPED)
+
+    working, late = asyncio.get_running_loop().run_in_executor(None, cycle), 0.0
+    while not working.done():
+        began = perf_counter()
+        await asyncio.sleep(0.001)
+        late = max(late, perf_counter() - began - 0.001)
+    return round(late * 1000, 1)
 
 
 @contextmanager

@@ -139,14 +139,10 @@ class _Part:
             chosen = is_known.tolist()
             befores, partitions = list(compress(befores, chosen)), list(compress(partitions, chosen))
             values = values[is_known]
-        pieces = [""] * (4 * len(partitions))
-        pieces[0::4], pieces[1::4] = befores, partitions
-        if isinstance(metric, WordColumn):
-            endings = [f',{metric.labels[-1]}="{_escaped(word)}"}} 1\n' for word in metric.words]
-            pieces[2::4] = [endings[number] for number in values.tolist()]
-        else:
-            pieces[2::4] = ["} "] * len(partitions)
-            pieces[3::4] = _numbers(values)
+        pieces = [""] * (3 * len(partitions))
+        pieces[0::3], pieces[1::3], pieces[2::3] = befores, partitions, _endings(metric, values)
+        pieces[0] = pieces[0][1:]
+        pieces.append("\n")
         return "".join(pieces).encode()
 
 
@@ -159,14 +155,16 @@ class _LabelTexts:
         """Of the groups."""
         self._partitions: dict[tuple[str, ...], list[str]] = {}
 
-    def of(self, metric: Metric, begin: int, end: int) -> tuple[list[str], list[str]]:
-        """Of the partitions from `begin` to `end`: what a line has before its topic, and topic and partition."""
+    def of(self, metric: Column | WordColumn, begin: int, end: int) -> tuple[list[str], list[str]]:
+        """Of the partitions from `begin` to `end`: what a line has before its topic, from the end of the line before
+        on; and topic and partition, to where the value or the word is."""
         of_cluster, of_group, of_topic, of_partition, *_ = metric.labels
-        known = self._partitions.get((of_topic, of_partition))
+        key = of_topic, of_partition, "," if isinstance(metric, WordColumn) else "} "
+        known = self._partitions.get(key)
         if known is None:
-            known = self._partitions[of_topic, of_partition] = self._made(of_topic, of_partition)
+            known = self._partitions[key] = self._made(*key)
         befores, first, number = list[str](), begin, bisect_right(self._begins, begin) - 1
-        before = f'{metric.name}{{{of_cluster}="{_escaped(self._labels.cluster)}",{of_group}="'
+        before = f'\n{metric.name}{{{of_cluster}="{_escaped(self._labels.cluster)}",{of_group}="'
         while first < min(end, len(known)):
             group, count = self._labels.groups[number]
             until = min(self._begins[number] + count, end)
@@ -174,11 +172,11 @@ class _LabelTexts:
             first, number = until, number + 1
         return befores, known[begin:end]
 
-    def _made(self, of_topic: str, of_partition: str) -> list[str]:
+    def _made(self, of_topic: str, of_partition: str, after: str) -> list[str]:
         """The same object for the same partition, for many groups may read it."""
         partitions = self._labels.partitions
         topics = {topic: _escaped(topic) for topic, _ in partitions}
-        texts = {key: f'{of_topic}="{topics[key[0]]}",{of_partition}="{key[1]}"' for key in set(partitions)}
+        texts = {key: f'{of_topic}="{topics[key[0]]}",{of_partition}="{key[1]}"{after}' for key in set(partitions)}
         return list(map(texts.__getitem__, partitions))
 
 
@@ -191,13 +189,17 @@ def _is_same(old: NDArray[Any], new: NDArray[Any]) -> bool:
     return np.array_equal(old, new, equal_nan=old.dtype == np.float64)
 
 
-def _numbers(values: NDArray[Any]) -> Iterable[str]:
-    """Each with the end of its line. To write a float takes long, and many are the same."""
+def _endings(metric: Column | WordColumn, values: NDArray[Any]) -> Iterable[str]:
+    """Of integers what str makes of them, in a third of the time. To write a float takes long, and many are the
+    same."""
     numbers = values.tolist()
+    if isinstance(metric, WordColumn):
+        endings = [f'{metric.labels[-1]}="{_escaped(word)}"}} 1' for word in metric.words]
+        return [endings[number] for number in numbers]
     if values.dtype == np.float64:
-        texts = {number: f"{number!r}\n" for number in set(numbers)}
+        texts = {number: repr(number) for number in set(numbers)}
         return map(texts.__getitem__, numbers)
-    return [f"{number}\n" for number in numbers]
+    return map(repr, numbers)
 
 
 def _header(metric: Metric, is_openmetrics: bool) -> bytes:

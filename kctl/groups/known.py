@@ -15,6 +15,7 @@ from kctl.groups.partitions import Names, PartitionColumns
 from kctl.kafka.cluster_reader import ClusterReading
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.layout import Partition
+from kctl.kafka.offset_bytes import TopicOffsets, by_topic
 from kctl.status.columns import Reported
 from kctl.status.history import ABSENT
 from kctl.status.observations import Bools, Ints, Rows
@@ -30,16 +31,33 @@ class KnownGroup:
     listed_at: float
     members: int | None = None
     members_at: float | None = None
-    committed: Mapping[Partition, int] = field(default_factory=dict)
     committed_at: float | None = None
     share_lag: Mapping[Partition, int] = field(default_factory=dict)
-    keys: tuple[Partition, ...] = ()
-    """Of `committed`, sorted; the same object while they are the same."""
+    partitions: tuple[Partition, ...] = ()
+    """Of which an offset is committed, sorted; the same object while they are the same."""
+    offsets: Sequence[Sequence[int]] = ()
+    """What is committed, one topic after the other, in the order of `partitions`."""
+    _reported: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    _is_sorted: bool = True
+    """Whether they are reported in that order."""
 
-    def commit(self, committed: Mapping[Partition, int], share_lag: Mapping[Partition, int], at: float) -> None:
-        if committed.keys() != self.committed.keys():
-            self.keys = tuple(sorted(committed))
-        self.committed, self.share_lag, self.committed_at = committed, share_lag, at
+    def commit(
+        self,
+        committed: Sequence[TopicOffsets],
+        share_lag: Mapping[Partition, int],
+        at: float,
+        same: dict[Partition, Partition],
+    ) -> None:
+        """`same` has one object for each partition: many groups read it."""
+        reported = [each[:2] for each in committed]
+        if reported != self._reported:
+            each_key = ((topic, number) for topic, numbers in reported for number in numbers)
+            known = [same.setdefault(key, key) for key in each_key]
+            self.partitions = tuple(sorted(known))
+            self._reported, self._is_sorted = reported, known == [*self.partitions]
+        if not self._is_sorted:
+            committed = by_topic({(each.topic, n): o for each in committed for n, o in zip(*each[1:], strict=True)})
+        self.offsets, self.share_lag, self.committed_at = [each.offsets for each in committed], share_lag, at
 
 
 class _Logs:
@@ -100,6 +118,7 @@ class Known:
         self.groups: dict[str, KnownGroup] = {}
         self._logs = _Logs()
         self._topic_ids: dict[str, str] = {}
+        self._same: dict[Partition, Partition] = {}
         self._names = Names({})
         """Of all groups, sorted, whether their partitions exist or not."""
         self._places = np.empty(0, np.intp)
@@ -169,15 +188,16 @@ class Known:
             if name in reading.members:
                 group.members, group.members_at = reading.members[name], at
             if name in reading.committed:
-                group.commit(reading.committed[name], reading.share_lag.get(name, {}), at)
+                group.commit(reading.committed[name], reading.share_lag.get(name, {}), at, self._same)
 
     def _find_logs(self) -> None:
         """Those that the groups read; the others are forgotten."""
-        keys = {name: self.groups[name].keys for name in sorted(self.groups)}
+        keys = {name: self.groups[name].partitions for name in sorted(self.groups)}
         if self._names.is_of(keys):
             return
         self._names = Names(keys)
-        self._logs.choose(list(dict.fromkeys(self._names.keys)))
+        self._same = {key: key for key in self._names.keys}
+        self._logs.choose(list(self._same))
         self._places = np.array(list(map(self._logs.places.__getitem__, self._names.keys)), np.intp)
 
     def _recreated(self, reading: ClusterReading) -> set[str]:
@@ -198,15 +218,15 @@ def _time(at: float | None) -> float:
 
 
 def _committed(groups: Sequence[KnownGroup], count: int) -> Ints:
-    offsets = chain.from_iterable(map(each.committed.__getitem__, each.keys) for each in groups)
-    return np.fromiter(offsets, np.int64, count)
+    topics = chain.from_iterable(each.offsets for each in groups)
+    return np.fromiter(chain.from_iterable(topics), np.int64, count)
 
 
 def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:
     """As the coordinators of share groups count it; None where there are none."""
     if not any(each.share_lag for each in groups):
         return None
-    return np.array([each.share_lag.get(key, ABSENT) for each in groups for key in each.keys], np.int64)
+    return np.array([each.share_lag.get(key, ABSENT) for each in groups for key in each.partitions], np.int64)
 
 
 def _lag_from(committed: Ints, end: Ints, share_lag: Ints | None) -> Ints:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,8 +21,9 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.groups import ListedGroup, count_members, list_each
 from kctl.kafka.layout import Partition, Topic, topics_of
 from kctl.kafka.missing_groups import MissingGroups
-from kctl.kafka.offset_bytes import Keys
+from kctl.kafka.offset_bytes import Keys, TopicOffsets, by_topic
 from kctl.kafka.offsets import EARLIEST, LATEST, committed_on, log_offsets_on
+from kctl.kafka.raw import Raw
 from kctl.kafka.share import share_starts_on
 
 __all__ = ["PARTS", "ClusterReader", "ClusterReading"]
@@ -48,8 +49,8 @@ class ClusterReading:
     unclear: set[str] = field(default_factory=set)
     """Groups that no broker lists any more, and that may be there all the same: their coordinator is just moving."""
     members: dict[str, int] = field(default_factory=dict)
-    committed: dict[str, dict[Partition, int]] = field(default_factory=dict)
-    """Of a share group, the offset below which all is done."""
+    committed: dict[str, tuple[TopicOffsets, ...]] = field(default_factory=dict)
+    """Each topic once. Of a share group, the offset below which all is done."""
     share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
     """Of share groups the broker itself counts what is not done yet."""
     end: dict[Partition, int] = field(default_factory=dict)
@@ -92,7 +93,7 @@ class ClusterReader:
         self._connection: Connection | None = None
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
-        self._led = _Led({}, set(), {}, set(), None)
+        self._led = _Led({}, set(), {}, set(), None, {})
         self._missing = MissingGroups()
         self._keys = Keys()
         self.asked: Mapping[str, int] = {}
@@ -136,7 +137,7 @@ class ClusterReader:
         self._find_unclear(connection, reading)
         connection.deadline.renew()
         self._read_coordinators(connection, reading)
-        wanted = set().union(*reading.committed.values()) if reading.committed else set()
+        wanted = self._partitions(reading.committed.values())
         connection.deadline.renew()
         self._refresh_topics(connection, {topic for topic, _ in wanted})
         reading.partitions = {name: len(topic.partitions) for name, topic in self._topics.items() if topic.partitions}
@@ -184,17 +185,18 @@ class ClusterReader:
                 reading.members[group.group] = 0
             else:
                 described[group.coordinator, group.type or "classic"].append(group.group)
-        for name, answer in committed_on(connection, offsets, self._keys).items():
+        for name, answer in committed_on(connection, offsets).items():
             if isinstance(answer, KctlError):
                 reading.failed("committed", answer)
             else:
-                reading.committed[name] = self._wanted(answer)
+                reading.committed[name] = tuple(each for each in answer if self._wants_topic(each.topic))
         for name, starts in share_starts_on(connection, shares).items():
             if isinstance(starts, KctlError):
                 reading.failed("committed", starts)
                 continue
             known = {key: each for key, each in starts.items() if self._wants_topic(key[0])}
-            reading.committed[name] = {key: each.offset for key, each in known.items() if each.offset is not None}
+            begun = {key: each.offset for key, each in known.items() if each.offset is not None}
+            reading.committed[name] = by_topic(begun)
             reading.share_lag[name] = {key: each.lag for key, each in known.items() if each.lag is not None}
         connection.deadline.renew()
         for name, count in count_members(connection, described).items():
@@ -203,9 +205,10 @@ class ClusterReader:
             else:
                 reading.members[name] = count
 
-    def _wanted(self, committed: dict[Partition, int]) -> dict[Partition, int]:
-        refused = {topic for topic in {topic for topic, _ in committed} if not self._wants_topic(topic)}
-        return {key: each for key, each in committed.items() if key[0] not in refused} if refused else committed
+    def _partitions(self, of_groups: Iterable[tuple[TopicOffsets, ...]]) -> set[Partition]:
+        """Many groups read the same partitions."""
+        topics = {(each.topic, each.partitions) for committed in of_groups for each in committed}
+        return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
 
     def _refresh_topics(self, connection: Connection, names: set[str]) -> None:
         if names - self._topics.keys() or time.monotonic() - self._topics_at > _LAYOUT_SECONDS:
@@ -227,12 +230,15 @@ class ClusterReader:
             reading.failed("offsets", reading.errors.get("groups", "a broker did not answer"))
         if self._led.leaderless:
             reading.failed("offsets", f"{self._led.leaderless[0]}-{self._led.leaderless[1]}: LEADER_NOT_AVAILABLE")
-        self._read_offsets(connection, reading, leaders, LATEST, reading.end)
-        stable = {key for name, known in reading.committed.items() if self._reads_committed(name) for key in known}
+        requests = self._led.requests
+        self._read_offsets(connection, reading, leaders, LATEST, reading.end, requests)
+        stable = self._partitions(
+            committed for name, committed in reading.committed.items() if self._reads_committed(name)
+        )
         if stable:
             of_stable = {node: _only(topics, stable) for node, topics in leaders.items()}
             self._read_offsets(connection, reading, of_stable, LATEST, reading.stable_end, is_read_committed=True)
-        self._read_offsets(connection, reading, leaders, EARLIEST, reading.start)
+        self._read_offsets(connection, reading, leaders, EARLIEST, reading.start, requests)
 
     def _read_offsets(
         self,
@@ -241,11 +247,12 @@ class ClusterReader:
         leaders: Mapping[int, Mapping[str, Sequence[int]]],
         at: int,
         into: dict[Partition, int],
+        kept: dict[tuple[int, int], Raw] | None = None,
         *,
         is_read_committed: bool = False,
     ) -> None:
         connection.deadline.renew()
-        found = log_offsets_on(connection, leaders, at, self._keys, is_read_committed=is_read_committed)
+        found = log_offsets_on(connection, leaders, at, self._keys, is_read_committed=is_read_committed, kept=kept)
         into.update(found.offsets)
         for (topic, partition), error in found.errors.items():
             if error in _UNKNOWN:
@@ -263,6 +270,8 @@ class _Led(NamedTuple):
     absent: set[Partition]
     leaderless: Partition | None
     """One of those that have no leader just now."""
+    requests: dict[tuple[int, int], Raw]
+    """To list offsets, by leader and time; to be sent again as long as all of this is true."""
 
 
 def _led(topics: Mapping[str, Topic], wanted: set[Partition]) -> _Led:
@@ -279,7 +288,7 @@ def _led(topics: Mapping[str, Topic], wanted: set[Partition]) -> _Led:
             else:
                 leaders.setdefault(each.leader, {}).setdefault(topic.name, []).append(each.partition)
     unclear = {key for key in wanted - found if topics.get(key[0]) and topics[key[0]].error_code not in _NO_SUCH_TOPIC}
-    return _Led(topics, wanted, leaders, wanted - found - unclear, leaderless or next(iter(unclear), None))
+    return _Led(topics, wanted, leaders, wanted - found - unclear, leaderless or next(iter(unclear), None), {})
 
 
 def _only(topics: Mapping[str, Sequence[int]], wanted: set[Partition]) -> dict[str, list[int]]:

@@ -8,14 +8,24 @@ have without metadata and tagged fields, and one by one where not. (KIP-482 has 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
 from kctl.kafka.layout import Partition
 
-__all__ = ["FETCH_VERSIONS", "LIST_VERSIONS", "UNREADABLE", "FetchedGroup", "Keys", "fetched", "listed"]
+__all__ = [
+    "FETCH_VERSIONS",
+    "LIST_VERSIONS",
+    "UNREADABLE",
+    "FetchedGroup",
+    "Keys",
+    "TopicOffsets",
+    "by_topic",
+    "fetched",
+    "listed",
+]
 
 FETCH_VERSIONS = range(8, 10)
 """Of OffsetFetch: with many groups, topics by name."""
@@ -35,11 +45,27 @@ _COMMITTED_HEAD = Struct(_COMMITTED)
 _LISTED_ONE = Struct(">ihqqi")
 
 
+class TopicOffsets(NamedTuple):
+    """Offsets of some partitions of a topic, in the order in which they came."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
 class FetchedGroup(NamedTuple):
-    """What a group has committed; nothing is known of it where there is an `error_code`."""
+    """What a group has committed, each topic once; nothing is known of it where there is an `error_code`."""
 
     error_code: int
-    committed: dict[Partition, int]
+    committed: tuple[TopicOffsets, ...]
+
+
+def by_topic(offsets: Mapping[Partition, int]) -> tuple[TopicOffsets, ...]:
+    """The same, sorted."""
+    topics: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[partition] = offset
+    return tuple(TopicOffsets(topic, tuple(each), tuple(each.values())) for topic, each in topics.items())
 
 
 class Keys:
@@ -55,7 +81,7 @@ class Keys:
         return known[1]
 
 
-def fetched(body: bytes, keys: Keys) -> dict[str, FetchedGroup]:
+def fetched(body: bytes) -> dict[str, FetchedGroup]:
     """The groups of a response to OffsetFetch, of one of `FETCH_VERSIONS`; partitions with an error or without an
     offset are left out.
 
@@ -67,27 +93,30 @@ def fetched(body: bytes, keys: Keys) -> dict[str, FetchedGroup]:
     for _ in range(count):
         name, at = _text(body, at)
         topics, at = _count(body, at)
-        committed: dict[Partition, int] = {}
+        committed = []
         for _ in range(topics):
             topic, at = _text(body, at)
             partitions, at = _count(body, at)
-            at = _fetched_topic(body, at, topic, partitions, keys, committed)
+            known, offsets, at = _fetched_topic(body, at, partitions)
+            if known:
+                committed.append(TopicOffsets(topic, known, offsets))
             at = _tags(body, at)
         [error_code] = _INT16.unpack_from(body, at)
         at = _tags(body, at + 2)
-        found[name] = FetchedGroup(error_code, committed)
+        found[name] = FetchedGroup(error_code, tuple(committed))
     return found
 
 
-def _fetched_topic(body: bytes, at: int, topic: str, count: int, keys: Keys, committed: dict[Partition, int]) -> int:
+def _fetched_topic(body: bytes, at: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Partitions, their offsets, and where the topic ends."""
     end = at + _COMMITTED_BYTES * count
     block = body[at:end]
     if len(block) == end - at and _is_plain(block, count):
         values = _block("iqixxxx", count).unpack(block)
         offsets = values[1::3]
         if min(offsets, default=0) >= 0:
-            committed.update(zip(keys.of(topic, values[0::3]), offsets, strict=True))
-            return end
+            return values[0::3], offsets, end
+    found: dict[int, int] = {}
     for _ in range(count):
         partition, offset, _ = _COMMITTED_HEAD.unpack_from(body, at)
         size, at = _varint(body, at + _COMMITTED_HEAD.size)
@@ -95,8 +124,8 @@ def _fetched_topic(body: bytes, at: int, topic: str, count: int, keys: Keys, com
         [error_code] = _INT16.unpack_from(body, at)
         at = _tags(body, at + 2)
         if offset >= 0 and not error_code:
-            committed[topic, partition] = offset
-    return at
+            found[partition] = offset
+    return tuple(found), tuple(found.values()), at
 
 
 def _is_plain(block: bytes, count: int) -> bool:

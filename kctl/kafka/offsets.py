@@ -11,7 +11,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, Off
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.connection import Connection
 from kctl.kafka.layout import Partition, Topic, topics_of
-from kctl.kafka.offset_bytes import LIST_VERSIONS, UNREADABLE, Keys, fetched, listed
+from kctl.kafka.offset_bytes import LIST_VERSIONS, UNREADABLE, Keys, TopicOffsets, fetched, listed
 from kctl.kafka.raw import Raw
 from kctl.kafka.reasons import code_failure, name_of_code
 
@@ -127,18 +127,18 @@ def committed(
 
 
 def committed_on(
-    connection: Connection, groups: Mapping[int, Sequence[str]], keys: Keys
-) -> dict[str, dict[Partition, int] | KctlError]:
+    connection: Connection, groups: Mapping[int, Sequence[str]]
+) -> dict[str, tuple[TopicOffsets, ...] | KctlError]:
     """All that each group has committed, partitions without an offset left out; the groups are given by coordinator.
     All is asked at once, once, and read by the block: for callers that poll, and know the coordinators."""
     requests = [(node, Raw(_fetch(dict.fromkeys(names), list(names)))) for node, names in groups.items()]
-    found: dict[str, dict[Partition, int] | KctlError] = {}
+    found: dict[str, tuple[TopicOffsets, ...] | KctlError] = {}
     for names, answer in zip(groups.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
             found |= dict.fromkeys(names, answer)
             continue
         try:
-            groups_of_node = fetched(answer.body, keys)
+            groups_of_node = fetched(answer.body)
         except UNREADABLE as error:
             found |= dict.fromkeys(names, WrongProtocol(f"a response to OffsetFetch cannot be read: {error}"))
             continue
@@ -162,11 +162,16 @@ def log_offsets_on(
     keys: Keys,
     *,
     is_read_committed: bool = False,
+    kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
     """The offset of each log at LATEST or EARLIEST; partitions are given by leader and topic. All is asked at once,
-    once, and read by the block: for callers that poll, and know the leaders."""
-    found = LogOffsets({}, {})
-    requests = [(node, Raw(_list_of(topics, at, is_read_committed))) for node, topics in leaders.items()]
+    once, and read by the block: for callers that poll, and know the leaders. `kept` has the requests of the poll before
+    by leader and `at`, to be sent again; the caller empties it when the partitions are others."""
+    found, kept = LogOffsets({}, {}), {} if kept is None else kept
+    for node, topics in leaders.items():
+        if (node, at) not in kept:
+            kept[node, at] = Raw(_list_of(topics, at, is_read_committed))
+    requests = [(node, kept[node, at]) for node in leaders]
     for topics, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
             found.errors.update(dict.fromkeys(_each(topics), str(answer)))

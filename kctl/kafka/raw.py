@@ -6,6 +6,7 @@ header that it was sent with, and that header for the class that decodes the res
 
 from __future__ import annotations
 
+import struct
 from typing import Any, NamedTuple
 
 __all__ = ["Raw", "RawResponse"]
@@ -20,16 +21,27 @@ class RawResponse(NamedTuple):
 
 
 class Raw:
-    """A request of kafka-python's, to be answered by a `RawResponse`."""
+    """A request of kafka-python's, to be answered by a `RawResponse`. It may be sent again, one answer after the other;
+    its body is encoded once, which for ten thousand partitions takes as long as to read the answer."""
 
     def __init__(self, request: Any) -> None:
         object.__setattr__(self, "_request", request)
+        object.__setattr__(self, "_body", None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "_request"), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(object.__getattribute__(self, "_request"), name, value)
+
+    def encode(self, *, header: bool = False, framed: bool = False) -> bytes:
+        request, body = object.__getattribute__(self, "_request"), object.__getattribute__(self, "_body")
+        if body is None:
+            body = request.encode()
+            object.__setattr__(self, "_body", body)
+        head = request.encode_header(flexible=request.flexible_version_q(request.API_VERSION)) if header else b""
+        size = struct.pack(">i", len(head) + len(body)) if framed else b""
+        return b"".join((size, head, body))
 
     @property
     def header(self) -> Any:

@@ -1,6 +1,6 @@
 """Offsets of many partitions as they were seen over time: rows of each partition, by the column. Pure.
 
-Of most partitions only a few rows are kept, of active ones up to 64: so there are tables of three widths, and each
+Of most partitions only a few rows are kept, of active ones up to 64: so there are tables of several widths, and each
 partition stands in the narrowest that holds its rows. As objects, what is seen of a hundred thousand partitions would
 be millions, which the garbage collector looks through again and again.
 """
@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 """Numbers of partitions."""
 
-_WIDTHS = (4, 16, 65)
+_WIDTHS = (4, 8, 16, 32, 65)
 _KEPT = 64
 _THINNED = 48
 """Rows of an active partition, and how many are left of so many."""
@@ -87,6 +87,8 @@ class _Tier:
 
     def release(self, slots: Rows) -> None:
         self.free = np.concatenate((self.free, slots))
+        if len(self.free) == len(self.table.at):
+            self.table, self.free = Table.empty(0, self.width), self.free[:0]
 
 
 class Observations:

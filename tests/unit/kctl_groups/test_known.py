@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kctl.groups.known import Known
 from kctl.kafka.cluster_reader import ClusterReading
 from kctl.kafka.groups import ListedGroup
+from kctl.kafka.offset_bytes import TopicOffsets, by_topic
 from kctl.reduce import PartitionRow
 
 GROUP = ListedGroup("billing", "Stable", "classic", "consumer", 1)
@@ -19,7 +20,7 @@ def whole(**changes: object) -> ClusterReading:
     reading = ClusterReading(
         groups={"billing": GROUP, "other": OTHER},
         members={"billing": 2, "other": 0},
-        committed={"billing": {ORDERS: 4}, "other": {ORDERS: 9}},
+        committed={"billing": by_topic({ORDERS: 4}), "other": by_topic({ORDERS: 9})},
         end={ORDERS: 10},
         start={ORDERS: 0},
         topic_ids={"orders": "first"},
@@ -50,7 +51,7 @@ def row(
 
 
 def test_a_part_that_was_not_answered_keeps_its_values_which_grow_older() -> None:
-    away = whole(committed={"other": {ORDERS: 10}}, members={}, end={ORDERS: 12}, start={})
+    away = whole(committed={"other": by_topic({ORDERS: 10})}, members={}, end={ORDERS: 12}, start={})
 
     found = known((100, whole()), (110, away))
 
@@ -108,10 +109,24 @@ def test_of_a_share_group_the_lag_is_that_of_its_coordinator() -> None:
 
 
 def test_a_group_that_no_broker_lists_while_its_coordinator_moves_stays_and_grows_older() -> None:
-    moving = whole(groups={"other": OTHER}, committed={"other": {ORDERS: 9}}, members={"other": 0}, unclear={"billing"})
+    of_other = {"other": by_topic({ORDERS: 9})}
+    moving = whole(groups={"other": OTHER}, committed=of_other, members={"other": 0}, unclear={"billing"})
 
     found = known((100, whole()), (110, moving))
 
     assert row(found, "billing", 111) == (4, 6, 11)
     assert row(found, "other", 111) == (9, 1, 1)
     assert known((100, whole()), (110, moving), (161, moving)).groups.keys() == {"other"}
+
+
+def test_partitions_are_sorted_however_the_coordinator_orders_them() -> None:
+    mixed = (TopicOffsets("p", (0,), (5,)), TopicOffsets("orders", (2, 0, 10), (7, 4, 9)))
+
+    found = known((100, whole(committed={"billing": mixed})), (101, whole(committed={"billing": mixed[::-1]})))
+
+    assert [(row.topic, row.partition, row.committed) for row in rows(found, "billing", 101)] == [
+        ("orders", 0, 4),
+        ("orders", 2, 7),
+        ("orders", 10, 9),
+        ("p", 0, 5),
+    ]

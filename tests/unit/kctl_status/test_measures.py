@@ -321,6 +321,28 @@ def steps_of(ways: list[tuple[int, int, int, int, int | None, str]]) -> Iterator
             yield None if how == "absent" else found, Owner(None, None, None, members=members)
 
 
+def test_growth_is_measured_anew_while_nothing_changes() -> None:
+    """No earlier judgement may be kept: the last commit leaves the window, and so what growth is measured from."""
+    assessor, now, committed, end = Assessor(Rules()), 0.0, 100, 100
+    found = []
+    for polls, commits, arrivals, seconds, members in [
+        (1, 0, 0, 1.0, 0),
+        (2, 0, 1, 20.0, 0),
+        (1, 1, 3, 1.0, 0),
+        (6, 2, 0, 1.0, 0),
+        (15, -1, 1, 5.0, 0),
+    ]:
+        committed, end, owner = committed + commits, end + arrivals, Owner(None, None, None, members=members)
+        for _ in range(polls):
+            now += seconds
+            [each] = assessor.assess([row(0, committed, end)], lambda _, owner=owner: owner, now, now)  # type: ignore[misc]
+            found.append((each.status, each.growth_per_second))
+
+    assert found[3:5] == [(Status.OK, 0.073), (Status.OK, -2.0)]
+    assert set(found[10:23]) == {(Status.REWIND, 0.0)}
+    assert found[23:] == [(Status.STOPPED, 0.0), (Status.STOPPED, 0.025)]
+
+
 @given(st.lists(WAYS, min_size=1, max_size=6))
 def test_each_partition_is_assessed_among_others_as_it_is_alone(
     all_ways: list[list[tuple[int, int, int, int, int | None, str]]],
