@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kctl.cli.output import bytes_field
 from kctl.cli.table import Column, cell, clean, clip, render
 from kctl.cli.times import duration, moment
-from kctl_agent.storage.room import why_full
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetter, StorageStats
@@ -35,6 +34,12 @@ _MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
 _NUMBER = re.compile(r"\d+")
 
 
+def _full(stats: StorageStats) -> str | None:
+    from kctl_agent.storage.room import why_full  # with numpy and all storages, for which `kctl --help` need not wait
+
+    return why_full(stats)
+
+
 def status_document(identity: str, stats: StorageStats) -> dict[str, Any]:
     return {
         "storage": identity,
@@ -43,7 +48,7 @@ def status_document(identity: str, stats: StorageStats) -> dict[str, Any]:
         "limit_bytes": stats.limits.bytes,
         "dead_limit": stats.limits.dead,
         "free_bytes": None if stats.free is None else stats.free.bytes,
-        "full": why_full(stats),
+        "full": _full(stats),
         "oldest_seconds": stats.oldest_seconds,
         "partitions": [
             {
@@ -70,7 +75,7 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
     ]
     rows.append(("(all)", None, *(getattr(stats, state) for state in _STATES), duration(stats.oldest_seconds)))
     limit = "no limit" if stats.limit is None else f"limit {stats.limit}"
-    full = why_full(stats)
+    full = _full(stats)
     return [f"{clean(identity)}, {limit}", *([f"full: {clean(full)}"] if full else []), "", *render(columns, rows)]
 
 

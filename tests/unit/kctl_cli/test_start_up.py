@@ -39,6 +39,9 @@ TOO_EXPENSIVE = {
 }
 
 
+COMPUTING = {"numpy", "pyarrow", "redis", "zlib_ng"}
+
+
 def imported_by(*words: str) -> set[str]:
     code = (
         "import sys; from kctl.cli.entry import run; code = run(sys.argv[1:]);"
@@ -63,6 +66,14 @@ def test_a_command_does_not_import_what_only_another_needs() -> None:
 
     assert "typer" in imported
     assert not {"kctl.config", "kctl.jars", "kctl.master", "kctl.demo", "kctl.rpc"} & imported
+
+
+@pytest.mark.parametrize("words", [("--help",), ("groups", "--help"), ("top", "--help"), ("exporter", "--help")])
+def test_help_is_printed_without_what_collecting_and_storing_need(words: tuple[str, ...]) -> None:
+    imported = imported_by(*words)
+
+    assert "typer" in imported
+    assert not (COMPUTING | {"kctl.status"}) & imported
 
 
 @pytest.mark.parametrize(("name", "parser"), [("rpc", rpc.parser), ("status", status.parser)])
