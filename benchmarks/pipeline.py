@@ -57,7 +57,8 @@ from kctl.testing.topics import create_topic
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Advance, Storage, StoredOffset
 from kctl_agent.worker.query import pipeline as worker
-from kctl_agent.worker.query.put import PartitionPlan, PutJob
+from kctl_agent.worker.query.batch_put import PartitionPlan
+from kctl_agent.worker.query.put import PutJob
 from kctl_agent.worker.settings import WorkerSettings, parse
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], rounds: 
     pipeline = worker.Pipeline(settings, next(iter(storages.values())), lambda _: None)
     pipeline.open()
     runs = {kind: worker._Run(storage, sources, checkpoint, pipeline) for kind, storage in storages.items()}
-    turns = Turns(runs, rounds)
+    turns = Turns(runs, storages, rounds)
     try:
         queries = [
             _start(pipeline._source(sources), turns.ours, checkpoint),
@@ -181,15 +182,16 @@ class Turns:
     """The `foreachBatch` callbacks of both queries: a round is a batch for each sink and one for `noop` behind it, then
     one for each of the plain query."""
 
-    def __init__(self, runs: Mapping[str, worker._Run], rounds: int):
+    def __init__(self, runs: Mapping[str, worker._Run], storages: Mapping[str, Storage], rounds: int):
         self.seconds: dict[str, list[float]] = {sink: [] for sink in (*DROPS, *runs, *PLAIN)}
         self.after: dict[str, list[float]] = {sink: [] for sink in (*DROPS, *runs)}
         """Of `noop` behind each."""
         self.ended = Event()
         self._runs = runs
+        self._storages = storages
         self._first = next(iter(runs.values()))
         self._ends = self._first.positions
-        self._selected = PutJob(self._first._storage, {(TOPIC, 0): PartitionPlan(0, 1, None)}).selected()
+        self._selected = PutJob(storages[next(iter(runs))], {(TOPIC, 0): PartitionPlan(0, 1, None)}).selected()
         ours = [turn for of in self.after for turn in ((of, self.seconds[of]), ("noop", self.after[of]))]
         self._left = deque((ours + [(sink, self.seconds[sink]) for sink in PLAIN]) * rounds)
         self._waiting: set[str] = set()
@@ -203,13 +205,13 @@ class Turns:
             sink, seconds = turn
             run = self._runs.get(sink)
             if run is not None:  # the stored offsets and the worker's positions have not seen the batches before
-                run._storage.advance_offsets(
+                self._storages[sink].advance_offsets(
                     [Advance(tp.topic, tp.partition, 1, 0, start) for tp, start in starts.items()]
                 )
                 run.positions = starts
             seconds.append(self._timed(frame, batch_id, sink))
             if sink in APPENDFSYNC and run is not None:
-                run._storage.clear("pending")  # it holds in memory what sinkers do not take out
+                self._storages[sink].clear("pending")  # it holds in memory what sinkers do not take out
 
     def plain(self, frame: DataFrame, batch_id: int) -> None:
         with self._turn("plain") as turn:

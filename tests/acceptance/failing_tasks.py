@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.query.batch_failure import failure
-from kctl_agent.worker.query.put import RESULT_SCHEMA, PartitionPlan, PutJob, put_in_task
+from kctl_agent.worker.query.batch_put import PartitionPlan
+from kctl_agent.worker.query.put import RESULT_SCHEMA, PutJob, put_in_task
 
 TOKEN = "5f2a"
 RECORD = (

@@ -18,7 +18,7 @@ from kctl_agent.errors import StorageError
 from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, Snapshot, StorageUsage, WorkStats
-from kctl_agent.storage.base import Storage, StorageStats
+from kctl_agent.storage.base import OffsetStore, StorageStats
 from kctl_agent.storage.room import why_full
 
 __all__ = ["ProcessStats", "StoringStats", "counted", "stored"]
@@ -157,7 +157,7 @@ class ProcessStats(ABC):
 class StoringStats(ProcessStats):
     """Of a process that works on a storage, whose old dead letters it removes every minute."""
 
-    def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
+    def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
         self._storage = storage
         self._expire_at = time.monotonic()
@@ -188,7 +188,7 @@ class StoringStats(ProcessStats):
         self._aside = text
 
 
-def stored(storage: Storage) -> StorageUsage:
+def stored(storage: OffsetStore) -> StorageUsage:
     """What the storage holds now; what waits for its next try is pending too. Raises StorageError."""
     return counted(storage.identity, storage.stats())
 

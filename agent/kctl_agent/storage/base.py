@@ -1,6 +1,7 @@
 """The contract of a storage, and the types of its calls.
 
-What every implementation guarantees to the workers that put:
+`OffsetStore` is what every worker needs of a storage, `Storage` one in which messages wait for sinkers. What every
+implementation guarantees to the workers that put:
 
 - **One transaction.** `put` writes the messages of one chunk *and* moves the partition's stored offset, or does
   neither.
@@ -69,6 +70,7 @@ __all__ = [
     "Claim",
     "DeadLetter",
     "GapRefused",
+    "OffsetStore",
     "OtherGroup",
     "PartitionStats",
     "Put",
@@ -93,8 +95,8 @@ class StorageUnusable(StorageError):
     retriable = True
 
 
-class Storage(ABC):
-    """One storage. Instances can be pickled; every method may be called from any process and any thread."""
+class OffsetStore(ABC):
+    """How far each partition is stored, and in what. Every method may be called from any process and any thread."""
 
     limits: Limits = Limits()
 
@@ -145,12 +147,24 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def writer(self) -> Writer:
-        """A connection for puts, to be closed by the caller (it is a context manager)."""
-
-    @abstractmethod
     def stats(self) -> StorageStats:
         """Counted without reading messages; cheap enough for once a second."""
+
+    def expire_dead(self) -> int:
+        """Remove for good the dead letters that are older than the limits allow; returns the number of messages. For
+        once a minute, by everybody who uses the storage."""
+        return 0
+
+    def close(self) -> None:  # noqa: B027 - not every storage holds something open
+        """Give up connections; the next call opens them again."""
+
+
+class Storage(OffsetStore):
+    """One in which messages wait for sinkers. Instances can be pickled."""
+
+    @abstractmethod
+    def writer(self) -> Writer:
+        """A connection for puts, to be closed by the caller (it is a context manager)."""
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
@@ -223,13 +237,8 @@ class Storage(ABC):
         of messages. Stored offsets stay."""
 
     def expire_dead(self) -> int:
-        """Remove for good the dead letters that are older than the limits allow; returns the number of messages. For
-        once a minute, by everybody who uses the storage."""
         age = self.limits.dead_seconds
         return 0 if age is None else self.clear("dead", Selection(older_than_seconds=age))
-
-    def close(self) -> None:  # noqa: B027 - not every storage holds something open
-        """Give up connections; the next call opens them again."""
 
 
 class Writer(ABC):

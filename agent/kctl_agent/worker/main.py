@@ -23,7 +23,7 @@ from kctl_agent.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
 from kctl_agent.storage import open_storage
-from kctl_agent.storage.base import Storage
+from kctl_agent.storage.base import OffsetStore
 from kctl_agent.worker.consumer_group.membership import Fenced
 from kctl_agent.worker.settings import WorkerSettings, parse
 from kctl_agent.worker.stats import WorkerStats
@@ -90,7 +90,7 @@ def _text(error: Exception, servers: str) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
-def _storage(settings: WorkerSettings) -> Storage:
+def _storage(settings: WorkerSettings) -> OffsetStore:
     """Raises BootstrapError when the mode is `directly` and its handler cannot be had."""
     if settings.storage["mode"] != "directly":
         return open_storage(settings.storage, reply_seconds=STORAGE_REPLY_SECONDS)

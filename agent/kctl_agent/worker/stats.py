@@ -12,7 +12,7 @@ from kctl_agent.operations import Inbox, is_paused
 from kctl_agent.process.stats import StoringStats, counted
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, MemberInfo, PartitionStats, Snapshot, StorageUsage
-from kctl_agent.storage.base import Storage, StorageError, StorageStats
+from kctl_agent.storage.base import OffsetStore, StorageError, StorageStats
 from kctl_agent.storage.room import why_full
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.pipeline import Batch
@@ -40,7 +40,7 @@ class Sources:
 class WorkerStats(StoringStats):
     """State, work and events of one worker. Every method may be called from any thread."""
 
-    def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
+    def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)
         self._timestamps: dict[TopicPartition, float] = {}
         self._sources: Sources | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kctl_agent.operations import Inbox
 from kctl_agent.process.tracebacks import first_line
-from kctl_agent.storage.base import Storage
+from kctl_agent.storage.base import OffsetStore
 from kctl_agent.worker.lifecycle.events import State
 from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.main_loop import MainLoop
@@ -29,7 +29,7 @@ log = logging.getLogger("kctl_agent.worker")
 class Worker:
     """Everything but the session, the socket and the exit code. `run` and `close` are the main thread's."""
 
-    def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: Storage, inbox: Inbox) -> None:
+    def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: OffsetStore, inbox: Inbox) -> None:
         self._settings = settings
         self._stats = stats
         self._storage = storage

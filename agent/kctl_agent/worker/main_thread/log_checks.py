@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from kctl_agent.storage.base import Storage, StorageError
+from kctl_agent.storage.base import OffsetStore, StorageError
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView
 from kctl_agent.worker.offsets.progress import Progress
 from kctl_agent.worker.query.pipeline import Pipeline, Source
@@ -30,7 +30,7 @@ class LogChecks:
     """Of the queries that run."""
 
     def __init__(
-        self, pipeline: Pipeline, brokers: Brokers, storage: Storage, progress: Progress, stats: WorkerStats
+        self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: Progress, stats: WorkerStats
     ) -> None:
         self._pipeline = pipeline
         self._brokers = brokers

@@ -18,7 +18,7 @@ from kafka.errors import KafkaError
 from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox, is_paused
 from kctl_agent.spark.driver import DriverLost
-from kctl_agent.storage.base import Storage
+from kctl_agent.storage.base import OffsetStore
 from kctl_agent.worker.consumer_group.membership import Fenced, Lost, Membership
 from kctl_agent.worker.lifecycle import events
 from kctl_agent.worker.lifecycle.machine import Lifecycle
@@ -61,7 +61,7 @@ class MainLoop:
         settings: WorkerSettings,
         pipeline: Pipeline,
         brokers: Brokers,
-        storage: Storage,
+        storage: OffsetStore,
         stats: WorkerStats,
         inbox: Inbox,
         stored: deque[Group],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka import TopicPartition
 
-from kctl_agent.storage.base import Storage, StorageError, StoredOffset
+from kctl_agent.storage.base import OffsetStore, StorageError, StoredOffset
 from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
@@ -24,7 +24,7 @@ class Seeking:
         self,
         pipeline: Pipeline,
         brokers: Brokers,
-        storage: Storage,
+        storage: OffsetStore,
         membership: Membership,
         progress: Progress,
         stats: WorkerStats,

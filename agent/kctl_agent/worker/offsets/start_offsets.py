@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.storage.base import Binding, OtherGroup, Storage, StoredOffset
+from kctl_agent.storage.base import Binding, OffsetStore, OtherGroup, StoredOffset
 from kctl_agent.storage.put_rules import refuse_moved
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.epochs import LogSeen
@@ -56,7 +56,7 @@ class Decided:
 class StartOffsets:
     """`identity` is the storage's, as commits name it; known once something was decided."""
 
-    def __init__(self, settings: WorkerSettings, storage: Storage, brokers: Brokers) -> None:
+    def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings
         self._storage = storage
         self._brokers = brokers
@@ -151,7 +151,7 @@ class StartOffsets:
                 raise BootstrapError(f"{setting} is stop, and {tp.topic}-{tp.partition}: {moved.cause}{others}")
 
 
-def _name(storage: Storage) -> str:
+def _name(storage: OffsetStore) -> str:
     """Of a storage, with the machine where it is a file: two machines may have files of the same name."""
     is_remote = storage.identity.startswith("redis:")
     return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"

@@ -20,18 +20,18 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
-from kctl_agent.storage.base import Advance, Storage
+from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.worker.query.batch_failure import Failure, failure
+from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PartitionPlan
+from kctl_agent.worker.query.block_put import BlockPut
 from kctl_agent.worker.query.code_version import code_version, forget_code
-from kctl_agent.worker.query.put import RESULT_SCHEMA, PartitionPlan, PutJob, put_in_task
-from kctl_agent.worker.query.transform import check_transform, load_transform
+from kctl_agent.worker.query.transform import load_transform
 from kctl_agent.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class _Run:
     """One query's life. `positions` are the ends of its last finished batch."""
 
     def __init__(
-        self, storage: Storage, sources: Mapping[TopicPartition, Source], checkpoint: Path, pipeline: Pipeline
+        self, storage: OffsetStore, sources: Mapping[TopicPartition, Source], checkpoint: Path, pipeline: Pipeline
     ) -> None:
         self.sources = dict(sources)
         self.checkpoint = checkpoint
@@ -97,8 +97,12 @@ class _Run:
         self.failure: Failure | None = None
         """Why the last batch failed; Spark's own report of it is a stack trace of a hundred lines."""
         self._token = uuid.uuid4().hex
-        self._storage = storage
+        self._batch_put = pipeline.batch_put(storage)
         self._pipeline = pipeline
+
+    def stream(self, source: DataFrame) -> DataFrame:
+        """What the query is made of."""
+        return self._batch_put.stream(source)
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Called by Spark on a Py4J thread, one batch after another."""
@@ -115,9 +119,9 @@ class _Run:
                     self.gate.set()  # the log was truncated: the next query compares it with the stored offset
                     return
                 self.planned = {**self.positions, **ends}
-                rows = self._put(frame, ends)
-                timestamps = {TopicPartition(r.topic, r.partition): r.last_timestamp_ms / 1000 for r in rows}
-                batch = Batch(batch_id, sum(r.stored for r in rows), time.monotonic() - started, ends, timestamps)
+                done = self._batch_put.put(frame, self._ranges(ends), self._token)
+                timestamps = {TopicPartition(*tp): at for tp, at in done.last_timestamps.items()}
+                batch = Batch(batch_id, done.rows, time.monotonic() - started, ends, timestamps)
                 self.positions = self.planned
             except Exception as error:
                 self.failure = self.failure_of(error)
@@ -131,24 +135,13 @@ class _Run:
         """What an error of this query means."""
         return failure(error, self._token)
 
-    def _put(self, frame: DataFrame, ends: Mapping[TopicPartition, int]) -> list[Any]:
-        plans = {
-            tuple(tp): PartitionPlan(self.positions[tp], self.sources[tp].version, self.sources[tp].topic_id)
-            for tp in ends
-        }
-        job = PutJob(self._storage, plans, self._token)
-        rows: list[Any] = (
-            frame.selectExpr(*job.selected()).mapInArrow(partial(put_in_task, job), RESULT_SCHEMA).collect()
-        )
-        reached = {(row.topic, row.partition): row.last + 1 for row in rows}
-        holes = [
-            Advance(tp.topic, tp.partition, self.sources[tp].version, begin, end)
+    def _ranges(self, ends: Mapping[TopicPartition, int]) -> dict[tuple[str, int], BatchRange]:
+        return {
+            tuple(tp): BatchRange(
+                PartitionPlan(self.positions[tp], self.sources[tp].version, self.sources[tp].topic_id), end
+            )
             for tp, end in ends.items()
-            if end > (begin := reached.get(tuple(tp), self.positions[tp]))
-        ]
-        if holes:
-            self._storage.advance_offsets(holes)
-        return rows
+        }
 
     def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
         """The batch's end offsets from `offsets/BATCH` of the checkpoint: version, metadata, then one line per
@@ -164,7 +157,7 @@ class Pipeline:
     def __init__(
         self,
         settings: WorkerSettings,
-        storage: Storage,
+        storage: OffsetStore,
         on_batch: Callable[[Batch], None],
     ) -> None:
         self.on_batch = on_batch
@@ -215,8 +208,14 @@ class Pipeline:
     def _check(self) -> None:
         topic = TopicPartition(self._settings.kafka.topics[0], 0)
         with self._driver_used():
-            check_transform(self._settings.pipeline.transform, self._transform(self._source({topic: Source(0, None)})))
+            self.batch_put(self._storage).check(self._source({topic: Source(0, None)}))
         self._is_checked = True
+
+    def batch_put(self, storage: OffsetStore) -> BatchPut:
+        """What a query does with its batches."""
+        if isinstance(storage, Storage):
+            return BlockPut(storage, self._transform, self._settings.pipeline.transform)
+        raise TypeError(f"a batch cannot be put into {storage.identity}")
 
     @property
     def groups(self) -> frozenset[frozenset[TopicPartition]]:
@@ -258,7 +257,7 @@ class Pipeline:
         try:
             with self._driver_used():
                 run.query = (
-                    self._transform(self._source(sources))
+                    run.stream(self._source(sources))
                     .writeStream.foreachBatch(run.put_batch)
                     .option("checkpointLocation", checkpoint.as_uri())
                     .trigger(processingTime=f"{int(seconds * 1000)} milliseconds")

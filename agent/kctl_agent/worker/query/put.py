@@ -18,8 +18,9 @@ from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import Chunk, Storage
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.worker.query.batch_failure import TaskFailed
+from kctl_agent.worker.query.batch_put import PartitionPlan
 
-__all__ = ["COLUMNS", "RESULT_SCHEMA", "BadOrder", "PartitionPlan", "PutJob", "put_in_task", "put_partition"]
+__all__ = ["COLUMNS", "RESULT_SCHEMA", "BadOrder", "PutJob", "put_in_task", "put_partition"]
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """What a user's transform must keep."""
@@ -42,16 +43,6 @@ class BadOrder(StorageError):
     them."""
 
     code = "bad_order"
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlan:
-    """What the driver knows of one partition of a batch: it begins at `start`, and was planned on this version of the
-    stored offset."""
-
-    start: int
-    version: int
-    topic_id: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from kctl_agent.storage.base import Storage, StoredOffset, Writer
 from kctl_agent.storage.block import Columns
 from kctl_agent.storage.conformance.given import next_offset, stored
 from kctl_agent.storage.memory import MemoryStorage
-from kctl_agent.worker.query.put import BadOrder, PartitionPlan, PutJob, _spare_collections, put_partition
+from kctl_agent.worker.query.batch_put import PartitionPlan
+from kctl_agent.worker.query.put import BadOrder, PutJob, _spare_collections, put_partition
 
 
 def arrow(

@@ -1,0 +1,47 @@
+"""The driver's side of a batch that is put in blocks, by a task for each partition (`put`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kctl_agent.storage.base import Advance, Storage
+from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone
+from kctl_agent.worker.query.put import RESULT_SCHEMA, PutJob, put_in_task
+from kctl_agent.worker.query.transform import check_transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["BlockPut"]
+
+
+class BlockPut(BatchPut):
+    """The transform is part of the query: it leaves each record in its task."""
+
+    def __init__(self, storage: Storage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
+        super().__init__(transform, name)
+        self._storage = storage
+
+    def check(self, source: DataFrame) -> None:
+        check_transform(self.name, self.stream(source))
+
+    def stream(self, source: DataFrame) -> DataFrame:
+        return self.transform(source)
+
+    def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
+        job = PutJob(self._storage, {tp: each.plan for tp, each in ranges.items()}, token)
+        rows: list[Any] = (
+            frame.selectExpr(*job.selected()).mapInArrow(partial(put_in_task, job), RESULT_SCHEMA).collect()
+        )
+        reached = {(row.topic, row.partition): row.last + 1 for row in rows}
+        holes = [
+            Advance(*tp, each.plan.version, begin, each.end)
+            for tp, each in ranges.items()
+            if each.end > (begin := reached.get(tp, each.plan.start))
+        ]
+        if holes:
+            self._storage.advance_offsets(holes)
+        timestamps = {(row.topic, row.partition): row.last_timestamp_ms / 1000 for row in rows}
+        return PutDone(sum(row.stored for row in rows), timestamps)
