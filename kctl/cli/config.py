@@ -82,7 +82,7 @@ def _check(
     if sentences:
         raise ConfigError("; ".join(sentences))
     typer.echo(f"{loaded.path} can be used")
-    if loaded.sinkers.count == 0 and loaded.storage.mode != "directly":
+    if loaded.sinkers.count == 0 and loaded.storage.mode not in ("directly", "lake"):
         sys.stderr.write("kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n")
 
 

@@ -18,6 +18,7 @@ class StorageKind(StrEnum):
     FILE = "file"
     REDIS = "redis"
     DIRECTLY = "directly"
+    LAKE = "lake"
 
 
 def register(app: typer.Typer) -> None:
@@ -51,9 +52,12 @@ def _demo(
     kctl demo                              until Ctrl-C; ask it from another terminal: kctl rpc offset_checker
     kctl demo --for 60 -o json             exit 0 only if nothing was lost and nothing stored twice
     kctl demo --sinkers 2 --for 60         and everything was handled; --storage redis: by way of a real Redis
+    kctl demo --storage lake --for 60      into a Delta table, counted by delta-rs
     """
     if output is Output.YAML:
         raise UsageError("kctl demo prints a table or json")
+    if storage is StorageKind.LAKE and sinkers:
+        raise UsageError("with --storage lake messages become rows of a table: use no --sinkers")
     if storage is StorageKind.DIRECTLY and sinkers:
         raise UsageError("with --storage directly the workers call the handler: use no --sinkers")
     from kctl.demo.run import main

@@ -211,6 +211,8 @@ def _check_memory(config: Config) -> None:
 
 
 def _check_storage(config: Config) -> None:
+    if config.storage.mode == "lake":
+        _check_lake(config)
     is_direct = config.storage.mode == "directly"
     if (config.sinkers.count > 0 or is_direct) and not config.sinkers.handler:
         why = 'storage.mode is "directly"' if is_direct else f"sinkers.count is {config.sinkers.count}"
@@ -223,10 +225,24 @@ def _check_storage(config: Config) -> None:
             f'{config.path}: storage.mode is "directly" and sinkers.count is {config.sinkers.count}, but then the '
             "workers call the handler and nothing waits for sinkers: use 0, or another mode"
         )
-    if config.storage.mode in ("file", "directly") and not config.spark.master.startswith("local"):
+    if config.storage.mode in ("file", "directly", "lake") and not config.spark.master.startswith("local"):
         raise ConfigError(
             f'{config.path}: storage.mode is "{config.storage.mode}" and spark.master is "{config.spark.master}", but '
             "executors on other machines cannot write to a file of this one: use `local[k]`"
+        )
+
+
+def _check_lake(config: Config) -> None:
+    if not config.storage.uri:
+        raise ConfigError(
+            f'{config.path}: storage.mode is "lake", but storage.uri is empty: name the folder of the table, as '
+            "`file:///srv/lake/orders`"
+        )
+    if config.sinkers.count > 0 or config.sinkers.handler:
+        given = f"sinkers.count is {config.sinkers.count}" if config.sinkers.count else "sinkers.handler is set"
+        raise ConfigError(
+            f'{config.path}: storage.mode is "lake" and {given}, but batches become rows of a table, and nothing waits '
+            "for sinkers: leave them out, or use another mode"
         )
 
 

@@ -329,8 +329,9 @@ class Storage:
 
     mode: str = setting(
         "file",
-        "One SQLite file; a Redis; or none: the handler runs inside the batch (docs/storage.md).",
-        choices=("file", "redis", "directly"),
+        "One SQLite file; a Redis; none: the handler runs inside the batch; or a table that batches become rows of, "
+        "without sinkers (docs/storage.md).",
+        choices=("file", "redis", "directly", "lake"),
     )
     path: Path = setting(
         Path("data/storage.sqlite"),
@@ -347,6 +348,14 @@ class Storage:
         "",
         "Under which name messages are kept in the Redis; empty: that of the consumer group.",
         pattern=(f"({NAMESPACE})?", "letters, digits and other signs but blanks and braces"),
+    )
+    uri: str = setting(
+        "",
+        "The folder of the Delta table of mode `lake`, such as `file:///srv/lake/orders`; made with the first batch.",
+        pattern=(r"|file:///\S+", "a URI of an absolute path that begins with `file:///`"),
+    )
+    partition_by: tuple[str, ...] = setting(
+        (), "Columns by which the table of mode `lake` is partitioned, by its rows' values.", pattern=(r"\S+", "a name")
     )
     block_messages: int = setting(500, "The most messages of one block.", unit="messages", minimum=1, maximum=100_000)
     block_bytes: str = setting(

@@ -17,6 +17,8 @@ def storage_settings(config: Config) -> dict[str, Any]:
         "mode": storage.mode,
         "path": str(storage.path),
         "url": storage.url,
+        "uri": storage.uri,
+        "partition_by": list(storage.partition_by),
         "password_file": str(config.path.parent / storage.password_file) if storage.password_file else "",
         "namespace": storage.namespace or config.kafka.group,
         "block_messages": storage.block_messages,

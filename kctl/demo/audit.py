@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import DeadLetter
 
-__all__ = ["Audit", "Place", "audit"]
+__all__ = ["Audit", "Place", "audit", "audit_places"]
 
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
@@ -43,10 +43,22 @@ def audit(
 
     Every record is decoded, so a damaged block raises BadBlock.
     """
+    dead_places = _places(dead_letter.block for dead_letter in dead)
+    return audit_places(_places(blocks), produced, handled, dead_places, stored_offsets)
+
+
+def audit_places(
+    stored: Iterable[Place],
+    produced: Mapping[tuple[str, int], int],
+    handled: Iterable[Place] = (),
+    dead: Iterable[Place] = (),
+    stored_offsets: Mapping[tuple[str, int], int] | None = None,
+) -> Audit:
+    """The same of what is stored elsewhere than in blocks."""
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
-    waiting = [seen.add(place) for place in _places(blocks)]
-    dead_letters = [seen.add(place) for place in _places(dead_letter.block for dead_letter in dead)]
+    waiting = [seen.add(place) for place in stored]
+    dead_letters = [seen.add(place) for place in dead]
     once = times_handled.count(True)
     duplicated = waiting.count(False) + dead_letters.count(False)
     missing = seen.missing(produced)

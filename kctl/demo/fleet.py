@@ -20,10 +20,13 @@ from kctl.rpc.client import call
 from kctl.testing.dies_with_parent import dies_with_parent
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import Request, Role, reducer_method
-from kctl_agent.storage import open_storage
+from kctl_agent.storage import open_lake, open_storage
 from kctl_agent.storage.base import Storage
+from kctl_agent.storage.lake import LakeStorage
 
-__all__ = ["DemoFleet", "lay_out"]
+__all__ = ["GROUP", "DemoFleet", "lay_out"]
+
+GROUP = "demo"
 
 MARKER = ".kctl-demo"
 SETTLE_SECONDS = 60.0
@@ -38,7 +41,7 @@ log_dir = "logs"
 
 [kafka]
 bootstrap_servers = "{bootstrap_servers}"
-group = "demo"
+group = "{group}"
 topics = ["{topic}"]
 session_timeout_seconds = 6.0
 
@@ -56,10 +59,8 @@ master = "local[2]"
 [storage]
 mode = "{storage}"
 path = "data/storage.sqlite"
-{redis}
-[sinkers]
-count = {sinkers}
-handler = "{handler}"
+{place}
+{sinkers}
 
 [http]
 port = 0
@@ -109,15 +110,22 @@ class DemoFleet:
             "topic": topic,
             "workers": workers,
             "storage": storage,
-            "redis": f'url = "{redis_url}"\n' if redis_url else "",
-            "sinkers": sinkers,
-            "handler": HANDLER,
+            "group": GROUP,
+            "place": f'url = "{redis_url}"\n' if redis_url else "",
+            "sinkers": f'[sinkers]\ncount = {sinkers}\nhandler = "{HANDLER}"\n',
         }
+        if storage == "lake":
+            settings |= {"place": f'uri = "{(self.directory / "data" / "table").as_uri()}"\n', "sinkers": ""}
         self.config.write_text(TOML.format(**settings))
 
     def open_storage(self) -> Storage:
         """The fleet's storage, to be counted."""
         return open_storage(storage_settings(load(self.config, {})))
+
+    def open_lake(self) -> LakeStorage | None:
+        """The fleet's table; None where it has a storage."""
+        config = load(self.config, {})
+        return open_lake(storage_settings(config)) if config.storage.mode == "lake" else None
 
     def start(self) -> None:
         """It is stopped in order when the calling thread, or the process, ends without `stop`."""

@@ -20,19 +20,21 @@ from kafka.errors import KafkaError
 
 from kctl.children import PRIVATE
 from kctl.demo.audit import Audit, audit
-from kctl.demo.fleet import DemoFleet, lay_out
+from kctl.demo.fleet import GROUP, DemoFleet, lay_out
 from kctl.demo.ledger import handled
 from kctl.demo.parts import PartEnded, Parts, bring_parts
 from kctl.demo.producer import Producer
 from kctl.demo.record_classes import Recorder
 from kctl.demo.screen import Screen
 from kctl.demo.summary import Progress, Wanted, has_passed, show, summary
+from kctl.demo.table import audit_table, cluster_of
 from kctl.errors import KctlError
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.redis_server import RedisServer
 from kctl.testing.topics import create_topic
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import number_of
+from kctl_agent.storage.base import Binding
 
 __all__ = ["main"]
 
@@ -122,6 +124,7 @@ def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, s
             redis_url=redis.url if redis else None,
             sinkers=wanted.sinkers,
         )
+        owner = Binding(GROUP, cluster_of(broker.bootstrap_servers))
         producer = Producer(broker.bootstrap_servers, TOPIC, wanted.partitions, wanted.rate)
     except KafkaError as error:
         if (ended := parts.ended()) is not None:
@@ -137,7 +140,7 @@ def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, s
     finally:
         producer.stop(0 if parts.ended() else 30)
         fleet.stop()
-    found = _audit(fleet, producer, ended_by_itself)
+    found = _audit(fleet, producer, owner, ended_by_itself)
     return summary(found, progress, producer.total, producer.not_acknowledged, wanted, ended_by_itself)
 
 
@@ -178,10 +181,12 @@ def _and_handled(wanted: Wanted) -> str:
     return " and handled" if wanted.is_handled else ""
 
 
-def _audit(fleet: DemoFleet, producer: Producer, ended: str | None) -> Audit | None:
+def _audit(fleet: DemoFleet, producer: Producer, owner: Binding, ended: str | None) -> Audit | None:
     """None when a part has ended by itself and the storage cannot be read any more."""
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
     try:
+        if (table := fleet.open_lake()) is not None:
+            return audit_table(table, owner, produced)
         with closing(fleet.open_storage()) as storage:
             stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
             return audit(storage.blocks(), produced, handled(fleet.ledger, TOPIC), storage.dead(), stored_offsets)

@@ -19,7 +19,7 @@ from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, Snapshot, StorageUsage, WorkStats
 from kctl_agent.storage.base import OffsetStore, StorageStats
-from kctl_agent.storage.room import why_full
+from kctl_agent.storage.room import TableStats, why_full
 
 __all__ = ["ProcessStats", "StoringStats", "counted", "stored"]
 
@@ -193,8 +193,11 @@ def stored(storage: OffsetStore) -> StorageUsage:
     return counted(storage.identity, storage.stats())
 
 
-def counted(identity: str, stats: StorageStats) -> StorageUsage:
-    """The same, of what was counted already."""
+def counted(identity: str, stats: StorageStats | TableStats) -> StorageUsage:
+    """The same, of what was counted already. In a table nothing waits, so nothing is counted that does."""
+    if isinstance(stats, TableStats):
+        free_bytes = None if stats.free is None else stats.free.bytes
+        return StorageUsage(identity, bytes=stats.bytes, free_bytes=free_bytes, full=why_full(stats))
     return StorageUsage(
         identity,
         pending=stats.pending + stats.delayed,

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from kctl_agent.storage.base import Storage, StorageError
 from kctl_agent.storage.block import BLOCK_BYTES
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.redis_client import REPLY_SECONDS
 from kctl_agent.storage.room import Limits
 
-__all__ = ["MODES", "open_storage"]
+__all__ = ["MODES", "open_lake", "open_storage"]
 
 MODES = ("file", "redis", "directly", "memory")
 
@@ -47,4 +49,12 @@ def open_storage(settings: Mapping[str, Any], *, reply_seconds: float = REPLY_SE
         )
     if mode == "memory":
         return MemoryStorage(**common)
+    if mode == "lake":
+        raise StorageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage')
     raise StorageError(f"storage.mode is {mode!r}; known are: {', '.join(MODES)}")
+
+
+def open_lake(settings: Mapping[str, Any]) -> LakeStorage:
+    """The table that the `[storage]` settings of mode `lake` name. It opens no file yet."""
+    path = Path(unquote(urlsplit(settings["uri"]).path))
+    return LakeStorage(path, partition_by=settings["partition_by"], limits=Limits.of(settings))

@@ -57,7 +57,7 @@ from kctl_agent.storage.chunk import (
     TopicPartition,
 )
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
-from kctl_agent.storage.room import Limits
+from kctl_agent.storage.room import Limits, TableStats
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
@@ -147,7 +147,7 @@ class OffsetStore(ABC):
         """
 
     @abstractmethod
-    def stats(self) -> StorageStats:
+    def stats(self) -> StorageStats | TableStats:
         """Counted without reading messages; cheap enough for once a second."""
 
     def expire_dead(self) -> int:
@@ -161,6 +161,9 @@ class OffsetStore(ABC):
 
 class Storage(OffsetStore):
     """One in which messages wait for sinkers. Instances can be pickled."""
+
+    @abstractmethod
+    def stats(self) -> StorageStats: ...
 
     @abstractmethod
     def writer(self) -> Writer:

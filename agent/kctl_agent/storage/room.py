@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl_agent.storage.claim import StorageStats
 
-__all__ = ["Free", "Limits", "why_full"]
+__all__ = ["Free", "Limits", "TableStats", "why_full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,34 @@ class Free:
     minimum: int | None
 
 
-def why_full(stats: StorageStats, share: float = 1.0) -> str | None:
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """What a table holds in which nothing waits; None is what was not counted."""
+
+    limits: Limits
+    free: Free | None
+    version: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    rows: int | None = None
+
+
+def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
     """Why a storage has no room for another batch, in one sentence; None if it has.
 
     With a `share` less than 1 it has room only below that part of its limits: for workers that wait, so that they do
     not start and stop all the time.
     """
-    limits, free = stats.limits, stats.free
+    if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
+        return why
+    free = stats.free
+    if free is not None and free.minimum is not None and free.bytes * share < free.minimum:
+        return f"{free.where} has {_size(free.bytes)} left, and {_size(free.minimum)} should stay free"
+    return None
+
+
+def _why_queue_full(stats: StorageStats, share: float) -> str | None:
+    limits = stats.limits
     messages = stats.pending + stats.delayed + stats.processing
     if limits.messages is not None and messages >= limits.messages * share:
         return f"the storage holds {messages:,} messages, and storage.limit is {limits.messages:,}"
@@ -63,8 +84,6 @@ def why_full(stats: StorageStats, share: float = 1.0) -> str | None:
             f"the storage holds {stats.dead:,} dead letters, and storage.dead_limit is {limits.dead:,}: "
             "`kctl storage dead list` shows them, `kctl storage requeue --dead` and `clear --dead` make room"
         )
-    if free is not None and free.minimum is not None and free.bytes * share < free.minimum:
-        return f"{free.where} has {_size(free.bytes)} left, and {_size(free.minimum)} should stay free"
     return None
 
 

@@ -22,8 +22,9 @@ from kctl_agent.process.tracebacks import first_line
 from kctl_agent.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
-from kctl_agent.storage import open_storage
+from kctl_agent.storage import open_lake, open_storage
 from kctl_agent.storage.base import OffsetStore
+from kctl_agent.storage.lake_table import TableRefused
 from kctl_agent.worker.consumer_group.membership import Fenced
 from kctl_agent.worker.settings import WorkerSettings, parse
 from kctl_agent.worker.stats import WorkerStats
@@ -58,7 +59,7 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
     code, why = 0, ""
     try:
         worker.run()
-    except BootstrapError as error:
+    except (BootstrapError, TableRefused) as error:
         stats.enter("failed")
         stats.failed(str(error))
         code, why = EX_CONFIG, f"cannot start: {error}"
@@ -92,6 +93,8 @@ def _text(error: Exception, servers: str) -> str:
 
 def _storage(settings: WorkerSettings) -> OffsetStore:
     """Raises BootstrapError when the mode is `directly` and its handler cannot be had."""
+    if settings.storage["mode"] == "lake":
+        return open_lake(settings.storage)
     if settings.storage["mode"] != "directly":
         return open_storage(settings.storage, reply_seconds=STORAGE_REPLY_SECONDS)
     from kctl_agent.sinker.directly import HandlingStorage

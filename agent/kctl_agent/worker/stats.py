@@ -13,7 +13,7 @@ from kctl_agent.process.stats import StoringStats, counted
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, MemberInfo, PartitionStats, Snapshot, StorageUsage
 from kctl_agent.storage.base import OffsetStore, StorageError, StorageStats
-from kctl_agent.storage.room import why_full
+from kctl_agent.storage.room import TableStats, why_full
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.pipeline import Batch
 
@@ -46,7 +46,7 @@ class WorkerStats(StoringStats):
         self._sources: Sources | None = None
         self._throttled_by: str | None = None
         self._stored: StorageUsage | None = None
-        self._storage_stats: StorageStats | None = None
+        self._storage_stats: StorageStats | TableStats | None = None
         self._storage_failed = False
         self._left_out: Mapping[TopicPartition, str] = {}
         self._isolated: Mapping[TopicPartition, str] = {}

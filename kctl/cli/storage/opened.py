@@ -16,8 +16,9 @@ from kctl.privileges import as_owner
 if TYPE_CHECKING:
     from kctl.config import Config
     from kctl_agent.storage.base import Storage
+    from kctl_agent.storage.lake import LakeStorage
 
-__all__ = ["load_fleet", "opened"]
+__all__ = ["load_fleet", "opened", "opened_lake"]
 
 
 def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
@@ -40,7 +41,7 @@ def opened(config: Config) -> Iterator[Storage]:
     from kctl_agent.storage import open_storage  # numpy and pyarrow: 200 ms
     from kctl_agent.storage.base import StorageUnusable
 
-    if config.storage.mode == "redis":
+    if config.storage.mode in ("redis", "lake"):
         with _prepared(open_storage(storage_settings(config))) as storage:
             yield storage
         return
@@ -49,6 +50,23 @@ def opened(config: Config) -> Iterator[Storage]:
             raise StorageUnusable(f"{config.storage.path} does not exist: no worker has put anything yet")
         with _prepared(open_storage(storage_settings(config))) as storage:
             yield storage
+
+
+@contextmanager
+def opened_lake(config: Config) -> Iterator[LakeStorage]:
+    """The table of a fleet of mode `lake`, used as the fleet's own user where we are root.
+
+    Raises:
+        StorageUnusable, TableRefused: it cannot be used.
+        UsageError: we are root, and whose fleet it is is not known.
+    """
+    from kctl.config.storage import storage_settings
+    from kctl_agent.storage import open_lake
+
+    storage = open_lake(storage_settings(config))
+    with as_owner(storage.path, config.path):
+        storage.prepare()
+        yield storage
 
 
 @contextmanager

@@ -6,15 +6,21 @@ import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption
 from kctl.cli.output import as_text
-from kctl.cli.storage.opened import load_fleet, opened
-from kctl.cli.storage.tables import status_document, status_lines
+from kctl.cli.storage.opened import load_fleet, opened, opened_lake
+from kctl.cli.storage.tables import status_document, status_lines, table_document, table_lines
 
 __all__ = ["status"]
 
 
 def status(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
-    """Count waiting, leased, delayed and dead messages."""
-    with opened(load_fleet(context, config)) as storage:
+    """Count messages by state; of a table its rows, files and bytes."""
+    fleet = load_fleet(context, config)
+    if fleet.storage.mode == "lake":
+        with opened_lake(fleet) as lake:
+            document = table_document(lake.identity, lake.count())
+        typer.echo("\n".join(table_lines(document)) if output is Output.TABLE else as_text(document, output))
+        return
+    with opened(fleet) as storage:
         stats = storage.stats()
         identity = storage.identity
     if output is Output.TABLE:

@@ -13,6 +13,7 @@ from kctl.cli.times import duration, moment
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetter, StorageStats
+    from kctl_agent.storage.room import TableStats
 
 __all__ = [
     "ErrorGroup",
@@ -24,6 +25,8 @@ __all__ = [
     "group_table",
     "status_document",
     "status_lines",
+    "table_document",
+    "table_lines",
 ]
 
 _STATES = ("pending", "processing", "delayed", "dead", "bytes")
@@ -77,6 +80,27 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
     limit = "no limit" if stats.limit is None else f"limit {stats.limit}"
     full = _full(stats)
     return [f"{clean(identity)}, {limit}", *([f"full: {clean(full)}"] if full else []), "", *render(columns, rows)]
+
+
+def table_document(identity: str, stats: TableStats) -> dict[str, Any]:
+    """Of a table, in which nothing waits."""
+    return {
+        "storage": identity,
+        "version": stats.version,
+        "rows": stats.rows,
+        "files": stats.files,
+        "bytes": stats.bytes,
+        "free_bytes": None if stats.free is None else stats.free.bytes,
+        "full": why_full(stats),
+    }
+
+
+def table_lines(document: dict[str, Any]) -> list[str]:
+    names = ("version", "rows", "files", "bytes")
+    columns = [Column(name, is_number=True) for name in names]
+    full = document["full"]
+    rows = [tuple(document[name] for name in names)]
+    return [clean(document["storage"]), *([f"full: {clean(full)}"] if full else []), "", *render(columns, rows)]
 
 
 def dead_letter_document(dead_letter: DeadLetter) -> dict[str, Any]:

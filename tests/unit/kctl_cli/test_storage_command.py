@@ -15,6 +15,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.base import Selection, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
+from tests.unit.storage.test_lake import begun, opened
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl
@@ -272,3 +273,27 @@ def test_an_operation_without_its_object_is_refused(kctl: Kctl, storage: FileSto
 
     assert ran.code == 2
     assert "--dead" in ran.err
+
+
+def test_of_a_table_its_version_rows_files_and_bytes_are_printed_and_no_message_waits_in_it(
+    kctl: Kctl, config: Path
+) -> None:
+    table = config.parent / "orders"
+    config.write_text(config.read_text() + f'mode = "lake"\nuri = "{table.as_uri()}"\n')
+    missing = kctl("storage", "status")
+    begun_lake(table)
+    status = kctl("storage", "status", "-o", "json")
+    refused = kctl("storage", "requeue", "--dead")
+
+    assert (missing.code, "there is no Delta table in" in missing.err) == (1, True)
+    document = json.loads(status.out)
+    assert (document["version"], document["rows"], document["files"]) == (2, 10, 1)
+    assert "pending" not in document
+    assert (refused.code, 'storage.mode is "lake": rows go into a table' in refused.err) == (1, True)
+
+
+def begun_lake(path: Path) -> None:
+    """A table with ten rows."""
+    lake = opened(path)
+    lake.init_offsets([StoredOffset("t", 0, None, 0)])
+    begun(lake, 0, 10).commit()

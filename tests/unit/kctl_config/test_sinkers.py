@@ -27,6 +27,15 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
     [
         ("[sinkers]\ncount = 2", "sinkers.count is 2, but sinkers.handler is empty"),
         ('[storage]\nmode = "directly"', 'storage.mode is "directly", but sinkers.handler is empty'),
+        ('[storage]\nmode = "lake"', 'storage.mode is "lake", but storage.uri is empty'),
+        (
+            '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n[sinkers]\ncount = 1\nhandler = "m:f"',
+            'storage.mode is "lake" and sinkers.count is 1, but batches become rows of a table',
+        ),
+        (
+            '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n[spark]\nmaster = "spark://one:7077"',
+            'storage.mode is "lake" and spark.master is "spark://one:7077"',
+        ),
         (
             '[storage]\nmode = "directly"\n[sinkers]\ncount = 1\nhandler = "m:f"',
             'storage.mode is "directly" and sinkers.count is 1',

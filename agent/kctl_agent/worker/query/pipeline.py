@@ -27,10 +27,12 @@ from kafka import TopicPartition
 
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.storage.base import OffsetStore, Storage
+from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.worker.query.batch_failure import Failure, failure
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PartitionPlan
 from kctl_agent.worker.query.block_put import BlockPut
 from kctl_agent.worker.query.code_version import code_version, forget_code
+from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.transform import load_transform
 from kctl_agent.worker.settings import WorkerSettings
 
@@ -215,7 +217,9 @@ class Pipeline:
         """What a query does with its batches."""
         if isinstance(storage, Storage):
             return BlockPut(storage, self._transform, self._settings.pipeline.transform)
-        raise TypeError(f"a batch cannot be put into {storage.identity}")
+        if not isinstance(storage, LakeStorage):
+            raise TypeError(f"a batch cannot be put into {storage.identity}")
+        return LakePut(storage, self._transform, self._settings.pipeline.transform)
 
     @property
     def groups(self) -> frozenset[frozenset[TopicPartition]]:

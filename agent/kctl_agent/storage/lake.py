@@ -1,0 +1,255 @@
+"""Mode `lake`: batches become files of a Delta table, and the table's log holds how far each partition is stored.
+
+The files of a batch and the stored offsets of its partitions are one commit; there is no second truth, no checkpoint
+and no table beside it. A group's stored offsets stand under its own names (`lake_offsets`), so several groups may fill
+one table. Nothing waits for sinkers here. Files are written by Spark (`worker.query.lake_put`), each batch's into a
+folder of its own, which nobody sees before the commit names them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kctl_agent.storage.base import (
+    Advance,
+    Binding,
+    OffsetStore,
+    StorageUnusable,
+    StoredOffset,
+    TopicPartition,
+)
+from kctl_agent.storage.lake_files import DataFile, read_files
+from kctl_agent.storage.lake_offsets import app_id, read_offset, transactions
+from kctl_agent.storage.lake_table import LakeTable
+from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
+from kctl_agent.storage.room import Free, Limits, TableStats
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["LakeBatch", "LakeStorage"]
+
+PLANS = "_kctl"
+"""The folder of the plans of batches that are not committed yet; one that begins so is hidden from every engine."""
+SWEEP_SECONDS = 60.0
+
+
+class LakeStorage(OffsetStore):
+    """See `OffsetStore`. `partition_by` are the columns of a table that is made."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        partition_by: Sequence[str] = (),
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    ) -> None:
+        self.path = path
+        self.partition_by = tuple(partition_by)
+        self.limits = limits
+        self.table = LakeTable(path)
+        self._owner: Binding | None = None
+        self._sweep_at = 0.0
+        self._sweeping = threading.Lock()
+
+    @property
+    def identity(self) -> str:
+        return f"lake:{self.path}"
+
+    def prepare(self) -> None:
+        self.table.prepare()
+
+    def fit(self, schema: str) -> None:
+        """Make sure that the table takes rows of this schema (Spark's JSON). Raises TableRefused, StorageUnusable."""
+        self.table.fit(schema, self.partition_by)
+
+    def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
+        """The id of the table. Every group has names of its own in it, so none is refused."""
+        self._owner = owner.known_from(self._owner)
+        with self.table.latest() as table:
+            return str(table.metadata().id)
+
+    def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        with self.table.latest() as table:
+            return self._read(table, partitions)
+
+    def init_offsets(
+        self,
+        stored_offsets: Collection[StoredOffset],
+        seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
+    ) -> None:
+        """A commit without files."""
+        self._commit({each.tp: (seen.get(each.tp), next_version(each, seen.get(each.tp))) for each in stored_offsets})
+
+    def advance_offsets(self, advances: Collection[Advance]) -> None:
+        with self.table.latest() as table:
+            before = self._judged(table, advances)
+        after = {each.tp: replace(before[each.tp], next=max(before[each.tp].next, each.end)) for each in advances}
+        self._commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
+
+    def stats(self) -> TableStats:
+        """Only what is cheap enough for twice a second: the room on the disk."""
+        place = self.path if self.path.exists() else self.path.parent
+        try:
+            disk = os.statvfs(place)
+        except OSError as error:
+            raise StorageUnusable(f"the disk of {place} cannot be measured: {error.strerror}") from error
+        free = Free(f"the disk of {place}", disk.f_bavail * disk.f_frsize, self.limits.min_free_bytes)
+        return TableStats(self.limits, free)
+
+    def count(self) -> TableStats:
+        """Version, files, bytes and rows too, where the statistics of all files have them. Raises StorageUnusable."""
+        with self.table.latest() as table:
+            columns = table.get_add_actions(flatten=True)
+            sizes = columns.column("size_bytes").to_pylist()
+            has_rows = "num_records" in columns.column_names
+            rows = columns.column("num_records").to_pylist() if has_rows else [None] * len(sizes)
+            known = None if None in rows else sum(rows)
+            return replace(self.stats(), version=table.version(), files=len(sizes), bytes=sum(sizes), rows=known)
+
+    def begin(self, advances: Collection[Advance]) -> LakeBatch:
+        """A batch that is to store these ranges.
+
+        Raises:
+            GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable: it may not.
+        """
+        with self.table.latest() as table:
+            before, id_ = self._judged(table, advances), str(table.metadata().id)
+        self._sweep()
+        batch = LakeBatch(self, id_, before, {each.tp: each.end for each in advances})
+        batch.write_plan()
+        return batch
+
+    def _commit(
+        self,
+        moves: Mapping[TopicPartition, tuple[StoredOffset | None, StoredOffset]],
+        files: Sequence[DataFile] = (),
+        id_: str | None = None,
+    ) -> None:
+        """Write what each stored offset becomes, with these files, if each still is what it was."""
+        if not moves and not files:
+            return
+        owner = self._owned()
+
+        def check(table: DeltaTable) -> None:
+            for tp, (before, _) in moves.items():
+                refuse_moved(tp, read_offset(table.transaction_version, owner, tp), before)
+
+        if id_ is None:
+            with self.table.latest() as table:
+                id_ = str(table.metadata().id)
+        written: dict[str, int] = {}
+        for before, after in moves.values():
+            written |= transactions(owner, before, after)
+        self.table.commit(id_, check, written, files)
+
+    def _judged(self, table: DeltaTable, advances: Collection[Advance]) -> dict[TopicPartition, StoredOffset]:
+        stored = self._read(table, [each.tp for each in advances])
+        return {each.tp: judged(each, stored.get(each.tp)) for each in advances}
+
+    def _read(self, table: DeltaTable, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        owner = self._owned()
+        found = {tp: read_offset(table.transaction_version, owner, tp) for tp in partitions}
+        return {tp: stored for tp, stored in found.items() if stored is not None}
+
+    def _owned(self) -> Binding:
+        if self._owner is None:
+            raise StorageUnusable(f"whose stored offsets of {self.identity} are meant is not known yet")
+        return self._owner
+
+    def _sweep(self) -> None:
+        """Every now and then, remove what batches have left that can never be committed any more: the stored offset of
+        one of their partitions is not the one that they were planned on. A frozen batch that can still be committed
+        keeps its files."""
+        if time.monotonic() < self._sweep_at or not self._sweeping.acquire(blocking=False):
+            return
+        try:
+            self._sweep_at = time.monotonic() + SWEEP_SECONDS
+            for plan in (self.path / PLANS).glob("*.json"):
+                self._sweep_one(plan)
+        finally:
+            self._sweeping.release()
+
+    def _sweep_one(self, plan: Path) -> None:
+        try:
+            planned = json.loads(plan.read_text())
+        except (OSError, ValueError):  # gone meanwhile, or being written
+            return
+        with self.table.latest() as table:
+            if all(
+                [table.transaction_version(name), table.transaction_version(f"{name}/version")] == numbers
+                for name, numbers in planned.items()
+            ):
+                return
+            is_committed = any(f"/{plan.stem}/" in uri for uri in table.file_uris())
+        if not is_committed:
+            shutil.rmtree(self.path / plan.stem, ignore_errors=True)
+        plan.unlink(missing_ok=True)
+
+
+class LakeBatch:
+    """The files of one batch on their way into the table. `below`: offsets under these are stored already, and must not
+    be written."""
+
+    def __init__(
+        self,
+        storage: LakeStorage,
+        table_id: str,
+        before: Mapping[TopicPartition, StoredOffset],
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
+        self.below = {tp: stored.next for tp, stored in before.items()}
+        self._storage = storage
+        self._table_id = table_id
+        self._before = before
+        self._ends = ends
+        self._name = f"kctl-{uuid.uuid4().hex}"
+        self.folder = storage.path / self._name
+        """Where its files are written, and stay."""
+
+    @property
+    def _plan(self) -> Path:
+        return self._storage.path / PLANS / f"{self._name}.json"
+
+    def write_plan(self) -> None:
+        """For those that find its files when nobody else knows of them. Raises StorageUnusable."""
+        owner = self._storage._owned()  # noqa: SLF001 - its other half
+        planned = {app_id(owner, tp): [stored.next, stored.version] for tp, stored in self._before.items()}
+        try:
+            self._plan.parent.mkdir(exist_ok=True)
+            self._plan.write_text(json.dumps(planned))
+        except OSError as error:
+            raise StorageUnusable(f"{self._plan.parent} cannot be written: {error.strerror}") from error
+
+    def commit(self) -> list[DataFile]:
+        """What was written becomes part of the table, and the stored offsets move to the ends of the batch.
+
+        Raises:
+            StoredOffsetMoved: another owner was faster; nothing of it is visible.
+            StorageUnusable: whether it is stored, the stored offsets show.
+        """
+        try:
+            files = read_files(self._storage.path, self.folder) if self.folder.exists() else []
+        except OSError as error:
+            raise StorageUnusable(f"the files in {self.folder} cannot be synced: {error.strerror}") from error
+        moves = {
+            tp: (before, replace(before, next=max(before.next, self._ends[tp]))) for tp, before in self._before.items()
+        }
+        self._storage._commit(moves, files, self._table_id)  # noqa: SLF001
+        self._plan.unlink(missing_ok=True)
+        return files
+
+    def discard(self) -> None:
+        """Remove what was written before anything was committed. Tasks that were given up may still write: the plan
+        stays, by which the rest is found."""
+        shutil.rmtree(self.folder, ignore_errors=True)

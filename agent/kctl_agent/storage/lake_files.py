@@ -1,0 +1,139 @@
+"""The Parquet files of a batch as actions of a Delta table's log: sizes, partition values, and for data skipping the
+statistics of their footers."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+__all__ = ["DataFile", "read_files"]
+
+STATS_COLUMNS = 32
+"""`delta.dataSkippingNumIndexedCols` of Delta itself."""
+STATS_CHARACTERS = 32
+"""As Delta itself cuts strings; what is larger than any string that begins so is marked by the last code point."""
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file. `path` is relative to the table's folder; `nulls`, `least` and `greatest` are by column, where the
+    footer has them."""
+
+    path: str
+    size: int
+    modified_ms: int
+    partition_values: Mapping[str, str | None]
+    rows: int
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    least: Mapping[str, Any] = field(default_factory=dict)
+    greatest: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def stats(self) -> str:
+        """As the protocol of Delta has them, `tightBounds` included: what is cut off is still a bound."""
+        bounds = {
+            "minValues": {name: bound for name, value in self.least.items() if (bound := _bound(value)) is not None},
+            "maxValues": {
+                name: bound for name, value in self.greatest.items() if (bound := _bound(value, upper=True)) is not None
+            },
+        }
+        return json.dumps({"numRecords": self.rows, **bounds, "nullCount": dict(self.nulls)}, separators=(",", ":"))
+
+
+def read_files(table: Path, folder: Path) -> list[DataFile]:
+    """The files with rows that Spark has written below `folder`, synced to the disk; its checksum files are removed.
+
+    Raises OSError.
+    """
+    found = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
+        for name in names:
+            path = Path(parent, name)
+            if name.startswith((".", "_")):
+                path.unlink()
+            elif (read := _read_file(table, folder, path)).rows:
+                _sync(path)
+                found.append(read)
+            else:
+                path.unlink()  # Spark writes one without rows where a batch has none
+        _sync(Path(parent))
+    if found:
+        _sync(table)
+    return found
+
+
+def _read_file(table: Path, folder: Path, path: Path) -> DataFile:
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(path)
+    stat = path.stat()
+    nulls: dict[str, int] = {}
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    for number in list(_top_level(metadata))[:STATS_COLUMNS]:
+        groups = [metadata.row_group(i).column(number) for i in range(metadata.num_row_groups)]
+        name = metadata.schema.column(number).name
+        every = [group.statistics for group in groups]
+        if not every or any(stats is None or not stats.has_null_count for stats in every):
+            continue
+        nulls[name] = sum(stats.null_count for stats in every)
+        known = [stats for stats, group in zip(every, groups, strict=True) if stats.null_count < group.num_values]
+        if known and all(stats.has_min_max for stats in known):
+            least[name], greatest[name] = min(stats.min for stats in known), max(stats.max for stats in known)
+    return DataFile(
+        str(path.relative_to(table)),
+        stat.st_size,
+        stat.st_mtime_ns // 1_000_000,
+        dict(_partition_values(path.parent.relative_to(folder).parts)),
+        metadata.num_rows,
+        nulls,
+        least,
+        greatest,
+    )
+
+
+def _top_level(metadata: Any) -> Iterator[int]:
+    """Columns that are no part of an array, map or struct."""
+    for number in range(metadata.num_columns):
+        column = metadata.schema.column(number)
+        if column.path == column.name and column.max_repetition_level == 0:
+            yield number
+
+
+def _partition_values(folders: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    for folder in folders:
+        name, _, value = folder.partition("=")
+        yield unquote(name), None if value == NULL_PARTITION else unquote(value)
+
+
+def _bound(value: object, *, upper: bool = False) -> object:
+    """As JSON; None: of this type there is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        return value if len(value) <= STATS_CHARACTERS else value[:STATS_CHARACTERS] + "\U0010ffff" * upper
+    if isinstance(value, datetime):
+        text = value.astimezone(UTC) if value.tzinfo else value
+        return text.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, int):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else None
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,54 @@
+"""Stored offsets as `txn` actions of a Delta table's log. Pure.
+
+An action holds a name and a 64-bit number, survives checkpoints of the log, and fences: of two commits with the same
+name on one snapshot the table takes one. So each partition of a group has four names, `kctl/CLUSTER/GROUP/TOPIC/N`
+for its next offset, which is part of every commit, and below that the version and the two halves of the topic's id.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from urllib.parse import quote
+
+from kctl_agent.storage.base import Binding, StoredOffset, TopicPartition
+
+__all__ = ["app_id", "read_offset", "transactions"]
+
+_HALF = 1 << 64
+
+
+def app_id(owner: Binding, tp: TopicPartition) -> str:
+    """The name under which the next offset of a partition stands in the log."""
+    topic, partition = tp
+    return f"kctl/{quote(owner.cluster_id or '-', safe='')}/{quote(owner.group, safe='')}/{topic}/{partition}"
+
+
+def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPartition) -> StoredOffset | None:
+    """`read` answers the number of a name, as `DeltaTable.transaction_version` does."""
+    name = app_id(owner, tp)
+    following = read(name)
+    if following is None:
+        return None
+    return StoredOffset(*tp, _topic_id(read, name), following, read(f"{name}/version") or 0)
+
+
+def transactions(owner: Binding, before: StoredOffset | None, after: StoredOffset) -> dict[str, int]:
+    """What a commit writes to make one of the other: always the next offset, by which it is fenced."""
+    name = app_id(owner, after.tp)
+    written = {name: after.next}
+    if before is None or before.version != after.version:
+        written[f"{name}/version"] = after.version
+    if before is None or before.topic_id != after.topic_id:
+        high, low = divmod(uuid.UUID(after.topic_id).int if after.topic_id else 0, _HALF)
+        written |= {f"{name}/topic-id-high": _signed(high), f"{name}/topic-id-low": _signed(low)}
+    return written
+
+
+def _topic_id(read: Callable[[str], int | None], name: str) -> str | None:
+    high, low = (read(f"{name}/topic-id-{half}") or 0 for half in ("high", "low"))
+    return str(uuid.UUID(int=high % _HALF * _HALF + low % _HALF)) if high or low else None
+
+
+def _signed(half: int) -> int:
+    return half - _HALF if half >= _HALF // 2 else half

@@ -1,0 +1,290 @@
+"""A Delta table in a folder of this machine, by way of delta-rs: opened, checked, committed to.
+
+What another program may have done to the table meanwhile is the normal case: it is read anew before each use, and a
+commit whose snapshot is no longer the newest is judged by Delta's own rules for conflicts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kctl_agent.errors import StorageError
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake_files import DataFile
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["LakeTable", "TableRefused"]
+
+ATTEMPTS = 5
+"""Of a commit that others got ahead of in a way that delta-rs does not rebase by itself, such as a new schema."""
+FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
+RETENTION = "delta.setTransactionRetentionDuration"
+UNFIT = frozenset(" ,;{}()\n\t=")
+"""What a column's name may not have without column mapping."""
+
+
+class TableRefused(StorageError):
+    """The table, or what is to be written into it, is of a kind that cannot be written; another try would not help."""
+
+    code = "table_refused"
+
+
+class LakeTable:
+    """May be used by any thread, by one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._table: DeltaTable | None = None
+        self._stamp: tuple[int, int] | None = None
+
+    def prepare(self) -> None:
+        """Check what is there; the table itself is made with the first schema (`fit`).
+
+        Raises:
+            StorageUnusable: the folder above is missing, or the folder holds something else.
+            TableRefused: a table that cannot be written; delta-rs is not installed.
+        """
+        if find_spec("deltalake") is None:
+            raise TableRefused("storage.mode is \"lake\", which needs delta-rs: pip install 'kctl-agent[lake]'")
+        if not self.path.parent.is_dir():
+            raise StorageUnusable(f"the folder {self.path.parent} of storage.uri does not exist: make it first")
+        if self._exists():
+            with self.latest() as table:
+                _check_features(self.path, table)
+        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise StorageUnusable(f"{self.path} (storage.uri) is no Delta table and not empty: name another folder")
+
+    def fit(self, schema: str, partition_by: Sequence[str]) -> None:
+        """Make sure that the table takes rows of this schema (Spark's JSON); a table that does not exist is made.
+
+        Raises TableRefused, StorageUnusable.
+        """
+        wanted = json.loads(schema)["fields"]
+        _check_columns(wanted, partition_by)
+        if not self._exists():
+            self._create(wanted, partition_by)
+        with self.latest() as table:
+            _check_features(self.path, table)
+            _check_schema(self.path, table, wanted, partition_by)
+
+    @contextmanager
+    def latest(self) -> Iterator[DeltaTable]:
+        """The newest version, which stays the one that is read until the end of the block. Raises StorageUnusable."""
+        with self._lock, self._errors():
+            yield self._newest()
+
+    def commit(
+        self,
+        id_: str,
+        check: Callable[[DeltaTable], None],
+        transactions: Mapping[str, int],
+        files: Sequence[DataFile] = (),
+    ) -> None:
+        """Add these files and set these transaction numbers, all or nothing. `check` is called with the version that
+        is written upon, and raises if it is not what the commit was decided on.
+
+        Raises what `check` raises; StorageUnusable: it is not known to be written, or the table is not `id_` any more.
+        """
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(f.path, f.size, f.partition_values, f.modified_ms, True, f.stats) for f in files
+        ]
+        properties = CommitProperties(app_transactions=[Transaction(*each) for each in transactions.items()])
+        refused: Exception | None = None
+        with self._lock, self._errors():
+            for _ in range(ATTEMPTS):
+                table = self._newest()
+                if str(table.metadata().id) != id_:
+                    raise StorageUnusable(f"the table {self.path} was replaced by another while a batch was written")
+                check(table)
+                columns = table.metadata().partition_columns
+                try:
+                    table.create_write_transaction(
+                        actions, "append", table.schema(), columns, commit_properties=properties
+                    )
+                except CommitFailedError as error:
+                    refused = error
+                    continue
+                self._newest()
+                return
+        raise StorageUnusable(f"other writers of the table {self.path} came first {ATTEMPTS} times: {refused}")
+
+    def _exists(self) -> bool:
+        from deltalake import DeltaTable
+
+        return DeltaTable.is_deltatable(str(self.path))
+
+    def _create(self, fields: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
+        from deltalake import DeltaTable, Schema
+        from deltalake.exceptions import DeltaError
+
+        text = json.dumps(_nullable({"type": "struct", "fields": fields}))
+        try:
+            schema = Schema.from_json(text)
+        except Exception as error:  # whatever delta-rs raises of a type that it does not know
+            raise TableRefused(f"a Delta table cannot have these columns: {error}") from error
+        with self._lock, self._errors():
+            try:
+                DeltaTable.create(self.path, schema, partition_by=list(partition_by), name=self.path.name)
+            except DeltaError:
+                if not self._exists():
+                    raise
+                # another worker was first
+
+    def _newest(self) -> DeltaTable:
+        """The lock is held. What was replaced or restored from a copy is read from its beginning: the log of a table
+        that went back would else be continued where it was."""
+        from deltalake import DeltaTable
+
+        table, before = self._table, None
+        if table is not None and self._stamp is not None and self._stamp == self._stamp_of(table.version()):
+            before = table.version()
+            table.update_incremental()
+        else:
+            table = DeltaTable(self.path)
+        version = table.version()
+        if version != before:
+            self._sync(range(version if before is None else before + 1, version + 1))
+            self._table, self._stamp = table, self._stamp_of(version)
+        return table
+
+    def _entry(self, version: int) -> Path:
+        return self.path / "_delta_log" / f"{version:020}.json"
+
+    def _stamp_of(self, version: int) -> tuple[int, int] | None:
+        """By which the entry of a version in the log is known again; None where it was cleaned up."""
+        try:
+            stat = self._entry(version).stat()
+        except FileNotFoundError:
+            return None
+        return stat.st_ino, stat.st_mtime_ns
+
+    def _sync(self, versions: range) -> None:
+        """What was read of the log is on the disk before anything is decided on it."""
+        for path in [
+            *(entry for version in versions if (entry := self._entry(version)).exists()),
+            self._entry(0).parent,
+        ]:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            yield
+        except TableNotFoundError as error:
+            raise StorageUnusable(f"there is no Delta table in {self.path} (storage.uri)") from error
+        except (DeltaError, OSError) as error:
+            raise StorageUnusable(f"the table {self.path} cannot be used: {' '.join(str(error).split())}") from error
+
+
+def _check_features(path: Path, table: DeltaTable) -> None:
+    protocol, configuration = table.protocol(), table.metadata().configuration
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    if unknown := sorted(features - FEATURES):
+        raise TableRefused(f"the table {path} has features that kctl cannot write: {', '.join(unknown)}")
+    if not features and (protocol.min_reader_version > 1 or protocol.min_writer_version > 2):
+        raise TableRefused(
+            f"the table {path} demands writers of version {protocol.min_writer_version} (readers of "
+            f"{protocol.min_reader_version}), and kctl writes version 2 (1)"
+        )
+    if RETENTION in configuration:
+        raise TableRefused(
+            f"the table {path} has {RETENTION} set, so its stored offsets would expire and messages come twice: "
+            "unset it"
+        )
+
+
+def _check_columns(wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
+    names = [field["name"] for field in wanted]
+    if unfit := [name for name in names if UNFIT & set(name)]:
+        raise TableRefused(f"a column of a Delta table cannot be called {unfit[0]!r}: rename it in the transform")
+    lower = [name.lower() for name in names]
+    if twice := [name for name in names if lower.count(name.lower()) > 1]:
+        raise TableRefused(f"there are several columns called {twice[0]!r}: rename them in the transform")
+    types = {field["name"]: field["type"] for field in wanted}
+    for name in partition_by:
+        if name not in types:
+            raise TableRefused(f"storage.partition_by names {name}, and the columns are {', '.join(names)}")
+        if types[name] not in ("string", "integer", "long", "short", "byte", "date", "boolean"):
+            raise TableRefused(
+                f"storage.partition_by names {name}, by whose type, {types[name]}, nothing is partitioned"
+            )
+    if len(partition_by) == len(names):
+        raise TableRefused("storage.partition_by names every column: one must remain for the files")
+
+
+def _check_schema(
+    path: Path, table: DeltaTable, wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]
+) -> None:
+    fields = json.loads(table.schema().to_json())["fields"]
+    if any("delta.invariants" in field.get("metadata", {}) for field in fields):
+        raise TableRefused(f"the table {path} has invariants, which kctl cannot check")
+    columns = table.metadata().partition_columns
+    if columns != list(partition_by):
+        raise TableRefused(
+            f"the table {path} is partitioned by ({', '.join(columns)}), and storage.partition_by is "
+            f"({', '.join(partition_by)})"
+        )
+    there = {field["name"]: field for field in fields}
+    given = {field["name"]: field for field in wanted}
+    for name, field in given.items():
+        if name not in there:
+            raise TableRefused(
+                f"the table {path} has no column {name}: add it to the table, or leave it out in the transform"
+            )
+        if _plain(field["type"]) != _plain(there[name]["type"]):
+            raise TableRefused(
+                f"column {name} of the table {path} is {_text(there[name]['type'])}, and the batch has "
+                f"{_text(field['type'])}"
+            )
+    for name, field in there.items():
+        if not field["nullable"] and (name not in given or given[name]["nullable"]):
+            raise TableRefused(
+                f"column {name} of the table {path} must not be null, and the batch may have nulls there"
+            )
+
+
+def _nullable(type_: Any) -> Any:
+    """A type in which everything may be null, as Delta's own writer makes tables."""
+    if not isinstance(type_, dict):
+        return type_
+    if type_["type"] == "struct":
+        fields = [{**field, "nullable": True, "type": _nullable(field["type"])} for field in type_["fields"]]
+        return {**type_, "fields": fields}
+    return {
+        key: True if key.endswith("ContainsNull") or key == "containsNull" else _nullable(value)
+        for key, value in type_.items()
+    }
+
+
+def _plain(type_: Any) -> Any:
+    """A type without what does not matter for writing: metadata, and whether inner values may be null."""
+    if not isinstance(type_, dict):
+        return type_
+    kept = {key: value for key, value in type_.items() if not key.startswith(("contains", "valueContains"))}
+    if type_["type"] == "struct":
+        return {"type": "struct", "fields": [(field["name"], _plain(field["type"])) for field in type_["fields"]]}
+    return {key: _plain(value) for key, value in kept.items()}
+
+
+def _text(type_: Any) -> str:
+    return type_ if isinstance(type_, str) else json.dumps(_plain(type_))

@@ -1,0 +1,29 @@
+"""A transform for `storage.mode = "lake"`: JSON orders become typed columns, one row for each item of an order.
+
+    [workers]
+    transform = "items:parsed"
+
+    [storage]
+    mode = "lake"
+    uri = "file:///srv/lake/items"
+    partition_by = ["country"]
+
+Keep topic, partition and offset: by them each row can be traced to its message.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col, explode_outer, from_json
+
+
+def parsed(frame: DataFrame) -> DataFrame:
+    order = from_json(col("value").cast("string"), "id long, country string, items array<string>")
+    typed = frame.select("topic", "partition", "offset", "timestamp", order.alias("order"))
+    return typed.select(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "order.id",
+        "order.country",
+        explode_outer("order.items").alias("item"),
+    )

@@ -1,0 +1,34 @@
+"""Counts the table that a demo with `--storage lake` has filled, by delta-rs, which has written none of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kafka import KafkaAdminClient
+
+from kctl.demo.audit import Audit, Place, audit_places
+from kctl_agent.storage.base import Binding
+from kctl_agent.storage.lake import LakeStorage
+
+__all__ = ["audit_table", "cluster_of"]
+
+
+def cluster_of(bootstrap_servers: str) -> str:
+    """The id of the cluster. Raises KafkaError."""
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        return str(admin.describe_cluster()["cluster_id"])
+
+
+def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
+    """Compare offset by offset. Raises StorageUnusable."""
+    storage.bind(owner)
+    stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
+    return audit_places(_places(storage.path), produced, stored_offsets=stored_offsets)
+
+
+def _places(table: Path) -> Iterator[Place]:
+    from deltalake import DeltaTable
+
+    columns = DeltaTable(table).to_pyarrow_table(columns=["topic", "partition", "offset"])
+    yield from zip(*(columns[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)

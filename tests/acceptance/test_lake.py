@@ -1,0 +1,146 @@
+"""Kafka to a Delta table, each message once: counted in the table by delta-rs, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real]
+
+KILLS = 4
+EXAMPLE = Path(__file__).parents[2] / "examples" / "items.py"
+
+
+def lake(table: Path, more: str = "") -> str:
+    return f'mode = "lake"\nuri = "{table.as_uri()}"\n{more}'
+
+
+def places(table: Path) -> Counter[tuple[str, int, int]]:
+    """How often each offset is in the table."""
+    columns = DeltaTable(table).to_pyarrow_table(columns=["topic", "partition", "offset"]).to_pydict()
+    return Counter(zip(columns["topic"], columns["partition"], columns["offset"], strict=True))
+
+
+def sent(fleet: Fleet) -> Counter[tuple[str, int, int]]:
+    return Counter({(fleet.topic, tp.partition, at): 1 for tp, count in fleet.sent.items() for at in range(count)})
+
+
+def positions(table: Path, fleet: Fleet) -> dict[int, int]:
+    """Of each partition, what the last `txn` action of the log has; read without kctl and without delta-rs."""
+    found: dict[int, int] = {}
+    for commit in sorted((table / "_delta_log").glob("*.json")):
+        for action in map(json.loads, commit.read_text().splitlines()):
+            *_, group, topic, partition = ("txn" in action and action["txn"]["appId"].split("/")) or ("", "", "")
+            if (group, topic) == (fleet.group, fleet.topic) and partition.isdigit():
+                found[int(partition)] = action["txn"]["version"]
+    return found
+
+
+def test_what_is_produced_is_in_the_table_once_however_often_the_worker_is_killed(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
+    fleet = make_fleet(partitions=3, storage=lake(table))
+    fleet.send(3000)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+    members = fleet.rpc("member_leader")["members"]
+    assert [member["worker"] for member in members] == ["worker-0"]
+    assert places(table) == sent(fleet)
+
+    load = fleet.load(2000)
+    for _ in range(KILLS):
+        before = DeltaTable(table).version()
+        eventually(lambda: DeltaTable(table).version() > before + 1, START_SECONDS, "batches are stored")  # noqa: B023
+        pid = fleet.workers()["worker-0"]["pid"]
+        eventually(_later(drawn.uniform(0, 0.5)), 5, "the moment has come")
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: fleet.is_running("worker-0") and _pid(fleet) != pid, START_SECONDS, "it runs again")  # noqa: B023
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    assert places(table) == sent(fleet)
+    assert positions(table, fleet) == {tp.partition: count for tp, count in fleet.sent.items()}
+    columns = DeltaTable(table).schema().fields
+    assert [c.name for c in columns] == [
+        "topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers",
+    ]  # fmt: skip
+
+
+def test_a_checkpoint_of_spark_is_scratch(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table = short_dir / "orders"
+    fleet = make_fleet(partitions=2, storage=lake(table))
+    fleet.send(1000)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+    fleet.stop()
+    shutil.rmtree(fleet.directory / "data")
+    fleet.send(1000)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    assert places(table) == sent(fleet)
+
+
+def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partitioned(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table = short_dir / "items"
+    fleet = make_fleet(
+        partitions=2,
+        storage=lake(table, 'partition_by = ["country"]'),
+        workers_more='transform = "items:parsed"',
+    )
+    shutil.copy(EXAMPLE, fleet.directory)
+    fleet.send(500, b'{"id": 7, "country": "a b/c", "items": ["x", "y"]}')
+    fleet.send(100, b'{"id": 8, "items": ["z"]}')
+    fleet.send(10, b"no JSON")
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    found = DeltaTable(table).to_pyarrow_table()
+    rows = Counter(zip(*(found[name].to_pylist() for name in ("id", "country", "item")), strict=True))
+    assert rows == {(7, "a b/c", "x"): 500, (7, "a b/c", "y"): 500, (8, None, "z"): 100, (None, None, None): 10}
+
+
+def test_the_group_is_reset_to_the_beginning_and_only_then_rows_come_again(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table = short_dir / "orders"
+    fleet = make_fleet(partitions=1, storage=lake(table))
+    fleet.send(1000)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    fleet.kctl("seek", "--topic", fleet.topic, "--partition", "0", "--to", "400", "--yes")
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read again")
+
+    once, twice = range(400), range(400, 1000)
+    eventually(lambda: places(table).total() == 1600, SETTLE_SECONDS, "it is stored again")
+    counted = places(table)
+    assert {counted[fleet.topic, 0, at] for at in once} == {1}
+    assert {counted[fleet.topic, 0, at] for at in twice} == {2}
+
+
+def _later(seconds: float) -> Callable[[], bool]:
+    at = time.monotonic() + seconds
+    return lambda: time.monotonic() >= at
+
+
+def _pid(fleet: Fleet) -> Any:
+    return fleet.workers()["worker-0"]["pid"]

@@ -1,0 +1,307 @@
+"""A Delta table as storage, without Spark: files of batches are written by pyarrow here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.base import (
+    Advance,
+    Binding,
+    GapRefused,
+    StorageUnusable,
+    StoredOffset,
+    StoredOffsetMissing,
+    StoredOffsetMoved,
+)
+from kctl_agent.storage.lake import LakeBatch, LakeStorage
+from kctl_agent.storage.lake_table import TableRefused
+
+GROUP = Binding("payments/eu", "cluster-1")
+TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
+TP = ("t", 0)
+FIELDS = (("topic", "string"), ("partition", "integer"), ("offset", "long"), ("timestamp", "timestamp"))
+
+
+def schema(*fields: tuple[str, str]) -> str:
+    """As Spark writes it."""
+    return json.dumps(
+        {"type": "struct", "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields]}
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "orders"
+
+
+def opened(path: Path, owner: Binding = GROUP) -> LakeStorage:
+    storage = LakeStorage(path)
+    storage.prepare()
+    storage.fit(schema(*FIELDS))
+    storage.bind(owner)
+    return storage
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
+    return made
+
+
+def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeBatch:
+    """A batch whose file is written."""
+    batch = storage.begin([Advance(*TP, version, start, end)])
+    offsets = [at for at in range(start, end) if at >= batch.below[TP]]
+    columns = {
+        "topic": pa.array(["t"] * len(offsets)),
+        "partition": pa.array([0] * len(offsets), pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp": pa.array([at * 1_000 for at in offsets], pa.timestamp("us", "UTC")),
+    }
+    batch.folder.mkdir()
+    pq.write_table(pa.table(columns), batch.folder / "part-0.parquet")
+    return batch
+
+
+def offsets(path: Path) -> list[int]:
+    return sorted(DeltaTable(path).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
+
+
+def at(storage: LakeStorage) -> StoredOffset | None:
+    return storage.stored_offsets([TP]).get(TP)
+
+
+def test_rows_and_stored_offset_are_one_commit(storage: LakeStorage, path: Path) -> None:
+    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 100, 1)
+    before = DeltaTable(path).version()
+
+    begun(storage, 100, 110).commit()
+
+    assert offsets(path) == list(range(100, 110))
+    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 110, 1)
+    assert DeltaTable(path).version() == before + 1
+    assert not list((path / "_kctl").iterdir())
+
+
+def test_another_process_reads_what_was_stored_and_the_id_of_the_table_is_the_storages(
+    storage: LakeStorage, path: Path
+) -> None:
+    other = opened(path)
+
+    assert at(other) == at(storage)
+    assert other.bind(GROUP) == storage.bind(GROUP) == str(DeltaTable(path).metadata().id)
+
+
+def test_a_range_below_the_stored_offset_is_not_written_again_and_one_above_is_refused(
+    storage: LakeStorage, path: Path
+) -> None:
+    begun(storage, 100, 110).commit()
+    begun(storage, 105, 115).commit()
+    with pytest.raises(GapRefused):
+        storage.begin([Advance(*TP, 1, 116, 120)])
+
+    assert offsets(path) == list(range(100, 115))
+
+
+def test_of_two_batches_on_one_stored_offset_the_second_is_refused_and_nothing_of_it_is_visible(
+    storage: LakeStorage, path: Path
+) -> None:
+    late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
+    quick.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        late.commit()
+
+    assert offsets(path) == list(range(100, 110))
+
+
+def test_a_commit_between_the_check_and_the_write_is_noticed_by_the_log_itself(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
+    write, waiting = DeltaTable.create_write_transaction, [quick]
+
+    def overtaken(*args: object, **more: object) -> None:
+        if waiting:
+            waiting.pop().commit()
+        write(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
+    with pytest.raises(StoredOffsetMoved):
+        late.commit()
+
+    assert offsets(path) == list(range(100, 110))
+
+
+def test_a_stored_offset_goes_back_in_a_commit_without_files_and_fences_what_was_planned_before(
+    storage: LakeStorage, path: Path
+) -> None:
+    begun(storage, 100, 110).commit()
+    frozen, seen = begun(storage, 110, 120), at(storage)
+    assert seen is not None
+
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 50)], {TP: seen})
+    with pytest.raises(StoredOffsetMoved):
+        frozen.commit()
+    with pytest.raises(StoredOffsetMoved):
+        storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 60)], {TP: seen})
+
+    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 50, 2)
+
+
+def test_the_id_of_a_topic_may_become_another_or_unknown(storage: LakeStorage) -> None:
+    for topic_id in ("00000000-0000-0000-ffff-ffffffffffff", None, "ffffffff-ffff-4fff-8000-000000000000"):
+        seen = at(storage)
+        assert seen is not None
+        storage.init_offsets([StoredOffset(*TP, topic_id, 7)], {TP: seen})
+        assert (after := at(storage)) is not None
+        assert (after.topic_id, after.next) == (topic_id, 7)
+
+
+def test_offsets_that_hold_no_row_are_stored_too(storage: LakeStorage, path: Path) -> None:
+    storage.begin([Advance(*TP, 1, 100, 105)]).commit()
+    storage.advance_offsets([Advance(*TP, 1, 105, 108)])
+
+    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 108, 1)
+    assert offsets(path) == []
+
+
+def test_groups_and_clusters_have_stored_offsets_of_their_own_in_one_table(storage: LakeStorage, path: Path) -> None:
+    for owner in (Binding("payments", "cluster-1"), Binding("payments/eu", "cluster-2")):
+        other = opened(path, owner)
+        assert at(other) is None
+        with pytest.raises(StoredOffsetMissing):
+            other.begin([Advance(*TP, 1, 0, 5)])
+
+
+def test_stored_offsets_survive_a_checkpoint_of_the_log_and_its_clean_up(storage: LakeStorage, path: Path) -> None:
+    begun(storage, 100, 110).commit()
+    DeltaTable(path).create_checkpoint()
+    for entry in sorted((path / "_delta_log").glob("*.json"))[:-1]:
+        entry.unlink()
+
+    assert at(storage) == at(opened(path)) == StoredOffset("t", 0, TOPIC_ID, 110, 1)
+    begun(storage, 110, 115).commit()
+    assert offsets(path) == list(range(100, 115))
+
+
+def test_a_table_that_was_restored_from_an_older_copy_is_continued_where_the_copy_ends(
+    storage: LakeStorage, path: Path, tmp_path: Path
+) -> None:
+    begun(storage, 100, 110).commit()
+    shutil.copytree(path, tmp_path / "copy")
+    for start in (110, 120, 130):
+        begun(storage, start, start + 10).commit()
+    shutil.rmtree(path)
+    shutil.copytree(tmp_path / "copy", path)
+
+    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 110, 1)
+    begun(storage, 110, 112).commit()
+    assert offsets(path) == list(range(100, 112))
+
+
+def test_a_batch_is_not_written_into_a_table_that_replaced_the_one_it_was_planned_on(
+    storage: LakeStorage, path: Path
+) -> None:
+    batch = begun(storage, 100, 110)
+    shutil.rmtree(path)
+    opened(path).init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
+    batch.folder.mkdir()
+
+    with pytest.raises(StorageUnusable, match="was replaced by another"):
+        batch.commit()
+
+
+def test_files_of_a_batch_that_can_never_be_committed_are_removed_and_those_that_still_can_stay(
+    storage: LakeStorage, path: Path
+) -> None:
+    abandoned, frozen = begun(storage, 100, 110), begun(storage, 100, 104)
+    opened(path).stored_offsets([TP])
+    begun(opened(path), 100, 110).commit()
+    waiting = begun(opened(path), 110, 120)
+
+    begun(opened(path), 110, 111).discard()
+
+    assert not abandoned.folder.exists()
+    assert not frozen.folder.exists()
+    assert waiting.folder.exists()
+    waiting.commit()
+    assert offsets(path) == list(range(100, 120))
+
+
+def test_a_batch_whose_worker_died_after_the_commit_keeps_its_files(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", lambda *_, **__: None)
+        begun(storage, 100, 110).commit()
+    assert list((path / "_kctl").iterdir())
+
+    begun(opened(path), 110, 120).commit()
+
+    assert not list((path / "_kctl").iterdir())
+    assert offsets(path) == list(range(100, 120))
+
+
+def test_the_log_has_statistics_of_each_file_for_data_skipping(storage: LakeStorage, path: Path) -> None:
+    begun(storage, 100, 110).commit()
+
+    row = pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()[0]
+
+    assert row["num_records"] == 10
+    assert (row["min.offset"], row["max.offset"], row["null_count.offset"]) == (100, 109, 0)
+    assert (row["min.topic"], row["max.topic"]) == ("t", "t")
+    assert storage.count().rows == 10
+
+
+def test_a_table_that_cannot_be_written_is_refused_with_its_reason(path: Path, tmp_path: Path) -> None:
+    opened(path)
+    with pytest.raises(TableRefused, match="has no column amount"):
+        LakeStorage(path).fit(schema(*FIELDS, ("amount", "double")))
+    with pytest.raises(TableRefused, match=r"column offset of the table .* is long, and the batch has string"):
+        LakeStorage(path).fit(schema(("offset", "string")))
+    with pytest.raises(TableRefused, match=r"is partitioned by \(\), and storage.partition_by is \(topic\)"):
+        LakeStorage(path, partition_by=["topic"]).fit(schema(*FIELDS))
+    with pytest.raises(TableRefused, match="names country, and the columns are"):
+        LakeStorage(tmp_path / "new", partition_by=["country"]).fit(schema(*FIELDS))
+    with pytest.raises(StorageUnusable, match="does not exist: make it first"):
+        LakeStorage(tmp_path / "none" / "table").prepare()
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").write_text("x")
+    with pytest.raises(StorageUnusable, match="is no Delta table and not empty"):
+        LakeStorage(tmp_path / "letters").prepare()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "configuration", "reason"),
+    [
+        ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
+          "writerFeatures": ["deletionVectors"]}, {}, "features that kctl cannot write: deletionVectors"),
+        ({"minReaderVersion": 2, "minWriterVersion": 5}, {}, "demands writers of version 5"),
+        ({"minReaderVersion": 1, "minWriterVersion": 2},
+         {"delta.setTransactionRetentionDuration": "interval 7 days"}, "stored offsets would expire"),
+    ],
+)  # fmt: skip
+def test_a_table_of_features_that_are_not_written_is_refused_by_their_names(
+    path: Path, protocol: dict[str, object], configuration: dict[str, str], reason: str
+) -> None:
+    opened(path)
+    entry = path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = protocol
+        if "metaData" in action:
+            action["metaData"]["configuration"] = configuration
+    entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+    with pytest.raises(TableRefused, match=reason):
+        LakeStorage(path).prepare()
