@@ -37,7 +37,7 @@ _MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
 _NUMBER = re.compile(r"\d+")
 
 
-def _full(stats: StorageStats) -> str | None:
+def _full(stats: StorageStats | TableStats) -> str | None:
     from kctl_agent.storage.room import why_full  # with numpy and all storages, for which `kctl --help` need not wait
 
     return why_full(stats)
@@ -91,7 +91,7 @@ def table_document(identity: str, stats: TableStats) -> dict[str, Any]:
         "files": stats.files,
         "bytes": stats.bytes,
         "free_bytes": None if stats.free is None else stats.free.bytes,
-        "full": why_full(stats),
+        "full": _full(stats),
     }
 
 
