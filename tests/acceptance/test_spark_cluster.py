@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from kctl.testing.redis_server import RedisServer
-from kctl_agent.storage.redis_client import script
+from kctl_agent.storage.redis.client import script
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.spark_cluster import EXECUTORS, SparkCluster, running_cluster
 from tests.redis_server import require_redis

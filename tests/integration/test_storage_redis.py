@@ -19,7 +19,6 @@ import pytest
 import redis
 
 from kctl.testing.redis_server import RedisServer
-from kctl_agent.storage import redis_client
 from kctl_agent.storage.base import (
     Advance,
     Binding,
@@ -32,7 +31,7 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
-from kctl_agent.storage.redis import RedisStorage
+from kctl_agent.storage.redis import RedisStorage, client
 from kctl_agent.storage.room import Limits
 from tests.cutting_proxy import CuttingProxy
 from tests.redis_server import require_redis
@@ -123,7 +122,7 @@ def test_leases_survive_a_restart_of_redis(server: RedisServer, storage: RedisSt
 def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_tries(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_client, "GIVE_UP_SECONDS", 0.5)
+    monkeypatch.setattr(client, "GIVE_UP_SECONDS", 0.5)
     with closing(opened(server.url, reply_seconds=1.0)) as storage:
         fill(storage, 3)
         with server.frozen():
@@ -132,13 +131,13 @@ def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_trie
                 storage.stored_offsets([("t", 0)])
             assert time.monotonic() - began < 5, "one time-out of a second, not seven"
         assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3
-        assert pickle.loads(pickle.dumps(storage))._session.reply_seconds == redis_client.REPLY_SECONDS, "an executor's"
+        assert pickle.loads(pickle.dumps(storage))._session.reply_seconds == client.REPLY_SECONDS, "an executor's"
 
 
 def test_a_redis_that_stays_away_is_unusable_and_then_used_again(
     server: RedisServer, storage: RedisStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_client, "RETRIES", 1)
+    monkeypatch.setattr(client, "RETRIES", 1)
     storage.close()
     fill(storage, 3)
     server.kill()

@@ -2,7 +2,7 @@
 
 That moment has one system call if the checkpointing connection maps the file: it unmaps it (`sqlite3WalCheckpoint` in
 wal.c). A library that is loaded before the others holds the checkpoint up there. Unprotected, the file is damaged by
-every SQLite that has the bug; protected as `file_checkpoint` does it, by none.
+every SQLite that has the bug; protected as `checkpoint` does it, by none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ int munmap(void *start, size_t length) {
 CHECKPOINT = """
 import sqlite3, sys
 from contextlib import nullcontext
-from kctl_agent.storage import file_checkpoint
+from kctl_agent.storage.file import checkpoint
 
 db, guard = (sqlite3.connect("db", isolation_level=None) for _ in range(2))
 db.execute("pragma wal_autocheckpoint=0")
@@ -47,7 +47,7 @@ db.execute("select count(*) from t where b is not null").fetchone()
 print("ready", flush=True)
 sys.stdin.readline()
 how = sys.argv[1]
-with getattr(file_checkpoint, how)(guard) if how != "unprotected" else nullcontext():
+with getattr(checkpoint, how)(guard) if how != "unprotected" else nullcontext():
     open("armed", "w").close()
     db.execute("pragma wal_checkpoint(passive)")
 """

@@ -14,7 +14,7 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
-from kctl_agent.storage.redis_client import REPLY_SECONDS
+from kctl_agent.storage.redis.client import REPLY_SECONDS
 from kctl_agent.storage.room import Limits
 
 __all__ = ["MODES", "open_lake", "open_storage"]

@@ -14,7 +14,7 @@ from kctl.config.storage import storage_settings
 from kctl.config.values import shown
 from kctl.errors import ConfigError
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.redis_client import where
+from kctl_agent.storage.redis.client import where
 
 KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "readers"\ntopics = ["orders"]\n[storage]\n'
 

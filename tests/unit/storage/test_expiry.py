@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.storage import redis
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.conformance.given import fill, total
+from kctl_agent.storage.redis import storage as redis
 from kctl_agent.storage.room import Limits
 
 

@@ -4,7 +4,7 @@ Several tasks write at once. SQLite lets one of them in and makes the others sle
 so they wait for a lock of the kernel (on the folder), which wakes the next as soon as the last is done.
 
 What was written goes to the write-ahead log and from there into the file. A thread copies it after the task
-(`file_checkpoint`): within a commit, as SQLite does it by itself, the put would wait for it (benchmarks/README.md has
+(`checkpoint`): within a commit, as SQLite does it by itself, the put would wait for it (benchmarks/README.md has
 the results).
 """
 
@@ -17,15 +17,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from kctl_agent.storage import file_offsets
 from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.clock import MachineClock
-from kctl_agent.storage.file_checkpoint import begin_copy, in_turn
-from kctl_agent.storage.file_log import Log
-from kctl_agent.storage.file_queue import insert
-from kctl_agent.storage.file_schema import connect, transaction
-from kctl_agent.storage.file_sync_failures import noting_disk_errors
+from kctl_agent.storage.file import offset_table
+from kctl_agent.storage.file.checkpoint import begin_copy, in_turn
+from kctl_agent.storage.file.log import Log
+from kctl_agent.storage.file.queue_table import insert
+from kctl_agent.storage.file.schema import connect, transaction
+from kctl_agent.storage.file.sync_failures import noting_disk_errors
 from kctl_agent.storage.put_rules import cut, judged, skipped
 
 __all__ = ["FileWriter"]
@@ -66,10 +66,10 @@ class FileWriter(Writer):
             blocks = list(blocks)
         try:
             with noting_disk_errors(self._path), in_turn(self._folder), transaction(self._db):
-                stored = judged(chunk, file_offsets.one(self._db, chunk.tp))
+                stored = judged(chunk, offset_table.one(self._db, chunk.tp))
                 skip = skipped(chunk, stored)
                 written = insert(self._db, self._cut(chunk, skip) if skip else blocks, self._clock.wall())
-                file_offsets.advance(self._db, stored, chunk.end)
+                offset_table.advance(self._db, stored, chunk.end)
         except sqlite3.Error as error:
             raise StorageUnusable(f"{chunk.topic}-{chunk.partition} could not be stored: {error}") from error
         _uncopied[self._path] += written

@@ -1,4 +1,4 @@
-"""Files of earlier versions (`file_version_N.sql`, as their code wrote them) become files of today, whole."""
+"""Files of earlier versions (`version_N.sql`, as their code wrote them) become files of today, whole."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.storage import file_migrations
 from kctl_agent.storage.base import Binding, Claim, DeadLetter, OtherGroup, Settled, StorageUnusable, StoredOffset
 from kctl_agent.storage.claim import PartitionStats
 from kctl_agent.storage.conformance.given import chunk, everything, offsets, put, total
-from kctl_agent.storage.file import SCHEMA_VERSION, FileStorage
+from kctl_agent.storage.file import FileStorage, migrations
+from kctl_agent.storage.file.schema import SCHEMA_VERSION
 from kctl_agent.storage.room import Limits
-from tests.unit.storage.test_file import Machine
+from tests.unit.storage.file.test_storage import Machine
 
 TOKEN = "00000000000000000000000000000003"
 """Of the lease in the files of versions 2 and 3."""
@@ -25,7 +25,7 @@ ALL = [1, 2, 3]
 
 def written_by(version: int, path: Path) -> Path:
     with closing(sqlite3.connect(path)) as db:
-        db.executescript(Path(__file__).with_name(f"file_version_{version}.sql").read_text(encoding="utf-8"))
+        db.executescript(Path(__file__).with_name(f"version_{version}.sql").read_text(encoding="utf-8"))
     return path
 
 
@@ -196,8 +196,8 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
             return [*db.iterdump(), str(db.execute("pragma user_version").fetchone())]
 
     before = (written_by(old, path), content())[1]
-    last = (*file_migrations.STEPS[SCHEMA_VERSION], "update queue set missing=1")
-    monkeypatch.setitem(file_migrations.STEPS, SCHEMA_VERSION, last)
+    last = (*migrations.STEPS[SCHEMA_VERSION], "update queue set missing=1")
+    monkeypatch.setitem(migrations.STEPS, SCHEMA_VERSION, last)
 
     with pytest.raises(StorageUnusable, match="no such column: missing"):
         opened(path)

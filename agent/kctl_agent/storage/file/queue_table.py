@@ -8,13 +8,13 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kctl_agent.storage import file_dead_letters
 from kctl_agent.storage.ack_rules import Verdict, requeued
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import Claim, DeadLetter, Selection
 from kctl_agent.storage.clock import MachineClock
-from kctl_agent.storage.file_schema import transaction
-from kctl_agent.storage.file_selection import condition
+from kctl_agent.storage.file import dead_letter_table
+from kctl_agent.storage.file.schema import transaction
+from kctl_agent.storage.file.selection import condition
 
 __all__ = [
     "Wanted",
@@ -120,7 +120,7 @@ def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: Verdict, r
             if not db.execute("delete from queue where id=? and token=?", leased).rowcount:
                 return False
             db.execute("delete from block where id=?", leased[:1])
-            file_dead_letters.insert(db, verdict.dead)
+            dead_letter_table.insert(db, verdict.dead)
             return True
         changed = db.execute(
             "update queue set state='delayed', tries=tries+1, owner=null, token=null, leased_at=null,"
@@ -141,7 +141,7 @@ def dead_letter_damaged(db: sqlite3.Connection, token: str, damaged: Iterable[tu
         for id_, dead_letter in damaged:
             if db.execute("delete from queue where id=? and token=?", (int(id_), token)).rowcount:
                 db.execute("delete from block where id=?", (int(id_),))
-                file_dead_letters.insert(db, [dead_letter])
+                dead_letter_table.insert(db, [dead_letter])
 
 
 def renew(db: sqlite3.Connection, now: float, claim: Claim, lease_seconds: float) -> bool:
@@ -179,10 +179,10 @@ def requeue_dead(
 ) -> tuple[int, int | None]:
     """One page of it, one transaction: how many messages returned, and after which id to go on (None: at the end)."""
     with transaction(db):
-        dead_letters = file_dead_letters.page(db, selection, wall, after)
+        dead_letters = dead_letter_table.page(db, selection, wall, after)
         blocks, ids = requeued(dead_letters, block_messages, block_bytes, codec)
         insert(db, blocks, wall)
-        file_dead_letters.delete(db, ids)
+        dead_letter_table.delete(db, ids)
     return len(ids), int(dead_letters[-1].id) if dead_letters else None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.clock import MachineClock
-from kctl_agent.storage.file_schema import INDEXES, SCHEMA_VERSION, TABLES, TRIGGERS, transaction, trigger
+from kctl_agent.storage.file.schema import INDEXES, SCHEMA_VERSION, TABLES, TRIGGERS, transaction, trigger
 
 __all__ = ["create"]
 

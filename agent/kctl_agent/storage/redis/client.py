@@ -125,7 +125,7 @@ def _retry_class() -> Any:
 
 @cache
 def _source(name: str) -> str:
-    folder = files("kctl_agent.storage") / "lua"
+    folder = files("kctl_agent.storage.redis") / "lua"
     return "".join((folder / f"{each}.lua").read_text(encoding="utf-8") for each in ("prelude", name))
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from kctl_agent.storage.base import Chunk, Put, Writer
 from kctl_agent.storage.block import Block, Columns
 from kctl_agent.storage.put_rules import cut, judged, skipped
-from kctl_agent.storage.redis_client import as_unusable, transact
-from kctl_agent.storage.redis_codec import name_of, stored_offset_of
-from kctl_agent.storage.redis_session import RedisSession
+from kctl_agent.storage.redis.client import as_unusable, transact
+from kctl_agent.storage.redis.codec import name_of, stored_offset_of
+from kctl_agent.storage.redis.session import RedisSession
 
 __all__ = ["RedisWriter"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.storage.redis_client import REPLY_SECONDS, as_unusable, connect, script, where
+from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, connect, script, where
 
 __all__ = ["RedisSession"]
 

@@ -4,7 +4,7 @@
 tries. They are two tables because SQLite writes a whole row anew when one column of it changes size: a lease would cost
 another 100 KB each. `counters` is kept by triggers, so that counting costs the same for ten blocks and ten million.
 
-How a file of an older version becomes one of this is in `file_migrations`.
+How a file of an older version becomes one of this is in `migrations`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["INDEXES", "LOG_BYTES", "SCHEMA_VERSION", "TABLES", "TRIGGERS", "conn
 SCHEMA_VERSION = 4
 BUSY_SECONDS = 30.0
 LOG_BYTES = 256 << 20
-"""A write-ahead log that is longer is copied by the thread that notices; as a rule `file_writer` was there before. It
+"""A write-ahead log that is longer is copied by the thread that notices; as a rule `writer` was there before. It
 is cut to this length when it begins anew."""
 
 TABLES = (
@@ -84,7 +84,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """A connection for any thread, one at a time. Raises sqlite3.Error."""
     db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
     try:
-        db.execute("pragma wal_autocheckpoint=0")  # the reason is in file_checkpoint
+        db.execute("pragma wal_autocheckpoint=0")  # the reason is in `checkpoint`
         db.execute(f"pragma journal_size_limit={LOG_BYTES}")
         db.execute("pragma synchronous=normal")
     except BaseException:

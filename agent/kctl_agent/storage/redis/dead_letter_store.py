@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from kctl_agent.storage.ack_rules import requeued
 from kctl_agent.storage.claim import EVERYTHING, DeadLetter, Selection
-from kctl_agent.storage.redis_client import as_unusable
-from kctl_agent.storage.redis_codec import dead_letter_of, name_of
-from kctl_agent.storage.redis_session import RedisSession
+from kctl_agent.storage.redis.client import as_unusable
+from kctl_agent.storage.redis.codec import dead_letter_of, name_of
+from kctl_agent.storage.redis.session import RedisSession
 
 __all__ = ["expire", "find", "pages", "remove", "requeue"]
 

@@ -14,9 +14,9 @@ import sqlite3
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from kctl_agent.storage.file_checkpoint import copy_all
-from kctl_agent.storage.file_schema import LOG_BYTES
-from kctl_agent.storage.file_sync_failures import note_sync_failure, sync_failures
+from kctl_agent.storage.file.checkpoint import copy_all
+from kctl_agent.storage.file.schema import LOG_BYTES
+from kctl_agent.storage.file.sync_failures import note_sync_failure, sync_failures
 
 __all__ = ["Log"]
 
@@ -37,7 +37,7 @@ class Log:
 
     @property
     def is_long(self) -> bool:
-        """It should be copied into the database file (`file_checkpoint.begin_copy`)."""
+        """It should be copied into the database file (`checkpoint.begin_copy`)."""
         return os.fstat(self._descriptor).st_size > LOG_BYTES
 
     def begin_sync(self) -> None:

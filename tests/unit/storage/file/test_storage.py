@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage import file_writer, open_storage
+from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.file import writer as file_writer
 
 
 @dataclass

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage import file, file_checkpoint, file_log, file_schema
 from kctl_agent.storage.base import Advance, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, everything, fill, put, stored
-from kctl_agent.storage.file import FileStorage
-from kctl_agent.storage.file_checkpoint import begin_copy, copy, reading, writing
-from kctl_agent.storage.file_schema import connect
+from kctl_agent.storage.file import FileStorage, log, schema
+from kctl_agent.storage.file import checkpoint as checkpoint_module
+from kctl_agent.storage.file import storage as storage_module
+from kctl_agent.storage.file.checkpoint import begin_copy, copy, reading, writing
+from kctl_agent.storage.file.schema import connect
 
 
 @pytest.fixture
@@ -103,9 +104,9 @@ def test_sqlite_copies_nothing_by_itself_at_a_commit(path: Path, storage: FileSt
 def test_the_process_that_notices_a_long_log_copies_it_and_it_is_cut(
     path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (file_schema, file_log):
+    for module in (schema, log):
         monkeypatch.setattr(module, "LOG_BYTES", 200_000)
-    monkeypatch.setattr(file, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(storage_module, "LONG_SECONDS", 0.0)
     storage.close()
     storage.stats()
     put(storage, chunk(300, 3000))
@@ -135,7 +136,7 @@ def test_one_process_copies_once_at_a_time_and_not_more_often_than_it_should(
         copies.append(path)
         may_go_on.wait(30)
 
-    monkeypatch.setattr(file_checkpoint, "copy", slowly)
+    monkeypatch.setattr(checkpoint_module, "copy", slowly)
     begun = [begin_copy(path), begin_copy(path)]
     may_go_on.set()
     join_copies()

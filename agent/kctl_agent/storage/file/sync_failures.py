@@ -1,6 +1,6 @@
 """Failed syncs of a file storage: the disk may not have what was written. Known to every process that uses the storage.
 
-Each is a file of its own in a folder beside the storage. `file_log` decides when nothing counts as durable.
+Each is a file of its own in a folder beside the storage. `log` decides when nothing counts as durable.
 """
 
 from __future__ import annotations

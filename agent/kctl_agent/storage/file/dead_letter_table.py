@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import DeadLetter, Selection
-from kctl_agent.storage.file_schema import transaction
-from kctl_agent.storage.file_selection import condition
+from kctl_agent.storage.file.schema import transaction
+from kctl_agent.storage.file.selection import condition
 
 __all__ = ["clear", "delete", "expire", "find", "insert", "page"]
 

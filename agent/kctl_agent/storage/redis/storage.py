@@ -10,7 +10,7 @@ are chosen for stays true: no step costs more with 10,000 blocks in flight (benc
 How durable a put is, is the server's matter: with `appendfsync always` it survives a kill of Redis and a power cut,
 with `everysec` neither, because Redis may answer two seconds before it writes.
 
-The rest is in `redis_writer`, `redis_dead_letters`, `redis_session` and `redis_client`.
+The rest is in `writer`, `dead_letter_store`, `session` and `client`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage import redis_dead_letters
 from kctl_agent.storage.ack_rules import Verdict, as_dead_letters, judge, opened
 from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
-from kctl_agent.storage.redis_client import REPLY_SECONDS, as_unusable, check_server, free_memory
-from kctl_agent.storage.redis_codec import block_of, name_of, parted, partitions_of, stored_offset_of
-from kctl_agent.storage.redis_session import RedisSession
-from kctl_agent.storage.redis_writer import RedisWriter
+from kctl_agent.storage.redis import dead_letter_store
+from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, check_server, free_memory
+from kctl_agent.storage.redis.codec import block_of, name_of, parted, partitions_of, stored_offset_of
+from kctl_agent.storage.redis.session import RedisSession
+from kctl_agent.storage.redis.writer import RedisWriter
 from kctl_agent.storage.room import Limits
 
 __all__ = ["RedisStorage"]
@@ -200,19 +200,19 @@ class RedisStorage(Storage):
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         left = limit
-        for page in redis_dead_letters.pages(self._session, selection):
+        for page in dead_letter_store.pages(self._session, selection):
             yield from page[:left]
             left = None if left is None else max(left - len(page), 0)
             if left == 0:
                 return
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        return redis_dead_letters.find(self._session, id)
+        return dead_letter_store.find(self._session, id)
 
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
         pack = self.block_messages, self.block_bytes, self.codec
-        pages = redis_dead_letters.pages(self._session, selection)
-        return sum(redis_dead_letters.requeue(self._session, page, *pack) for page in pages)
+        pages = dead_letter_store.pages(self._session, selection)
+        return sum(dead_letter_store.requeue(self._session, page, *pack) for page in pages)
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         age = selection.older_than_seconds
@@ -220,8 +220,8 @@ class RedisStorage(Storage):
 
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
         if state == "dead":
-            pages = redis_dead_letters.pages(self._session, selection)
-            return sum(redis_dead_letters.remove(self._session, page) for page in pages)
+            pages = dead_letter_store.pages(self._session, selection)
+            return sum(dead_letter_store.remove(self._session, page) for page in pages)
         with as_unusable(self._session.place):
             names = self._names()
         return sum(self._clear(name, selection) for name in names if selection.takes_partition(*parted(name)))
@@ -236,7 +236,7 @@ class RedisStorage(Storage):
 
     def expire_dead(self) -> int:
         age = self.limits.dead_seconds
-        return 0 if age is None else redis_dead_letters.expire(self._session, age)
+        return 0 if age is None else dead_letter_store.expire(self._session, age)
 
     def close(self) -> None:
         self._session.close()

@@ -6,8 +6,8 @@ a put by the time its writer is closed, a stored offset when it is returned, bec
 then. What sinkers do is not: what was settled in the last moments before a power cut is claimed again, which
 at-least-once allows.
 
-This file: the connection. The rest is in `file_offsets`, `file_writer`, `file_queue`, `file_dead_letters`,
-`file_stats`, `file_schema`, `file_migrations` and, for the disk, `file_log`.
+This file: the connection. The rest is in `offset_table`, `writer`, `queue_table`, `dead_letter_table`,
+`stats`, `schema`, `migrations` and, for the disk, `log`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage import file_dead_letters, file_offsets, file_queue, file_stats
 from kctl_agent.storage.ack_rules import as_dead_letters, judge, opened
 from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
 from kctl_agent.storage.clock import MachineClock
-from kctl_agent.storage.file_checkpoint import begin_copy
-from kctl_agent.storage.file_log import Log
-from kctl_agent.storage.file_migrations import create
-from kctl_agent.storage.file_schema import SCHEMA_VERSION, connect, transaction
-from kctl_agent.storage.file_sync_failures import noting_disk_errors
-from kctl_agent.storage.file_writer import FileWriter
+from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table, stats
+from kctl_agent.storage.file.checkpoint import begin_copy
+from kctl_agent.storage.file.log import Log
+from kctl_agent.storage.file.migrations import create
+from kctl_agent.storage.file.schema import SCHEMA_VERSION, connect, transaction
+from kctl_agent.storage.file.sync_failures import noting_disk_errors
+from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.room import Free, Limits
 
@@ -93,16 +93,16 @@ class FileStorage(Storage):
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
         with self._session(is_durable=True) as db, transaction(db):
-            id_, before = file_offsets.bound(db)
+            id_, before = offset_table.bound(db)
             refuse_other(self.identity, owner, before, take_over)
             if before != owner:
                 id_ = id_ or uuid.uuid4().hex
-                file_offsets.bind(db, id_, owner.known_from(before))
+                offset_table.bind(db, id_, owner.known_from(before))
         return id_
 
     def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         with self._session(is_durable=True) as db:  # what is returned may be committed to Kafka
-            return file_offsets.read(db, partitions)
+            return offset_table.read(db, partitions)
 
     def init_offsets(
         self,
@@ -110,16 +110,16 @@ class FileStorage(Storage):
         seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
     ) -> None:
         with self._session(is_durable=True) as db, transaction(db):
-            before = file_offsets.read(db, [stored.tp for stored in stored_offsets])
+            before = offset_table.read(db, [stored.tp for stored in stored_offsets])
             for stored in stored_offsets:
                 refuse_moved(stored.tp, before.get(stored.tp), seen.get(stored.tp))
-            file_offsets.write(db, [next_version(stored, seen.get(stored.tp)) for stored in stored_offsets])
+            offset_table.write(db, [next_version(stored, seen.get(stored.tp)) for stored in stored_offsets])
 
     def advance_offsets(self, advances: Collection[Advance]) -> None:
         with self._session(is_durable=True) as db, transaction(db):
-            before = file_offsets.read(db, [each.tp for each in advances])
+            before = offset_table.read(db, [each.tp for each in advances])
             for each in advances:
-                file_offsets.advance(db, judged(each, before.get(each.tp)), each.end)
+                offset_table.advance(db, judged(each, before.get(each.tp)), each.end)
 
     def writer(self) -> Writer:
         with self._as_unusable():
@@ -136,16 +136,16 @@ class FileStorage(Storage):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        wanted = file_queue.Wanted(limit, limit_bytes, ordered)
+        wanted = queue_table.Wanted(limit, limit_bytes, ordered)
         token = uuid.uuid4().hex
         while True:
             lease_until = time.monotonic() + lease_seconds
             with self._session() as db:
-                leased = file_queue.lease(db, self.clock.now(), owner, token, lease_seconds, wanted)
+                leased = queue_table.lease(db, self.clock.now(), owner, token, lease_seconds, wanted)
             claims, bad = opened(leased, owner, token, lease_until, self.clock.wall())
             if bad:
                 with self._session() as db:
-                    file_queue.dead_letter_damaged(db, token, bad.items())
+                    queue_table.dead_letter_damaged(db, token, bad.items())
             if claims or not bad:
                 return claims
 
@@ -154,20 +154,20 @@ class FileStorage(Storage):
     ) -> Settled:
         verdict = judge(claim, acks, reason, max_tries, self.codec, self.clock.wall())
         with self._session() as db:
-            is_done = file_queue.settle(db, self.clock.now(), claim, verdict, retry_seconds)
+            is_done = queue_table.settle(db, self.clock.now(), claim, verdict, retry_seconds)
         return verdict.settled if is_done else Settled(is_lost=True)
 
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
         with self._session() as db:
-            return file_queue.renew(db, self.clock.now(), claim, lease_seconds)
+            return queue_table.renew(db, self.clock.now(), claim, lease_seconds)
 
     def release(self, owner: str, *, count_try: bool = False) -> int:
         with self._session() as db:
-            return file_queue.release(db, owner, count_try)
+            return queue_table.release(db, owner, count_try)
 
     def stats(self) -> StorageStats:
         with self._session() as db:
-            partitions = file_stats.partitions(db, self.clock.wall())
+            partitions = stats.partitions(db, self.clock.wall())
         return StorageStats.of(partitions, self.limits, self._free())
 
     def _free(self) -> Free | None:
@@ -181,13 +181,13 @@ class FileStorage(Storage):
         wall = self.clock.wall()
         dead_letters = [x for m in messages for x in as_dead_letters([m], topic_id, m.tries, error, self.codec, wall)]
         with self._session(is_durable=True) as db, transaction(db):
-            file_dead_letters.insert(db, dead_letters)
+            dead_letter_table.insert(db, dead_letters)
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         after, left = 0, limit
         while left is None or left > 0:
             with self._session() as db:
-                dead_letters = file_dead_letters.page(db, selection, self.clock.wall(), after)[:left]
+                dead_letters = dead_letter_table.page(db, selection, self.clock.wall(), after)[:left]
             if not dead_letters:
                 return
             yield from dead_letters
@@ -197,7 +197,7 @@ class FileStorage(Storage):
         if not id.isdecimal():
             return None
         with self._session() as db:
-            return file_dead_letters.find(db, int(id))
+            return dead_letter_table.find(db, int(id))
 
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
         after: int | None = 0
@@ -205,24 +205,24 @@ class FileStorage(Storage):
         while after is not None:
             with self._session() as db:
                 pack = self.block_messages, self.block_bytes, self.codec
-                count, after = file_queue.requeue_dead(db, selection, wall, after, *pack)
+                count, after = queue_table.requeue_dead(db, selection, wall, after, *pack)
             returned += count
         return returned
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         with self._session() as db:
-            return file_queue.requeue_stuck(db, selection, self.clock.now())
+            return queue_table.requeue_stuck(db, selection, self.clock.now())
 
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
         with self._session() as db:
-            clear = file_dead_letters.clear if state == "dead" else file_queue.clear
+            clear = dead_letter_table.clear if state == "dead" else queue_table.clear
             return clear(db, selection, self.clock.wall())
 
     def expire_dead(self) -> int:
         removed, age = 0, self.limits.dead_seconds
         while age is not None:
             with self._session() as db:
-                page = file_dead_letters.expire(db, self.clock.wall() - age)
+                page = dead_letter_table.expire(db, self.clock.wall() - age)
             removed += page
             if not page:
                 break
@@ -246,7 +246,7 @@ class FileStorage(Storage):
         with self._lock, self._as_unusable():
             if self._db is None or self._log is None:
                 self._db = connect(self.path)
-                file_queue.note_boot(self._db, self.clock)
+                queue_table.note_boot(self._db, self.clock)
                 self._log = Log(self._db, self.path)
             yield self._db
             if is_durable:

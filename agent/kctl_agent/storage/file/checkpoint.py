@@ -13,7 +13,7 @@ the other processes are:
   the file alone, then the checkpoint can neither copy nor record anything. Commits go on.
 - `writing`: the write lock. Nobody commits.
 
-Checkpoints that SQLite makes by itself have neither. The one at a commit is turned off (`file_schema.connect`). The
+Checkpoints that SQLite makes by itself have neither. The one at a commit is turned off (`schema.connect`). The
 one when the last connection closes is no danger: SQLite makes it only while it has the whole file to itself.
 """
 
@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from kctl_agent.storage.file_schema import connect
-from kctl_agent.storage.file_sync_failures import noting_disk_errors
+from kctl_agent.storage.file.schema import connect
+from kctl_agent.storage.file.sync_failures import noting_disk_errors
 
 __all__ = ["begin_copy", "copy", "copy_all", "in_turn", "reading", "writing"]
 

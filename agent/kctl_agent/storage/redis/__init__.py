@@ -1,0 +1,7 @@
+"""Messages in a Redis, for workers and sinkers of any host."""
+
+from __future__ import annotations
+
+from kctl_agent.storage.redis.storage import RedisStorage
+
+__all__ = ["RedisStorage"]
