@@ -24,7 +24,7 @@ from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
 from kctl_agent.storage import open_lake, open_storage
 from kctl_agent.storage.base import OffsetStore
-from kctl_agent.storage.lake_table import TableRefused
+from kctl_agent.storage.lake.table import TableRefused
 from kctl_agent.worker.consumer_group.membership import Fenced
 from kctl_agent.worker.settings import WorkerSettings, parse
 from kctl_agent.worker.stats import WorkerStats

@@ -15,7 +15,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.base import Selection, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
-from tests.unit.storage.test_lake import begun, opened
+from tests.unit.storage.lake.test_storage import begun, opened
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Advance, TopicPartition
 from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake_files import DataFile
-from kctl_agent.storage.lake_table import TableRefused
+from kctl_agent.storage.lake.files import DataFile
+from kctl_agent.storage.lake.table import TableRefused
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone
 
 if TYPE_CHECKING:

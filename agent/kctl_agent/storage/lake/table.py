@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake_files import DataFile
+from kctl_agent.storage.lake.files import DataFile
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

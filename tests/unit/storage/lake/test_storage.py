@@ -21,7 +21,7 @@ from kctl_agent.storage.base import (
     StoredOffsetMoved,
 )
 from kctl_agent.storage.lake import LakeBatch, LakeStorage
-from kctl_agent.storage.lake_table import TableRefused
+from kctl_agent.storage.lake.table import TableRefused
 
 GROUP = Binding("payments/eu", "cluster-1")
 TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"

@@ -1,7 +1,7 @@
 """Mode `lake`: batches become files of a Delta table, and the table's log holds how far each partition is stored.
 
 The files of a batch and the stored offsets of its partitions are one commit; there is no second truth, no checkpoint
-and no table beside it. A group's stored offsets stand under its own names (`lake_offsets`), so several groups may fill
+and no table beside it. A group's stored offsets stand under its own names (`offsets`), so several groups may fill
 one table. Nothing waits for sinkers here. Files are written by Spark (`worker.query.lake_put`), each batch's into a
 folder of its own, which nobody sees before the commit names them.
 """
@@ -28,9 +28,9 @@ from kctl_agent.storage.base import (
     StoredOffset,
     TopicPartition,
 )
-from kctl_agent.storage.lake_files import DataFile, read_files
-from kctl_agent.storage.lake_offsets import app_id, read_offset, transactions
-from kctl_agent.storage.lake_table import LakeTable
+from kctl_agent.storage.lake.files import DataFile, read_files
+from kctl_agent.storage.lake.offsets import app_id, read_offset, transactions
+from kctl_agent.storage.lake.table import LakeTable
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
 from kctl_agent.storage.room import Free, Limits, TableStats
 

@@ -1,0 +1,7 @@
+"""Messages as rows of a table in a lake, which others query."""
+
+from __future__ import annotations
+
+from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage
+
+__all__ = ["LakeBatch", "LakeStorage"]
