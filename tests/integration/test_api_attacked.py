@@ -232,9 +232,10 @@ def half_requests(url: str) -> Iterator[None]:
 
 
 @pytest.mark.alone
-def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any) -> None:
+def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any, eventually: Callable[..., Any]) -> None:
     (wrk,) = require("wrk", packages="wrk")
     url = guarded.about["http_url"]
+    eventually(lambda: httpx.get(f"{url}/api/v1/lag").status_code == 200, what="there is a first snapshot")
 
     with Throughout(guarded) as others:
         reported = [loaded(wrk, f"{url}{path}") for path in ("/api/v1/lag", "/api/v1/status", "/metrics")]
