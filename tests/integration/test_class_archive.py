@@ -71,5 +71,6 @@ def test_a_recorder_that_is_given_up_leaves_no_process_and_no_file(cache: Path, 
         eventually(lambda: len(psutil.Process().children(recursive=True)) > 1, 60, "the broker's process is there")
         children = psutil.Process().children(recursive=True)
 
-    eventually(lambda: not any(child.is_running() for child in children), 20, "all of it has ended")
+    # It has only the time that nobody else wants, to end as well.
+    eventually(lambda: not any(child.is_running() for child in children), 120, "all of it has ended")
     assert list((cache / "classes").iterdir()) == []

@@ -5,6 +5,7 @@ Children are forked and killed by SIGKILL after a random number of their steps: 
 
 from __future__ import annotations
 
+import filecmp
 import multiprocessing
 import os
 import random
@@ -221,10 +222,17 @@ class FailingDisk:
         self._ballast.unlink()
 
     def after_a_power_cut(self) -> Path:
-        """The file system as the disk has it now, without what is only in memory."""
+        """The file system as the disk has it now, without what is only in memory. A copy takes a moment, in which the
+        kernel may write its journal and what is recorded there: that would be a disk that never was. So it is copied
+        until the disk has not changed meanwhile."""
         self._mount(self._after, "-t", "tmpfs", "-o", "size=32m", "none")
         disk = self._after / "disk"
-        self._run("cp", "--sparse=always", str(self._memory / "disk"), str(disk))
+        for _ in range(20):
+            self._run("cp", "--sparse=always", str(self._memory / "disk"), str(disk))
+            if filecmp.cmp(self._memory / "disk", disk, shallow=False):
+                break
+        else:
+            raise OSError("the disk changes as fast as it is copied")
         place = self._after / "mounted"
         self._mount(place, "-o", "loop,dioread_lock", str(disk))
         return place
