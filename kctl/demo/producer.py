@@ -62,6 +62,13 @@ class Producer(threading.Thread):
             return self._sent - self._acknowledged.total()
 
     def run(self) -> None:
+        try:
+            self._produce()
+        except RuntimeError:  # of kafka-python, for a client that `stop(0)` has closed meanwhile
+            if not self._stop_asked.is_set():
+                raise
+
+    def _produce(self) -> None:
         self._await_topic()
         sent, started = 0, time.monotonic()
         while not self._stop_asked.wait(TICK_SECONDS):
