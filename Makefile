@@ -44,7 +44,7 @@ check: $(SETUP_DONE) ## format, lint, types, dependency rules
 
 test: setup check ## everything the project can prove about itself, the fast part first
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit
-	$(PYTEST) $(ARGS) tests/project
+	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/project
 	$(PYTEST) $(WAITING) $(ARGS) tests/integration
 	$(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
 

@@ -286,9 +286,10 @@ def is_fatal(fleet: Fleet) -> bool:
             "workers.transform 'no_such_module:clean': there is no module no_such_module in ",
         ),
         ("tests.acceptance.transforms:none", "workers.transform 'tests.acceptance.transforms:none' cannot be loaded:"),
-        (
+        pytest.param(
             "tests.acceptance.transforms:drops_offsets",
             "tests.acceptance.transforms:drops_offsets drops offset; it must",
+            marks=pytest.mark.long,
         ),
         ("tests.acceptance.transforms:shuffles", "tests.acceptance.transforms:shuffles moves records (Repartition);"),
     ],

@@ -117,6 +117,7 @@ def test_a_worker_that_is_killed_leaves_nothing_in_the_engine_and_the_other_one_
     assert fleet.workers()["worker-1"]["batches_total"] > other["batches_total"]
 
 
+@pytest.mark.long
 def test_a_frozen_worker_holds_up_no_other(two: Fleet, eventually: Eventually) -> None:
     load = two.load(rate=500)
     eventually(lambda: all(row["batches_total"] for row in two.workers().values()), SETTLE_SECONDS, "both store")

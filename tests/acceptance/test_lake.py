@@ -80,6 +80,7 @@ def test_what_is_produced_is_in_the_table_once_however_often_the_worker_is_kille
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_spark_is_scratch(
     make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
 ) -> None:

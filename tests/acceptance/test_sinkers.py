@@ -14,7 +14,12 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(
-    ("storage", "sinkers"), [pytest.param("file", 2, marks=pytest.mark.long), ("redis", 2), ("directly", 0)]
+    ("storage", "sinkers"),
+    [
+        pytest.param("file", 2, marks=pytest.mark.long),
+        pytest.param("redis", 2, marks=pytest.mark.long),
+        ("directly", 0),
+    ],
 )
 def test_everything_that_is_produced_is_handled_once(storage: str, sinkers: int, short_dir: Path) -> None:
     if storage == "redis" and shutil.which("redis-server") is None:

@@ -211,6 +211,7 @@ def pair(short_dir: Path, eventually: Eventually) -> Iterator[Pair]:
     pair.close()
 
 
+@pytest.mark.long
 def test_a_redis_that_fails_over_to_a_replica_that_lacks_the_last_seconds_gets_them_again(
     make_fleet: Callable[..., Fleet], eventually: Eventually, pair: Pair
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_full_storage_throttles_its_workers_until_there_is_room(
     eventually(make_room, START_SECONDS, "everything is read, as room is made")
 
 
+@pytest.mark.long
 def test_too_many_dead_letters_throttle_the_workers_until_they_are_dealt_with(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:

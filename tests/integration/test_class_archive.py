@@ -64,6 +64,7 @@ def test_an_archive_that_others_can_write_is_not_used(cache: Path) -> None:
     assert java_options() == ()
 
 
+@pytest.mark.long
 def test_a_recorder_that_is_given_up_leaves_no_process_and_no_file(cache: Path, eventually: Eventually) -> None:
     with Recorder() as recorder:
         recorder.start()

@@ -166,6 +166,7 @@ class Scraping(Meanwhile):
         self.pages.append(scraped(self._exporter))
 
 
+@pytest.mark.long
 def test_of_three_clusters_one_is_dead_one_gets_a_replaced_broker_and_the_third_notices_neither(
     short_dir: Path, eventually: Eventually
 ) -> None:

@@ -191,6 +191,7 @@ def own_storage(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[st
         yield storage_settings(place, block_messages=50, mode="redis", url=server.url, namespace="g")
 
 
+@pytest.mark.long
 def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_only_what_they_held(
     own_storage: dict[str, Any], sinker: Start, eventually: Eventually
 ) -> None:

@@ -66,7 +66,7 @@ def test_make_test_passes_args_on_to_each_tier_and_they_win() -> None:
 
     assert [tier for _, tier in planned] == ["unit", "project", "integration", "acceptance"]
     assert all(options.endswith(" -x -n 0") for options, _ in planned)
-    assert [tier for options, tier in planned if "--dist loadfile" in options] == ["unit", "integration"]
+    assert [tier for options, tier in planned if "--dist loadfile" in options] == ["unit", "project", "integration"]
 
 
 def test_ci_runs_make_test_and_declares_that_it_is_ci() -> None:
