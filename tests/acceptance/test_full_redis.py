@@ -30,6 +30,7 @@ def small_redis(short_dir: Path, eventually: Eventually) -> RedisServer:
     return RedisServer(directory, *options.split())
 
 
+@pytest.mark.long
 def test_a_full_redis_drains_by_itself_and_the_workers_go_on(
     make_fleet: Callable[..., Fleet], eventually: Eventually, small_redis: RedisServer
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partiti
     assert rows == {(7, "a b/c", "x"): 500, (7, "a b/c", "y"): 500, (8, None, "z"): 100, (None, None, None): 10}
 
 
+@pytest.mark.long
 def test_the_group_is_reset_to_the_beginning_and_only_then_rows_come_again(
     make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_recreated_topic_is_read_from_its_start(make_fleet: Callable[..., Flee
     assert len({block.topic_id for block in fleet.storage.blocks()}) == 2
 
 
+@pytest.mark.long
 def test_records_that_retention_removed_before_they_were_read_are_counted_and_reported(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
