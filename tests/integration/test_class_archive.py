@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,3 +77,29 @@ def test_a_recorder_that_is_given_up_leaves_no_process_and_no_file(cache: Path, 
     # It has only the time that nobody else wants, to end as well.
     eventually(lambda: not any(child.is_running() for child in children), 120, "all of it has ended")
     assert list((cache / "classes").iterdir()) == []
+
+
+OPTION = "-XX:ArchiveClassesAtExit="
+_RECORDS = """
+import signal, sys
+from kctl_agent.spark.class_archive import record
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+record()
+"""
+
+
+def test_a_jvm_of_spark_that_is_given_up_while_it_starts_ends_with_the_process(eventually: Eventually) -> None:
+    """PySpark alone leaves it running for ever: 2 such JVMs were found after two hours."""
+    with subprocess.Popen([sys.executable, "-c", _RECORDS], stderr=subprocess.DEVNULL) as process:
+        recorder = psutil.Process(process.pid)
+
+        def jvms() -> list[psutil.Process]:
+            """But for that of Spark's launcher."""
+            children = recorder.children(recursive=True)
+            return [each for each in children if any(word.startswith(OPTION) for word in each.cmdline())]
+
+        [jvm] = eventually(jvms, 60, "its JVM starts")
+        process.terminate()
+        assert process.wait(60) == 1
+
+    eventually(lambda: not jvm.is_running(), 60, "the JVM has ended")

@@ -13,6 +13,8 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,19 +59,36 @@ def record() -> Path:
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with recording(path, kept=1) as fresh:
-        spark = _session(fresh)
-        # The JVM writes the archive at its end, which PySpark itself does not await.
-        gateway = spark.sparkContext._gateway  # noqa: SLF001
-        assert gateway is not None
+        gateway = None
         try:
+            with _later(signal.SIGTERM):
+                spark = _session(fresh)
+                gateway = spark.sparkContext._gateway  # noqa: SLF001
+            assert gateway is not None
             _run_a_batch(spark, fresh.parent)
             spark.stop()
+            # The JVM writes the archive at its end, which PySpark itself does not await.
             gateway.shutdown()
             gateway.proc.stdin.close()
             gateway.proc.wait()
         finally:
-            gateway.proc.kill()
+            if gateway is not None:
+                gateway.proc.kill()
     return path
+
+
+@contextmanager
+def _later(number: signal.Signals) -> Iterator[None]:
+    """The signal is handled at the end. An exception while PySpark waits for its JVM removes the folder in which the
+    JVM reports its port; it cannot then, and lives for ever."""
+    came: list[int] = []
+    handler = signal.signal(number, lambda *_: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(number, handler)
+        if came:
+            signal.raise_signal(number)
 
 
 def _session(fresh: Path) -> SparkSession:
