@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import fcntl
 import logging
 import os
-import stat
 import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
+
+from kctl.regular_files import open_regular
 
 __all__ = ["LOG_LIMIT_BYTES", "LogRotation", "ProcessLog", "is_own_output", "rotate", "rotated"]
 
@@ -71,7 +71,7 @@ class ProcessLog:
     def last_lines(self, count: int) -> list[str]:
         """The last lines that this incarnation wrote: not empty, shortened, free of control characters."""
         try:
-            with self._lock, open(_opened(self.path, os.O_RDONLY), "rb") as file:
+            with self._lock, open(open_regular(self.path, os.O_RDONLY), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(self._start, size - _TAIL_BYTES))
                 text = file.read(_TAIL_BYTES).decode("utf-8", "replace")
@@ -118,7 +118,7 @@ def rotate(path: Path, limit_bytes: int | None = None) -> int:
     try:
         if os.lstat(path).st_size <= limit:
             return 0
-        file = os.fdopen(_opened(path, os.O_RDWR), "r+b", buffering=0)
+        file = os.fdopen(open_regular(path, os.O_RDWR), "r+b", buffering=0)
     except FileNotFoundError:
         return 0
     with file:
@@ -134,18 +134,6 @@ def rotate(path: Path, limit_bytes: int | None = None) -> int:
         if _collapse(file, end):
             return end
         return _truncate(file, rotated(path), end)
-
-
-def _opened(path: Path, flags: int) -> int:
-    """The descriptor of a log that is there. Raises OSError: also when a link or a pipe was put in its place."""
-    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def is_own_output(path: Path) -> bool:
@@ -175,7 +163,7 @@ def _collapse(file: BinaryIO, size: int) -> bool:
 
 def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
     """Copy the rest too, then empty the file. What is written between the last read and the truncation is lost."""
-    with open(_opened(older, os.O_WRONLY | os.O_APPEND), "ab") as out:
+    with open(open_regular(older, os.O_WRONLY | os.O_APPEND), "ab") as out:
         while data := os.pread(file.fileno(), _COPY_BYTES, begin):
             out.write(data)
             begin += len(data)

@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import BinaryIO
+
+from kctl.regular_files import open_regular
 
 __all__ = ["Follower", "older", "tail"]
 
@@ -19,9 +22,13 @@ def older(path: Path) -> Path:
     return path.with_name(path.name + ".1")
 
 
+def _open(path: Path) -> BinaryIO:
+    return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
+
+
 def tail(path: Path, lines: int) -> tuple[bytes, int]:
     """The last lines, and where the log ends. Raises OSError."""
-    with path.open("rb") as log:
+    with _open(path) as log:
         end = log.seek(0, os.SEEK_END)
     if lines == 0:
         return b"", end
@@ -35,7 +42,7 @@ def _from_end(path: Path, end: int, lines: int) -> bytes:
     """At least the last lines, and the end of the one before them. Read in chunks: a log may be large."""
     parts: list[bytes] = []
     found = 0
-    with path.open("rb") as log:
+    with _open(path) as log:
         while end > 0 and found <= lines:
             begin = max(0, end - _CHUNK_BYTES)
             log.seek(begin)
@@ -51,7 +58,7 @@ class Follower:
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
         """`settled_seconds`: a NAME.log.1 that is newer may be of a rotation that is not over yet."""
         self._path = path
-        self._file = path.open("rb")
+        self._file = _open(path)
         self._position = position
         self._settled_seconds = settled_seconds
         self._older = self._inode_of_older()
@@ -71,7 +78,7 @@ class Follower:
         self._position += len(data)
         if not data and not unread and self._is_replaced():
             self._file.close()
-            self._file, self._position, self._older = self._path.open("rb"), 0, self._inode_of_older()
+            self._file, self._position, self._older = _open(self._path), 0, self._inode_of_older()
         return unread + data
 
     def close(self) -> None:
@@ -80,7 +87,7 @@ class Follower:
     def _take_up_rotation(self) -> bytes:
         """The beginning of the log is in NAME.log.1 now: what was not read of that."""
         self._older = self._inode_of_older()
-        with older(self._path).open("rb") as moved:
+        with _open(older(self._path)) as moved:
             size = moved.seek(0, os.SEEK_END)
             moved.seek(min(self._position, size))
             unread = moved.read()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Annotated
@@ -64,7 +66,7 @@ def _print(paths: dict[str, Path], lines: int, *, follow: bool) -> None:
     outputs = [(_Lines(f"{name:<{widest}} | " if widest else ""), path) for name, path in paths.items()]
     ends = [_show(out, path, lines) for out, path in outputs]
     if follow:
-        _follow([(out, Follower(path, end)) for (out, path), end in zip(outputs, ends, strict=True)])
+        _follow([(out, path, end) for (out, path), end in zip(outputs, ends, strict=True)])
 
 
 def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
@@ -125,21 +127,35 @@ class _Lines:
 
 def _show(out: _Lines, path: Path, lines: int) -> int:
     """Prints the last lines; returns where the log ended."""
-    try:
+    with _readable(path):
         data, end = tail(path, lines)
-    except OSError as error:
-        raise KctlError(f"the log {path} cannot be read: {error.strerror}") from None
     out.write(data)
     out.end()
     return end
 
 
-def _follow(logs: list[tuple[_Lines, Follower]]) -> None:
+def _follow(logs: Sequence[tuple[_Lines, Path, int]]) -> None:
+    """Each from where it ended."""
+    followers = []
+    for out, path, end in logs:
+        with _readable(path):
+            followers.append((out, path, Follower(path, end)))
     pause = Event()
     while True:
-        news = [(out, log.read()) for out, log in logs]
-        for out, data in news:
+        has_news = False
+        for out, path, follower in followers:
+            with _readable(path):
+                data = follower.read()
             if data:
                 out.write(data)
-        if not any(data for _, data in news):
+                has_news = True
+        if not has_news:
             pause.wait(_POLL_SECONDS)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise KctlError(f"the log {path} cannot be read: {error.strerror}") from None

@@ -125,7 +125,7 @@ def test_where_configuration_and_code_are_roots_the_fleets_folders_name_its_user
     assert f"belong to several users (uids {STRANGER - 1}, {STRANGER})" in refused.err
 
 
-def test_a_link_in_place_of_a_log_is_read_as_the_fleets_user(kctl: Kctl, home: Path, short_dir: Path) -> None:
+def test_a_link_in_place_of_a_log_is_not_followed(kctl: Kctl, home: Path, short_dir: Path) -> None:
     secret, logs = short_dir / "roots-alone", home / "logs"
     secret.touch(0o600)
     secret.write_text("secret\n")
@@ -137,4 +137,4 @@ def test_a_link_in_place_of_a_log_is_read_as_the_fleets_user(kctl: Kctl, home: P
     ran = kctl("logs", "worker-0")
 
     assert (ran.code, ran.out) == (1, "")
-    assert f"the log {logs / 'worker-0.log'} cannot be read: Permission denied" in ran.err
+    assert f"the log {logs / 'worker-0.log'} cannot be read: it is a symbolic link" in ran.err

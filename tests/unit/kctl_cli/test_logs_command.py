@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -51,6 +52,24 @@ def test_lines_that_were_moved_aside_are_shown_too(kctl: Kctl, logs: Path) -> No
     ran = kctl("logs", "worker-0", "-c", str(logs.parent / "kctl.toml"), "--lines", "3")
 
     assert ran.out == "line 98\nline 99\nnew\n"
+
+
+@pytest.mark.parametrize("follow", [(), ("-f",)], ids=["once", "followed"])
+def test_a_link_or_a_pipe_in_place_of_a_log_is_refused_at_once(kctl: Kctl, logs: Path, follow: tuple[str, ...]) -> None:
+    """Else it would be read with the rights of the fleet's owner, or waited for."""
+    log, config = logs / "worker-0.log", str(logs.parent / "kctl.toml")
+    log.rename(logs / "secret")
+    log.symlink_to(logs / "secret")
+    linked = kctl("logs", "worker-0", "-c", config, *follow)
+    log.unlink()
+    os.mkfifo(log)
+    piped = kctl("logs", "worker-0", "-c", config, *follow)
+
+    assert (linked.code, linked.out, linked.err) == (
+        *(1, ""),
+        f"kctl: the log {log} cannot be read: it is a symbolic link\n",
+    )
+    assert (piped.code, piped.out, piped.err) == (1, "", f"kctl: the log {log} cannot be read: it is no regular file\n")
 
 
 def test_a_name_without_a_log_is_refused_with_those_that_have_one(kctl: Kctl, logs: Path) -> None:
