@@ -25,6 +25,7 @@ from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.kafka_cluster import KafkaCluster
 from kctl_agent.storage.file import FileStorage
+from tests.processes import alive
 
 __all__ = ["SETTLE_SECONDS", "START_SECONDS", "Eventually", "Fleet"]
 
@@ -163,8 +164,7 @@ class Fleet(DemoFleet):
         rows = self.processes()
         pids = [row["pid"] for name, row in rows.items() if row["pid"] is not None and (name in names or not names)]
         supervised = [psutil.Process(pid) for pid in pids]
-        found = [each for process in supervised for each in (process, *process.children(recursive=True))]
-        return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+        return alive(each for process in supervised for each in (process, *process.children(recursive=True)))
 
     def events(self) -> list[dict[str, Any]]:
         return [event for row in self.workers().values() for event in row["events"]]

@@ -27,6 +27,7 @@ from kctl.testing.redis_server import RedisServer
 from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import HANDLER, Place, counted, is_poison
+from tests.processes import command_line
 
 __all__ = ["OwnBroker", "Schedule"]
 
@@ -308,10 +309,7 @@ def account(storage: Path) -> Iterator[Place]:
 
 
 def _kind(process: psutil.Process) -> str | None:
-    try:
-        words = process.cmdline()
-    except psutil.Error:
-        return None
+    words = command_line(process)
     kinds = {kind for word in words for part, kind in _KINDS.items() if word == part or word.endswith(f"/{part}")}
     return next(iter(kinds), None)
 

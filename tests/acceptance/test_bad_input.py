@@ -25,6 +25,7 @@ from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.acceptance.stranger import NOBODY, needs_root, run_as_nobody
+from tests.processes import alive
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -310,11 +311,7 @@ def test_a_broken_transform_is_shown_by_status_and_not_tried_again(
     assert "Traceback" not in log, "the sentence is enough: no code of the user's was run"
     assert not [name for name in os.listdir(fleet.directory / "run") if name.startswith("worker")]
     master = json_of(fleet.kctl("status", "-o", "json", exit_code=3))["master"]["pid"]
-    living = {
-        process
-        for process in psutil.Process(master).children(recursive=True)
-        if process.status() != psutil.STATUS_ZOMBIE
-    }
+    living = set(alive(psutil.Process(master).children(recursive=True)))
     assert living <= set(fleet.family()), "something is left that nobody supervises"
 
 

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.processes import alive
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -91,7 +92,7 @@ def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
     assert generations(two) == before_it
     status = two.engine()["supervisor"]
     assert status["restarts_by_cause"]["exit"] == 1
-    assert not jvm.is_running()
+    assert not alive([jvm])
 
 
 def test_a_worker_that_is_killed_leaves_nothing_in_the_engine_and_the_other_one_reads_on(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.processes import alive
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -34,7 +35,7 @@ def test_a_jvm_that_hangs_is_restarted_and_nothing_is_lost_or_stored_twice(
     assert float(found[1]) >= seconds
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
-    assert not jvm.is_running(), "the JVM that hung is gone"
+    assert not alive([jvm]), "the JVM that hung is gone"
     assert not fleet.has_engine or fleet.workers()["worker-0"]["pid"] == worker, "the worker needed no restart"
     audit = fleet.audit()
     assert (audit.lost, audit.duplicated, audit.stored) == (0, 0, fleet.sent.total())

@@ -7,22 +7,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from kctl.testing import kafka_tools
 from kctl_agent.spark.class_archive import archive_path
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.processes import alive
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
-
-def is_alive(process: psutil.Process) -> bool:
-    """A zombie that its reaper has not waited for yet has ended."""
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_killed_jvm_and_a_killed_master_leave_nothing_behind(
@@ -46,7 +38,7 @@ def test_a_killed_jvm_and_a_killed_master_leave_nothing_behind(
     everybody = fleet.family()
     assert any(process.name() == "java" for process in everybody)
     fleet.kill()
-    eventually(lambda: not any(is_alive(process) for process in everybody), SETTLE_SECONDS, "all of them ended")
+    eventually(lambda: not alive(everybody), SETTLE_SECONDS, "all of them ended")
     state = kafka_tools.describe_state(fleet.broker.bootstrap_servers, fleet.group)
     assert (state.state, state.members) == ("Empty", 0), "the worker left its group"
 
@@ -74,6 +66,6 @@ def test_sigterm_stops_workers_jvms_and_sockets_in_order(
 
     assert fleet.stop() == 0
 
-    assert not [process for process in everybody if is_alive(process)]
+    assert not alive(everybody)
     assert [name for name in os.listdir(fleet.directory / "run") if name.endswith((".sock", ".json"))] == []
     assert "left" in (fleet.directory / "logs" / "worker-0.log").read_text().splitlines()[-1]

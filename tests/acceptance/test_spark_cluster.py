@@ -15,6 +15,7 @@ from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.redis.client import script
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.spark_cluster import EXECUTORS, SparkCluster, running_cluster
+from tests.processes import command_line
 from tests.redis_server import require_redis
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -110,7 +111,7 @@ def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no
     found = fleet.audit()
     assert (found.lost, found.duplicated, found.stored) == (0, 0, 100)
     processes = fleet.family()
-    reported = [each.cmdline() for each in processes]
+    reported = [command_line(each) for each in processes]
     assert any("SparkSubmit" in word for words in reported for word in words)
     assert SECRET not in str(reported)
     assert SECRET not in str([each.environ() for each in processes])

@@ -20,6 +20,7 @@ from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet
 from tests.acceptance.stranger import NOBODY, needs_root, run_as_nobody
 from tests.conftest import eventually
+from tests.processes import command_line
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -187,7 +188,7 @@ def test_another_user_cannot_speak_to_sparks_rpc_and_block_manager(fleet: Fleet)
 
 
 def test_the_settings_of_a_worker_are_on_no_command_line(fleet: Fleet) -> None:
-    lines = [" ".join(process.cmdline()) for process in fleet.family()]
+    lines = [" ".join(command_line(process)) for process in fleet.family()]
 
     assert any("SparkSubmit" in line for line in lines)
     assert not [line for line in lines if SECRET in line]

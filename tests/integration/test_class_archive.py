@@ -15,6 +15,7 @@ from kctl.demo.record_classes import KEPT, Recorder, record
 from kctl.jars import jars_dir
 from kctl.testing.class_archive import archive_path, archives_dir, java_options
 from kctl.testing.kafka_broker import KafkaBroker
+from tests.processes import alive, command_line
 
 Eventually = Callable[..., Any]
 
@@ -75,7 +76,7 @@ def test_a_recorder_that_is_given_up_leaves_no_process_and_no_file(cache: Path, 
         children = psutil.Process().children(recursive=True)
 
     # It has only the time that nobody else wants, to end as well.
-    eventually(lambda: not any(child.is_running() for child in children), 120, "all of it has ended")
+    eventually(lambda: not alive(children), 120, "all of it has ended")
     assert list((cache / "classes").iterdir()) == []
 
 
@@ -96,10 +97,10 @@ def test_a_jvm_of_spark_that_is_given_up_while_it_starts_ends_with_the_process(e
         def jvms() -> list[psutil.Process]:
             """But for that of Spark's launcher."""
             children = recorder.children(recursive=True)
-            return [each for each in children if any(word.startswith(OPTION) for word in each.cmdline())]
+            return [each for each in children if any(word.startswith(OPTION) for word in command_line(each))]
 
         [jvm] = eventually(jvms, 60, "its JVM starts")
         process.terminate()
         assert process.wait(60) == 1
 
-    eventually(lambda: not jvm.is_running(), 60, "the JVM has ended")
+    eventually(lambda: not alive([jvm]), 60, "the JVM has ended")

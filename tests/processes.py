@@ -1,0 +1,31 @@
+"""What tests ask of processes that may end while they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import psutil
+
+__all__ = ["alive", "command_line"]
+
+
+def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those that have neither ended nor are waited for by their parent."""
+    return [each for each in processes if _status(each) not in (None, psutil.STATUS_ZOMBIE)]
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    """Empty when it has ended: the kernel keeps none for a zombie, and psutil raises."""
+    try:
+        words: list[str] = process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
+    return words
+
+
+def _status(process: psutil.Process) -> str | None:
+    try:
+        status: str = process.status()
+    except psutil.NoSuchProcess:
+        return None
+    return status
