@@ -122,10 +122,9 @@ class DemoFleet:
         """The fleet's storage, to be counted."""
         return open_storage(storage_settings(load(self.config, {})))
 
-    def open_lake(self) -> LakeStorage | None:
-        """The fleet's table; None where it has a storage."""
-        config = load(self.config, {})
-        return open_lake(storage_settings(config)) if config.storage.mode == "lake" else None
+    def open_lake(self) -> LakeStorage:
+        """The table of a fleet whose storage is a lake, to be counted."""
+        return open_lake(storage_settings(load(self.config, {})))
 
     def start(self) -> None:
         """It is stopped in order when the calling thread, or the process, ends without `stop`."""

@@ -124,7 +124,7 @@ def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, s
             redis_url=redis.url if redis else None,
             sinkers=wanted.sinkers,
         )
-        owner = Binding(GROUP, cluster_of(broker.bootstrap_servers))
+        owner = Binding(GROUP, cluster_of(broker.bootstrap_servers)) if wanted.storage == "lake" else None
         producer = Producer(broker.bootstrap_servers, TOPIC, wanted.partitions, wanted.rate)
     except KafkaError as error:
         if (ended := parts.ended()) is not None:
@@ -181,12 +181,12 @@ def _and_handled(wanted: Wanted) -> str:
     return " and handled" if wanted.is_handled else ""
 
 
-def _audit(fleet: DemoFleet, producer: Producer, owner: Binding, ended: str | None) -> Audit | None:
-    """None when a part has ended by itself and the storage cannot be read any more."""
+def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:
+    """`owner` is that of a table. None when a part has ended by itself and the storage cannot be read any more."""
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
     try:
-        if (table := fleet.open_lake()) is not None:
-            return audit_table(table, owner, produced)
+        if owner is not None:
+            return audit_table(fleet.open_lake(), owner, produced)
         with closing(fleet.open_storage()) as storage:
             stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
             return audit(storage.blocks(), produced, handled(fleet.ledger, TOPIC), storage.dead(), stored_offsets)

@@ -45,7 +45,7 @@ class MissingGroups:
         missing = sorted(self._coordinators.keys() - listed.keys())
         found: dict[str, KctlError | None] = {}
         connection.deadline.renew()
-        for group in describe_groups(connection, missing) if missing else ():
+        for group in describe_groups(connection, missing):
             if not isinstance(group.error, GroupMissing):
                 self._denied_since.pop(group.group, None)
                 found[group.group] = group.error or KctlError(f"group {group.group}: no broker has listed it")

@@ -100,6 +100,10 @@ class _Case(NamedTuple):
         return np.where(np.isnan(quiet), 0.0, quiet)
 
 
+_Rule = Callable[[_Case, Rows, Judgements], Bools]
+"""Puts what it finds of these rows; returns those that it fits."""
+
+
 def judge(seen: History, owners: Owners, rules: Rules, allowed_lag: Ints, now: float) -> Judgements:
     """The statuses at `now`, before hysteresis: each partition is judged by the first rule that fits it."""
     cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
@@ -185,10 +189,15 @@ def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
     return fits
 
 
-def _paused(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    fits: Bools = case.owners.is_in("paused")[rows]
-    found.put(rows[fits], Status.PAUSED, Reason.PAUSED)
-    return fits
+def _owner_is(word: str, status: Status, reason: Reason) -> _Rule:
+    """The rule for what its owner reports of a partition."""
+
+    def rule(case: _Case, rows: Rows, found: Judgements) -> Bools:
+        fits: Bools = case.owners.is_in(word)[rows]
+        found.put(rows[fits], status, reason)
+        return fits
+
+    return rule
 
 
 def _caught_up(case: _Case, rows: Rows, found: Judgements) -> Bools:
@@ -198,12 +207,6 @@ def _caught_up(case: _Case, rows: Rows, found: Judgements) -> Bools:
     is_quiet = silent >= case.rules.window_seconds
     found.put(these[~is_quiet], Status.OK, Reason.CAUGHT_UP)
     found.put(these[is_quiet], Status.IDLE, Reason.QUIET, silent[is_quiet])
-    return fits
-
-
-def _throttled(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    fits: Bools = case.owners.is_in("throttled")[rows]
-    found.put(rows[fits], Status.WARN, Reason.THROTTLED)
     return fits
 
 
@@ -303,16 +306,16 @@ def _in_time(_: _Case, rows: Rows, found: Judgements) -> Bools:
     return np.ones(len(rows), np.bool_)
 
 
-_RULES: tuple[Callable[[_Case, Rows, Judgements], Bools], ...] = (
+_RULES: tuple[_Rule, ...] = (
     _nothing_seen,
     _lag_not_known,
     _blind,
     _ahead,
     _overtaken,
     _overtaken_soon,
-    _paused,
+    _owner_is("paused", Status.PAUSED, Reason.PAUSED),
     _caught_up,
-    _throttled,
+    _owner_is("throttled", Status.WARN, Reason.THROTTLED),
     _silent,
     _rewound,
     _rising,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["DataFile", "read_files"]
+__all__ = ["DataFile", "read_files", "sync"]
 
 STATS_COLUMNS = 32
 """`delta.dataSkippingNumIndexedCols` of Delta itself."""
@@ -61,13 +61,13 @@ def read_files(table: Path, folder: Path) -> list[DataFile]:
             if name.startswith((".", "_")):
                 path.unlink()
             elif (read := _read_file(table, folder, path)).rows:
-                _sync(path)
+                sync(path)
                 found.append(read)
             else:
                 path.unlink()  # Spark writes one without rows where a batch has none
-        _sync(Path(parent))
+        sync(Path(parent))
     if found:
-        _sync(table)
+        sync(table)
     return found
 
 
@@ -131,7 +131,8 @@ def _bound(value: object, *, upper: bool = False) -> object:
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """A file or a folder, to the disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -7,7 +7,6 @@ commit whose snapshot is no longer the newest is judged by Delta's own rules for
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.files import DataFile
+from kctl_agent.storage.lake.files import DataFile, sync
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -178,11 +177,7 @@ class LakeTable:
             *(entry for version in versions if (entry := self._entry(version)).exists()),
             self._entry(0).parent,
         ]:
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync(path)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
