@@ -357,6 +357,11 @@ class Storage:
     partition_by: tuple[str, ...] = setting(
         (), "Columns by which the table of mode `lake` is partitioned, by its rows' values.", pattern=(r"\S+", "a name")
     )
+    target_file_bytes: str = setting(
+        "128m",
+        "How large a compaction makes the files of the table of mode `lake`; those below half of it count as small.",
+        pattern=AT_LEAST,
+    )
     block_messages: int = setting(500, "The most messages of one block.", unit="messages", minimum=1, maximum=100_000)
     block_bytes: str = setting(
         "1m",

@@ -57,4 +57,9 @@ def open_storage(settings: Mapping[str, Any], *, reply_seconds: float = REPLY_SE
 def open_lake(settings: Mapping[str, Any]) -> LakeStorage:
     """The table that the `[storage]` settings of mode `lake` name. It opens no file yet."""
     path = Path(unquote(urlsplit(settings["uri"]).path))
-    return LakeStorage(path, partition_by=settings["partition_by"], limits=Limits.of(settings))
+    return LakeStorage(
+        path,
+        partition_by=settings["partition_by"],
+        target_file_bytes=settings["target_file_bytes"],
+        limits=Limits.of(settings),
+    )

@@ -55,6 +55,10 @@ class TableStats:
     files: int | None = None
     bytes: int | None = None
     rows: int | None = None
+    small_files: int | None = None
+    """Smaller than half of what compaction aims at."""
+    committed_at: float | None = None
+    """Unix seconds of the last commit, by anybody."""
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:

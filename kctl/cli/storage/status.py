@@ -17,7 +17,7 @@ def status(context: typer.Context, config: ConfigOption = None, output: OutputOp
     fleet = load_fleet(context, config)
     if fleet.storage.mode == "lake":
         with opened_lake(fleet) as lake:
-            document = table_document(lake.identity, lake.count())
+            document = table_document(lake, fleet.kafka.group)
         typer.echo("\n".join(table_lines(document)) if output is Output.TABLE else as_text(document, output))
         return
     with opened(fleet) as storage:

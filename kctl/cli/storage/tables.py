@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +14,7 @@ from kctl.cli.times import duration, moment
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetter, StorageStats
+    from kctl_agent.storage.lake import LakeStorage
     from kctl_agent.storage.room import TableStats
 
 __all__ = [
@@ -82,25 +84,43 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
     return [f"{clean(identity)}, {limit}", *([f"full: {clean(full)}"] if full else []), "", *render(columns, rows)]
 
 
-def table_document(identity: str, stats: TableStats) -> dict[str, Any]:
-    """Of a table, in which nothing waits."""
+def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
+    """Of a table, in which nothing waits: what it holds, and how far each partition of the group is stored. Raises
+    StorageUnusable."""
+    stats = lake.count()
     return {
-        "storage": identity,
+        "storage": lake.identity,
         "version": stats.version,
         "rows": stats.rows,
         "files": stats.files,
+        "small_files": stats.small_files,
         "bytes": stats.bytes,
+        "target_file_bytes": lake.target_file_bytes,
+        "last_commit_seconds": None if stats.committed_at is None else max(time.time() - stats.committed_at, 0.0),
         "free_bytes": None if stats.free is None else stats.free.bytes,
         "full": _full(stats),
+        "partitions": [
+            {"cluster": owner.cluster_id, "topic": stored.topic, "partition": stored.partition, "stored": stored.next}
+            for owner, stored in lake.group_offsets(group)
+        ],
     }
 
 
 def table_lines(document: dict[str, Any]) -> list[str]:
-    names = ("version", "rows", "files", "bytes")
-    columns = [Column(name, is_number=True) for name in names]
+    names = ("version", "rows", "files", "small_files", "bytes")
+    columns = [Column(name.replace("_", "-"), is_number=True) for name in (*names, "last_commit")]
+    held = [(*(document[name] for name in names), duration(document["last_commit_seconds"]))]
+    coordinates = ("cluster", "topic", "partition", "stored")
+    of_partitions = [Column(name, is_number=name in ("partition", "stored")) for name in coordinates]
+    partitions = [tuple(each[name] for name in coordinates) for each in document["partitions"]]
     full = document["full"]
-    rows = [tuple(document[name] for name in names)]
-    return [clean(document["storage"]), *([f"full: {clean(full)}"] if full else []), "", *render(columns, rows)]
+    return [
+        clean(document["storage"]),
+        *([f"full: {clean(full)}"] if full else []),
+        "",
+        *render(columns, held),
+        *(["", *render(of_partitions, partitions)] if partitions else []),
+    ]
 
 
 def dead_letter_document(dead_letter: DeadLetter) -> dict[str, Any]:

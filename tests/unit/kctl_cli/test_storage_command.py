@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from deltalake import DeltaTable
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Selection, StoredOffset
+from kctl_agent.storage.base import Binding, Selection, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
 from tests.unit.storage.lake.test_storage import begun, opened
@@ -288,12 +289,36 @@ def test_of_a_table_its_version_rows_files_and_bytes_are_printed_and_no_message_
     assert (missing.code, "there is no Delta table in" in missing.err) == (1, True)
     document = json.loads(status.out)
     assert (document["version"], document["rows"], document["files"]) == (2, 10, 1)
+    assert (document["small_files"], document["target_file_bytes"]) == (1, 128 << 20)
+    assert 0 <= document["last_commit_seconds"] < 60
     assert "pending" not in document
     assert (refused.code, 'storage.mode is "lake": rows go into a table' in refused.err) == (1, True)
 
 
+def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl: Kctl, config: Path) -> None:
+    table = config.parent / "orders"
+    config.write_text(config.read_text() + f'mode = "lake"\nuri = "{table.as_uri()}"\n')
+    begun_lake(table)
+    of_group = opened(table, Binding("g", "cluster/1"))
+    of_group.init_offsets([StoredOffset("t", partition, None, 100 + partition) for partition in (0, 1)])
+    DeltaTable(table).create_checkpoint()
+    of_group.init_offsets([StoredOffset("t", 10, None, 7)])
+
+    document = json.loads(kctl("storage", "status", "-o", "json").out)
+    lines = [line.split() for line in kctl("storage", "status").out.splitlines()]
+
+    assert document["partitions"] == [
+        {"cluster": "cluster/1", "topic": "t", "partition": partition, "stored": stored}
+        for partition, stored in ((0, 100), (1, 101), (10, 7))
+    ]
+    assert lines[2] == ["version", "rows", "files", "small-files", "bytes", "last-commit"]
+    assert lines[5:] == [["cluster", "topic", "partition", "stored"]] + [
+        ["cluster/1", "t", str(partition), str(stored)] for partition, stored in ((0, 100), (1, 101), (10, 7))
+    ]
+
+
 def begun_lake(path: Path) -> None:
-    """A table with ten rows."""
+    """A table with ten rows, of another group."""
     lake = opened(path)
     lake.init_offsets([StoredOffset("t", 0, None, 0)])
     begun(lake, 0, 10).commit()

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from kctl_agent.storage.base import Binding, StoredOffset, TopicPartition
 
-__all__ = ["app_id", "read_offset", "transactions"]
+__all__ = ["app_id", "owner_of", "read_offset", "transactions"]
 
 _HALF = 1 << 64
 
@@ -22,6 +22,15 @@ def app_id(owner: Binding, tp: TopicPartition) -> str:
     """The name under which the next offset of a partition stands in the log."""
     topic, partition = tp
     return f"kctl/{quote(owner.cluster_id or '-', safe='')}/{quote(owner.group, safe='')}/{topic}/{partition}"
+
+
+def owner_of(name: str) -> tuple[Binding, TopicPartition] | None:
+    """What `app_id` has made this name of; None of another one."""
+    prefix, *parts = name.split("/")
+    if prefix != "kctl" or len(parts) != 4 or not parts[3].isdecimal():
+        return None
+    cluster, group, topic, partition = parts
+    return Binding(unquote(group), None if cluster == "-" else unquote(cluster)), (topic, int(partition))
 
 
 def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPartition) -> StoredOffset | None:

@@ -8,7 +8,6 @@ folder of its own, which nobody sees before the commit names them.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
@@ -28,8 +27,11 @@ from kctl_agent.storage.base import (
     StoredOffset,
     TopicPartition,
 )
+from kctl_agent.storage.lake.counts import count
 from kctl_agent.storage.lake.files import DataFile, read_files
-from kctl_agent.storage.lake.offsets import app_id, read_offset, transactions
+from kctl_agent.storage.lake.log import app_ids
+from kctl_agent.storage.lake.offsets import app_id, owner_of, read_offset, transactions
+from kctl_agent.storage.lake.plans import BATCH, Plan, plan_path, sweep
 from kctl_agent.storage.lake.table import LakeTable
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
 from kctl_agent.storage.room import Free, Limits, TableStats
@@ -39,23 +41,26 @@ if TYPE_CHECKING:
 
 __all__ = ["LakeBatch", "LakeStorage"]
 
-PLANS = "_kctl"
-"""The folder of the plans of batches that are not committed yet; one that begins so is hidden from every engine."""
 SWEEP_SECONDS = 60.0
+TARGET_FILE_BYTES = 128 << 20
+"""As Delta's own auto compaction (`spark.databricks.delta.autoCompact.maxFileSize`)."""
 
 
 class LakeStorage(OffsetStore):
-    """See `OffsetStore`. `partition_by` are the columns of a table that is made."""
+    """See `OffsetStore`. `partition_by` are the columns of a table that is made, `target_file_bytes` what files are to
+    be compacted to."""
 
     def __init__(
         self,
         path: Path,
         *,
         partition_by: Sequence[str] = (),
+        target_file_bytes: int = TARGET_FILE_BYTES,
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
     ) -> None:
         self.path = path
         self.partition_by = tuple(partition_by)
+        self.target_file_bytes = target_file_bytes
         self.limits = limits
         self.table = LakeTable(path)
         self._owner: Binding | None = None
@@ -108,14 +113,19 @@ class LakeStorage(OffsetStore):
         return TableStats(self.limits, free)
 
     def count(self) -> TableStats:
-        """Version, files, bytes and rows too, where the statistics of all files have them. Raises StorageUnusable."""
+        """All of it; the rows where the statistics of all files have them. Raises StorageUnusable."""
         with self.table.latest() as table:
-            columns = table.get_add_actions(flatten=True)
-            sizes = columns.column("size_bytes").to_pylist()
-            has_rows = "num_records" in columns.column_names
-            rows = columns.column("num_records").to_pylist() if has_rows else [None] * len(sizes)
-            known = None if None in rows else sum(rows)
-            return replace(self.stats(), version=table.version(), files=len(sizes), bytes=sum(sizes), rows=known)
+            return count(table, self.path, self.stats(), self.target_file_bytes)
+
+    def group_offsets(self, group: str) -> list[tuple[Binding, StoredOffset]]:
+        """Of all partitions that a group has ever stored, by the cluster. Raises StorageUnusable."""
+        with self.table.latest() as table:
+            found = [owned for name in app_ids(self.path) if (owned := owner_of(name)) and owned[0].group == group]
+            stored = [(owner, read_offset(table.transaction_version, owner, tp)) for owner, tp in found]
+        return sorted(
+            ((owner, each) for owner, each in stored if each is not None),
+            key=lambda owned: (owned[0].cluster_id or "", owned[1].tp),
+        )
 
     def begin(self, advances: Collection[Advance]) -> LakeBatch:
         """A batch that is to store these ranges.
@@ -124,10 +134,10 @@ class LakeStorage(OffsetStore):
             GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable: it may not.
         """
         with self.table.latest() as table:
-            before, id_ = self._judged(table, advances), str(table.metadata().id)
+            before, id_, version = self._judged(table, advances), str(table.metadata().id), table.version()
         self._sweep()
         batch = LakeBatch(self, id_, before, {each.tp: each.end for each in advances})
-        batch.write_plan()
+        batch.write_plan(version)
         return batch
 
     def _commit(
@@ -168,33 +178,14 @@ class LakeStorage(OffsetStore):
         return self._owner
 
     def _sweep(self) -> None:
-        """Every now and then, remove what batches have left that can never be committed any more: the stored offset of
-        one of their partitions is not the one that they were planned on. A frozen batch that can still be committed
-        keeps its files."""
+        """Every now and then, remove what batches have left."""
         if time.monotonic() < self._sweep_at or not self._sweeping.acquire(blocking=False):
             return
         try:
             self._sweep_at = time.monotonic() + SWEEP_SECONDS
-            for plan in (self.path / PLANS).glob("*.json"):
-                self._sweep_one(plan)
+            sweep(self.table)
         finally:
             self._sweeping.release()
-
-    def _sweep_one(self, plan: Path) -> None:
-        try:
-            planned = json.loads(plan.read_text())
-        except (OSError, ValueError):  # gone meanwhile, or being written
-            return
-        with self.table.latest() as table:
-            if all(
-                [table.transaction_version(name), table.transaction_version(f"{name}/version")] == numbers
-                for name, numbers in planned.items()
-            ):
-                return
-            is_committed = any(f"/{plan.stem}/" in uri for uri in table.file_uris())
-        if not is_committed:
-            shutil.rmtree(self.path / plan.stem, ignore_errors=True)
-        plan.unlink(missing_ok=True)
 
 
 class LakeBatch:
@@ -213,23 +204,17 @@ class LakeBatch:
         self._table_id = table_id
         self._before = before
         self._ends = ends
-        self._name = f"kctl-{uuid.uuid4().hex}"
+        self._name = f"{BATCH}{uuid.uuid4().hex}"
         self.folder = storage.path / self._name
         """Where its files are written, and stay."""
+        self._plan = plan_path(storage.path, self._name)
 
-    @property
-    def _plan(self) -> Path:
-        return self._storage.path / PLANS / f"{self._name}.json"
-
-    def write_plan(self) -> None:
-        """For those that find its files when nobody else knows of them. Raises StorageUnusable."""
+    def write_plan(self, version: int) -> None:
+        """For those that find its files when nobody else knows of them; `version` is the table's, in which the batch is
+        not committed yet. Raises StorageUnusable."""
         owner = self._storage._owned()  # noqa: SLF001 - its other half
-        planned = {app_id(owner, tp): [stored.next, stored.version] for tp, stored in self._before.items()}
-        try:
-            self._plan.parent.mkdir(exist_ok=True)
-            self._plan.write_text(json.dumps(planned))
-        except OSError as error:
-            raise StorageUnusable(f"{self._plan.parent} cannot be written: {error.strerror}") from error
+        offsets = {app_id(owner, tp): (stored.next, stored.version) for tp, stored in self._before.items()}
+        Plan(version, offsets).write(self._plan)
 
     def commit(self) -> list[DataFile]:
         """What was written becomes part of the table, and the stored offsets move to the ends of the batch.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.files import DataFile, sync
+from kctl_agent.storage.lake.log import entry_path
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -160,13 +161,10 @@ class LakeTable:
             self._table, self._stamp = table, self._stamp_of(version)
         return table
 
-    def _entry(self, version: int) -> Path:
-        return self.path / "_delta_log" / f"{version:020}.json"
-
     def _stamp_of(self, version: int) -> tuple[int, int] | None:
         """By which the entry of a version in the log is known again; None where it was cleaned up."""
         try:
-            stat = self._entry(version).stat()
+            stat = entry_path(self.path, version).stat()
         except FileNotFoundError:
             return None
         return stat.st_ino, stat.st_mtime_ns
@@ -174,8 +172,8 @@ class LakeTable:
     def _sync(self, versions: range) -> None:
         """What was read of the log is on the disk before anything is decided on it."""
         for path in [
-            *(entry for version in versions if (entry := self._entry(version)).exists()),
-            self._entry(0).parent,
+            *(entry for version in versions if (entry := entry_path(self.path, version)).exists()),
+            entry_path(self.path, 0).parent,
         ]:
             sync(path)
 

@@ -1,0 +1,76 @@
+"""Files of a batch whose process is gone are removed, unless an older version of the table has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.base import StoredOffset
+from kctl_agent.storage.lake import LakeStorage
+from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, offsets, opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "orders"
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
+    return made
+
+
+def committed_and_killed(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch, start: int, end: int) -> int:
+    """A batch whose process dies between its commit and the removal of its plan; the version that it made."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", lambda *_, **__: None)
+        begun(storage, start, end).commit()
+    return DeltaTable(storage.path).version()
+
+
+def test_files_of_a_committed_batch_stay_for_readers_of_older_versions_when_others_have_replaced_them(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = committed_and_killed(storage, monkeypatch, 100, 110)
+    begun(storage, 110, 120).commit()
+    assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 2
+
+    begun(opened(path), 120, 130).commit()
+
+    assert not list((path / "_kctl").iterdir())
+    assert sorted(DeltaTable(path, version=version).to_pyarrow_table()["offset"].to_pylist()) == list(range(100, 110))
+    assert offsets(path) == list(range(100, 130))
+
+
+def test_where_the_log_does_not_show_any_more_what_was_committed_the_files_are_left_to_vacuum(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed_and_killed(storage, monkeypatch, 100, 110)
+    begun(storage, 110, 120).commit()
+    DeltaTable(path).optimize.compact()
+    DeltaTable(path).create_checkpoint()
+    for entry in sorted((path / "_delta_log").glob("*.json"))[:-1]:
+        entry.unlink()
+    files = set(path.glob("kctl-*/*"))
+
+    begun(opened(path), 120, 130).commit()
+
+    assert not list((path / "_kctl").iterdir())
+    assert files < set(path.glob("kctl-*/*"))
+
+
+def test_a_plan_that_a_power_cut_has_damaged_is_removed_and_its_files_are_left_to_vacuum(
+    storage: LakeStorage, path: Path
+) -> None:
+    batch = begun(storage, 100, 110)
+    (plan,) = (path / "_kctl").iterdir()
+    plan.write_bytes(b"\0" * 40)
+
+    begun(opened(path), 100, 110).commit()
+
+    assert not list((path / "_kctl").iterdir())
+    assert list(batch.folder.iterdir())
