@@ -5,8 +5,22 @@ from __future__ import annotations
 import sys
 
 from kctl.cli.table import clean
+from kctl.errors import UsageError
 
-__all__ = ["confirmed"]
+__all__ = ["confirm", "confirmed"]
+
+
+def confirm(question: str) -> None:
+    """Go on only after a yes.
+
+    Raises:
+        UsageError: there is nobody to ask.
+        SystemExit: the answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
+    if not confirmed(question):
+        raise SystemExit(1)
 
 
 def confirmed(question: str) -> bool:

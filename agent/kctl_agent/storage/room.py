@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl_agent.storage.claim import StorageStats
 
-__all__ = ["Free", "Limits", "TableStats", "why_full"]
+__all__ = ["Free", "Limits", "TableStats", "readable", "why_full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None
         return why
     free = stats.free
     if free is not None and free.minimum is not None and free.bytes * share < free.minimum:
-        return f"{free.where} has {_size(free.bytes)} left, and {_size(free.minimum)} should stay free"
+        return f"{free.where} has {readable(free.bytes)} left, and {readable(free.minimum)} should stay free"
     return None
 
 
@@ -82,7 +82,7 @@ def _why_queue_full(stats: StorageStats, share: float) -> str | None:
         return f"the storage holds {messages:,} messages, and storage.limit is {limits.messages:,}"
     if limits.bytes is not None and stats.bytes >= limits.bytes * share:
         dead = f" ({stats.dead:,} dead letters among them)" if stats.dead else ""
-        return f"the storage holds {_size(stats.bytes)}{dead}, and storage.limit_bytes is {_size(limits.bytes)}"
+        return f"the storage holds {readable(stats.bytes)}{dead}, and storage.limit_bytes is {readable(limits.bytes)}"
     if limits.dead is not None and stats.dead >= limits.dead * share:
         return (
             f"the storage holds {stats.dead:,} dead letters, and storage.dead_limit is {limits.dead:,}: "
@@ -91,7 +91,7 @@ def _why_queue_full(stats: StorageStats, share: float) -> str | None:
     return None
 
 
-def _size(number: float) -> str:
+def readable(number: float) -> str:
     """Bytes as people read them: `1.5 GiB`."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if number < 1024:

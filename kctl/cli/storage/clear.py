@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from kctl.audit import fleet_log, operation
-from kctl.cli.confirm import confirmed
+from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption
 from kctl.cli.storage.opened import load_fleet, opened
 from kctl.cli.storage.selection import PartitionOption, TopicOption, params_of, selection_of
@@ -44,15 +43,8 @@ def clear(
                 typer.echo("no dead letters" if dead else "no messages wait")
                 return
             what = f"{number_of(count, 'message')} ({'dead' if dead else 'waiting'})"
-            _ask(f"Remove {what} of {storage.identity} for good?")
+            confirm(f"Remove {what} of {storage.identity} for good?")
         with operation(fleet_log(fleet), "storage clear", params) as running:
             removed = storage.clear("dead" if dead else "pending", selection)
             running.text = f"{number_of(removed, 'message')} removed"
     typer.echo(running.text)
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
-    if not confirmed(question):
-        raise typer.Exit(1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from kctl.cli.options import ConfigOption, config_option
+from kctl.errors import UsageError
 from kctl.fleets import find
 from kctl.privileges import as_owner
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from kctl_agent.storage.base import Storage
     from kctl_agent.storage.lake import LakeStorage
 
-__all__ = ["load_fleet", "opened", "opened_lake"]
+__all__ = ["load_fleet", "opened", "opened_lake", "opened_table"]
 
 
 def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
@@ -67,6 +68,15 @@ def opened_lake(config: Config) -> Iterator[LakeStorage]:
     with as_owner(storage.path, config.path):
         storage.prepare()
         yield storage
+
+
+@contextmanager
+def opened_table(config: Config) -> Iterator[LakeStorage]:
+    """As `opened_lake`, of a fleet that has one. Raises UsageError too."""
+    if config.storage.mode != "lake":
+        raise UsageError(f'storage.mode is "{config.storage.mode}": only a table (mode `lake`) has files to look after')
+    with opened_lake(config) as lake:
+        yield lake
 
 
 @contextmanager

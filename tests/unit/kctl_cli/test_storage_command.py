@@ -16,6 +16,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.base import Binding, Selection, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.lake.upkeep_lock import upkeep_lock
 from tests.unit.storage.lake.test_storage import begun, opened
 
 if TYPE_CHECKING:
@@ -315,6 +316,63 @@ def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl:
     assert lines[5:] == [["cluster", "topic", "partition", "stored"]] + [
         ["cluster/1", "t", str(partition), str(stored)] for partition, stored in ((0, 100), (1, 101), (10, 7))
     ]
+
+
+@pytest.fixture
+def small_table(config: Path) -> Path:
+    """The configured one, with two small files."""
+    table = config.parent / "orders"
+    config.write_text(config.read_text() + f'mode = "lake"\nuri = "{table.as_uri()}"\n')
+    begun_lake(table)
+    begun(opened(table), 10, 20).commit()
+    return table
+
+
+def test_small_files_are_compacted_and_a_dry_run_only_shows_them(kctl: Kctl, small_table: Path) -> None:
+    dry = kctl("storage", "optimize", "--dry-run")
+    assert json.loads(kctl("storage", "status", "-o", "json").out)["files"] == 2
+    done = kctl("storage", "optimize")
+    again = kctl("storage", "optimize")
+
+    assert (dry.code, dry.out.startswith("would compact 2 small files (")) == (0, True)
+    assert (done.code, done.out.startswith("2 files ("), "became 1 file (" in done.out) == (0, True, True)
+    assert (again.code, again.out) == (0, "no small files to compact\n")
+    document = json.loads(kctl("storage", "status", "-o", "json").out)
+    assert (document["files"], document["rows"]) == (1, 20)
+    log = small_table.parent / "logs" / "operations.jsonl"
+    operations = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["operation"] for line in operations] == ["storage optimize"] * 2
+
+
+def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, small_table: Path) -> None:
+    kctl("storage", "optimize")
+    kept = kctl("storage", "vacuum", "--yes")
+    dry = kctl("storage", "vacuum", "--retention-hours", "0", "--dry-run")
+    asked = kctl("storage", "vacuum", "--retention-hours", "0")
+    assert len(list(small_table.glob("kctl-*/*.parquet"))) == 2
+    removed = kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
+
+    assert (kept.code, kept.out) == (0, "no files to remove\n")
+    assert [line.split("/")[0][:5] for line in dry.out.splitlines()[:2]] == ["kctl-"] * 2
+    assert dry.out.splitlines()[2].startswith("would remove 2 files (")
+    assert (asked.code, "use --yes" in asked.err) == (2, True)
+    assert (removed.code, removed.out) == (0, "2 files removed\n")
+    assert not list(small_table.glob("kctl-*"))
+    assert json.loads(kctl("storage", "status", "-o", "json").out)["rows"] == 20
+
+
+def test_while_another_process_looks_after_the_table_neither_is_done(kctl: Kctl, small_table: Path) -> None:
+    with upkeep_lock(small_table):
+        ran = [kctl("storage", command) for command in ("optimize", "vacuum")]
+
+    assert [(each.code, "another process compacts or vacuums" in each.err) for each in ran] == [(1, True)] * 2
+
+
+@pytest.mark.parametrize("command", ["optimize", "vacuum"])
+def test_a_storage_that_is_no_table_has_no_files_to_look_after(kctl: Kctl, storage: FileStorage, command: str) -> None:
+    ran = kctl("storage", command)
+
+    assert (ran.code, 'storage.mode is "file"' in ran.err) == (2, True)
 
 
 def begun_lake(path: Path) -> None:

@@ -1,0 +1,57 @@
+"""`kctl storage optimize`"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from kctl.audit import fleet_log, operation
+from kctl.cli.options import ConfigOption
+from kctl.cli.storage.opened import load_fleet, opened_table
+from kctl_agent.messages import number_of
+
+__all__ = ["optimize"]
+
+
+def optimize(
+    context: typer.Context,
+    config: ConfigOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be compacted, and change nothing.")
+    ] = False,
+) -> None:
+    """Compact the small files of a table (mode `lake`).
+
+    Files of about `storage.target_file_bytes` take their place; rows, stored offsets and older versions stay as they
+    are, and `kctl storage vacuum` removes what was replaced. The fleet may run meanwhile.
+    """
+    from kctl_agent.storage.lake.compaction import compact, small_files
+    from kctl_agent.storage.lake.upkeep_lock import upkeep_lock
+    from kctl_agent.storage.room import readable
+
+    fleet = load_fleet(context, config)
+    with opened_table(fleet) as lake:
+        with lake.table.latest() as table:
+            found = small_files(table, lake.target_file_bytes)
+        if not found.files:
+            typer.echo("no small files to compact")
+            return
+        where = f" in {number_of(found.partitions, 'partition')}" if found.partitions > 1 else ""
+        what = f"{number_of(found.files, 'small file')} ({readable(found.bytes)}){where}"
+        if dry_run:
+            typer.echo(f"would compact {what}")
+            return
+        with upkeep_lock(lake.path), operation(fleet_log(fleet), "storage optimize", {}) as running:
+            sys.stderr.write(f"compacting {what} …\n")
+            done = compact(lake.table, lake.target_file_bytes, _print_version)
+            running.text = (
+                f"{number_of(done.files_removed, 'file')} ({readable(done.bytes_removed)}) became "
+                f"{number_of(done.files_added, 'file')} ({readable(done.bytes_added)}): version {done.version}"
+            )
+    typer.echo(running.text)
+
+
+def _print_version(version: int) -> None:
+    sys.stderr.write(f"version {version} …\n")

@@ -1,0 +1,58 @@
+"""`kctl storage vacuum`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.audit import fleet_log, operation
+from kctl.cli.confirm import confirm
+from kctl.cli.options import ConfigOption
+from kctl.cli.storage.opened import load_fleet, opened_table
+from kctl_agent.messages import number_of
+
+__all__ = ["vacuum"]
+
+
+def vacuum(
+    context: typer.Context,
+    config: ConfigOption = None,
+    retention_hours: Annotated[
+        int | None,
+        typer.Option(
+            "--retention-hours",
+            min=0,
+            metavar="N",
+            help="Keep what was replaced or written since; without it as the table is configured, by default 168.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files, and remove none.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove files that a table (mode `lake`) no longer needs.
+
+    Those that no version of the last seven days has. Asks first, and shows what it would remove; older versions cannot
+    be read any more then. What a batch is writing stays, however old.
+    """
+    from kctl_agent.storage.lake.upkeep_lock import upkeep_lock
+    from kctl_agent.storage.lake.vacuum import remove, unused
+    from kctl_agent.storage.room import readable
+
+    fleet = load_fleet(context, config)
+    with opened_table(fleet) as lake, upkeep_lock(lake.path):
+        found = unused(lake.table, retention_hours)
+        if not found:
+            typer.echo("no files to remove")
+            return
+        if dry_run:
+            typer.echo("\n".join(file.path for file in found))
+        what = f"{number_of(len(found), 'file')} ({readable(sum(file.size for file in found))})"
+        if dry_run:
+            typer.echo(f"would remove {what}")
+            return
+        if not yes:
+            confirm(f"Remove {what} of {lake.identity} for good?")
+        with operation(fleet_log(fleet), "storage vacuum", {"retention_hours": retention_hours}) as running:
+            running.text = f"{number_of(remove(lake.table, found), 'file')} removed"
+    typer.echo(running.text)

@@ -1,0 +1,299 @@
+"""Compaction and vacuum of a table that batches go into, with delta-rs."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from deltalake.table import TableOptimizer
+
+from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
+from kctl_agent.storage.lake import LakeStorage, compaction
+from kctl_agent.storage.lake.compaction import compact, small_files
+from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
+from kctl_agent.storage.lake.vacuum import remove, unused
+from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, begun, offsets, opened, schema
+
+MIB = 1 << 20
+DAY = 86_400.0
+ODD = ("a b/c", None, "ü%")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "orders"
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    """With four batches of ten rows."""
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in range(0, 40, 10):
+        begun(made, start, start + 10).commit()
+    return made
+
+
+def files(path: Path) -> set[str]:
+    return set(DeltaTable(path).get_add_actions().column("path").to_pylist())
+
+
+def paths(lake: LakeStorage, hours: int | None = None) -> list[str]:
+    return [file.path for file in unused(lake.table, hours)]
+
+
+def test_small_files_become_one_and_rows_stored_offsets_and_older_versions_stay(
+    storage: LakeStorage, path: Path
+) -> None:
+    version = DeltaTable(path).version()
+    with storage.table.latest() as table:
+        found = small_files(table, 128 * MIB)
+
+    done = compact(opened(path).table, 128 * MIB)
+
+    assert (found.files, found.partitions) == (4, 1)
+    assert (done.files_removed, done.files_added, done.bytes_removed) == (4, 1, found.bytes)
+    assert done.version == version + 1
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 40, 1)
+    assert offsets(path) == list(range(40))
+    assert DeltaTable(path, version=version).to_pyarrow_table().num_rows == 40
+    assert storage.count().rows == 40
+    begun(storage, 40, 50).commit()
+    assert offsets(path) == list(range(50))
+
+
+def test_files_of_half_the_target_or_more_and_single_ones_are_not_small_files_to_compact(storage: LakeStorage) -> None:
+    with storage.table.latest() as table:
+        size = max(table.get_add_actions(flatten=True).column("size_bytes").to_pylist())
+        assert small_files(table, 2 * size - 1).files < 4
+        assert small_files(table, 1).files == 0
+        assert small_files(table, 128 * MIB, least=5).files == 0
+
+
+def test_what_a_compaction_writes_is_synced_to_the_disk_with_its_commit(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    versions: list[int] = []
+    monkeypatch.setattr(compaction, "sync", synced.append)
+
+    done = compact(storage.table, 128 * MIB, versions.append)
+
+    (added,) = files(path)
+    assert {path / added, path / "_delta_log" / f"{done.version:020}.json", path / "_delta_log"} <= set(synced)
+    assert versions == [done.version]
+
+
+def test_a_batch_that_is_committed_while_files_are_compacted_is_no_conflict(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = begun(opened(path), 40, 50)
+    run = TableOptimizer.compact
+
+    def overtaken(*args: Any, **more: Any) -> dict[str, Any]:
+        before.commit()
+        return run(*args, **more)
+
+    monkeypatch.setattr(TableOptimizer, "compact", overtaken)
+    compact(storage.table, 128 * MIB)
+
+    assert offsets(path) == list(range(50))
+    assert at(opened(path)) == StoredOffset(*TP, TOPIC_ID, 50, 1)
+
+
+def test_a_compaction_between_the_check_and_the_write_of_a_batch_is_no_conflict(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, write, waiting = begun(storage, 40, 50), DeltaTable.create_write_transaction, [opened(path)]
+
+    def overtaken(*args: Any, **more: Any) -> None:
+        if waiting:
+            compact(waiting.pop().table, 128 * MIB)
+        write(*args, **more)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
+    batch.commit()
+
+    assert offsets(path) == list(range(50))
+    assert len(files(path)) == 2
+
+
+def test_a_compaction_does_not_bring_back_rows_that_are_deleted_meanwhile(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = TableOptimizer.compact
+
+    def overtaken(*args: Any, **more: Any) -> dict[str, Any]:
+        DeltaTable(path).delete("offset = 3")
+        return run(*args, **more)
+
+    monkeypatch.setattr(TableOptimizer, "compact", overtaken)
+    with pytest.raises(StorageUnusable, match="concurrent transaction deleted data"):
+        compact(storage.table, 128 * MIB)
+
+    assert offsets(path) == [each for each in range(40) if each != 3]
+
+
+def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
+    kinds = (("key", "string"), ("value", "binary"))
+    header = json.loads(schema(*kinds))
+    headers: Any = {"type": "array", "elementType": header, "containsNull": True}
+    lake = LakeStorage(path)
+    lake.prepare()
+    lake.fit(schema(*FIELDS, ("key", "binary"), ("value", "binary"), ("headers", headers)))
+    lake.bind(GROUP)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    for start in (0, 2):
+        batch = lake.begin([Advance(*TP, 1, start, start + 2)])
+        batch.folder.mkdir()
+        columns = {
+            "topic": pa.array(["t", "t"]),
+            "partition": pa.array([0, 0], pa.int32()),
+            "offset": pa.array([start, start + 1], pa.int64()),
+            "timestamp": pa.array([start, None], pa.timestamp("us", "UTC")),
+            "key": pa.array([None, b"\xff"], pa.binary()),
+            "value": pa.array([b"", None], pa.binary()),
+            "headers": pa.array([[{"key": "a", "value": None}, {"key": None, "value": b"1"}], None], kind),
+        }
+        pq.write_table(pa.table(columns), batch.folder / "part-0.parquet")
+        batch.commit()
+    before = DeltaTable(path).to_pyarrow_table().sort_by("offset")
+
+    compact(lake.table, 128 * MIB)
+
+    assert DeltaTable(path).to_pyarrow_table().sort_by("offset").equals(before)
+    assert len(files(path)) == 1
+
+
+@pytest.fixture
+def partitioned(path: Path) -> LakeStorage:
+    """Two batches of five rows in each of three partitions with odd names."""
+    lake = LakeStorage(path, partition_by=["country"])
+    lake.prepare()
+    lake.fit(schema(*FIELDS, ("country", "string")))
+    lake.bind(GROUP)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in (0, 5):
+        batch = lake.begin([Advance(*TP, 1, start, start + 5)])
+        for folder in ("country=a%20b%2Fc", "country=__HIVE_DEFAULT_PARTITION__", "country=%C3%BC%25"):
+            (batch.folder / folder).mkdir(parents=True)
+            rows = pa.table({"offset": pa.array(range(start, start + 5), pa.int64())})
+            pq.write_table(rows, batch.folder / folder / "part-0.parquet")
+        batch.commit()
+    return lake
+
+
+def by_country(path: Path) -> dict[str | None, list[int]]:
+    rows = DeltaTable(path).to_pyarrow_table(columns=["country", "offset"]).to_pylist()
+    return {
+        country: sorted(row["offset"] for row in rows if row["country"] == country)
+        for country in {row["country"] for row in rows}
+    }
+
+
+def test_each_partition_is_compacted_in_itself_and_what_its_folder_is_called_does_not_matter(
+    partitioned: LakeStorage, path: Path
+) -> None:
+    with partitioned.table.latest() as table:
+        assert (small_files(table, 128 * MIB).files, small_files(table, 128 * MIB).partitions) == (6, 3)
+    compact(partitioned.table, 128 * MIB)
+    assert remove(partitioned.table, unused(partitioned.table, 0)) == 6
+
+    assert len(files(path)) == 3
+    assert by_country(path) == {country: list(range(10)) for country in ODD}
+    assert not list(path.glob("kctl-*"))
+    assert paths(partitioned, 0) == []
+
+
+def test_vacuum_keeps_what_was_replaced_in_the_last_seven_days_and_then_removes_it_with_its_folders(
+    storage: LakeStorage, path: Path
+) -> None:
+    replaced = files(path)
+    compact(storage.table, 128 * MIB)
+    assert paths(storage) == []
+
+    found = unused(storage.table, 0)
+    removed = remove(storage.table, found)
+
+    assert {file.path for file in found} == replaced
+    assert all(file.size > 0 for file in found)
+    assert removed == 4
+    assert not list(path.glob("kctl-*"))
+    assert offsets(opened(path).path) == list(range(40))
+    assert at(opened(path)) == StoredOffset(*TP, TOPIC_ID, 40, 1)
+
+
+def test_vacuum_never_removes_files_of_a_batch_in_flight_even_of_a_process_frozen_for_longer_than_the_retention(
+    storage: LakeStorage, path: Path
+) -> None:
+    frozen = begun(opened(path), 40, 50)
+    for file in frozen.folder.iterdir():
+        os.utime(file, (time.time() - 30 * DAY,) * 2)
+
+    assert paths(storage) == paths(storage, 0) == []
+
+    frozen.commit()
+    assert paths(storage, 0) == []
+    assert offsets(path) == list(range(50))
+
+
+def test_vacuum_removes_what_was_never_committed_once_it_is_old_also_where_no_engine_looks(
+    storage: LakeStorage, path: Path
+) -> None:
+    left = path / "kctl-1234"
+    (left / "_temporary" / "0").mkdir(parents=True)
+    old, hidden, new = left / "part-1.parquet", left / "_temporary" / "0" / "part-2.parquet", left / "part-3.parquet"
+    for file in (old, hidden, new):
+        file.write_bytes(b"x")
+    for file in (old, hidden):
+        os.utime(file, (time.time() - 8 * DAY,) * 2)
+
+    remove(storage.table, unused(storage.table))
+
+    assert [each.name for each in left.rglob("*")] == [new.name]
+    assert offsets(path) == list(range(40))
+
+
+def test_commits_of_batches_write_checkpoints_of_the_log_and_clean_it_up_and_no_stored_offset_is_lost(
+    path: Path,
+) -> None:
+    storage = opened(path)
+    DeltaTable(path).alter.set_table_properties(
+        {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 days"}
+    )
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0), StoredOffset("t", 1, TOPIC_ID, 77)])
+    log = path / "_delta_log"
+    for start in range(12):
+        begun(storage, start, start + 1).commit()
+    compact(storage.table, 128 * MIB)
+    for entry in log.iterdir():
+        os.utime(entry, (time.time() - 3 * DAY,) * 2)
+    for start in range(12, 30):
+        begun(storage, start, start + 1).commit()
+    compact(storage.table, 128 * MIB)
+    remove(storage.table, unused(storage.table, 0))
+
+    assert not (log / f"{0:020}.json").exists()
+    assert len(list(log.glob("*.checkpoint.parquet"))) > 1
+    for reader in (storage, opened(path)):
+        assert reader.stored_offsets([TP, ("t", 1)]) == {
+            TP: StoredOffset(*TP, TOPIC_ID, 30, 1),
+            ("t", 1): StoredOffset("t", 1, TOPIC_ID, 77, 1),
+        }
+    assert [stored.next for _, stored in opened(path).group_offsets(GROUP.group)] == [30, 77]
+    assert offsets(path) == list(range(30))
+
+
+def test_one_process_at_a_time_does_the_upkeep_of_a_table(storage: LakeStorage, path: Path) -> None:
+    with upkeep_lock(path), pytest.raises(UpkeepBusy, match="another process compacts or vacuums"), upkeep_lock(path):
+        pass
+    with upkeep_lock(path):
+        begun(storage, 40, 50).commit()
