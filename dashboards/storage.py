@@ -75,6 +75,39 @@ def build() -> Board:
         ],
     )
     board.row(
+        "Table",
+        [
+            lines(
+                "Files of the table",
+                "Small files slow readers down: kctl storage optimize.",
+                "short",
+                (f"max by (cluster, group) (kctl_table_files{{{FLEET}}})", f"{GROUP_LEGEND} all"),
+                (f"max by (cluster, group) (kctl_table_small_files{{{FLEET}}})", f"{GROUP_LEGEND} small"),
+                width=12,
+            ),
+            lines(
+                "Commits to the table",
+                "New versions, by whatever writer; of workers' own commits those that failed or were decided anew.",
+                "short",
+                (
+                    f"max by (cluster, group) (delta(kctl_table_version{{{FLEET}}}[$__rate_interval]))",
+                    f"{GROUP_LEGEND} versions",
+                ),
+                (
+                    "sum by (cluster, group) "
+                    f"(increase(kctl_table_commit_failures_total{{{WORKER}}}[$__rate_interval]))",
+                    f"{GROUP_LEGEND} failed",
+                ),
+                (
+                    "sum by (cluster, group) "
+                    f"(increase(kctl_table_commit_retries_total{{{WORKER}}}[$__rate_interval]))",
+                    f"{GROUP_LEGEND} decided anew",
+                ),
+                width=12,
+            ),
+        ],
+    )
+    board.row(
         "Sinkers",
         [
             lines(

@@ -21,6 +21,7 @@ __all__ = [
     "SinkerStats",
     "Snapshot",
     "StorageUsage",
+    "TableUsage",
     "WorkStats",
 ]
 
@@ -87,6 +88,22 @@ class PartitionMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class TableUsage:
+    """A table that batches become rows of, as it was last counted, and this process's commits to it."""
+
+    version: int | None = None
+    rows: int | None = None
+    files: int | None = None
+    small_files: int | None = None
+    """Below half of what compaction aims at."""
+    committed_at: float | None = None
+    """When somebody last committed to it."""
+    commits_failed: int = 0
+    commits_retried: int = 0
+    """How often others got ahead of a commit in a way that had it decided anew."""
+
+
+@dataclass(frozen=True, slots=True)
 class StorageUsage:
     """Messages by state, and bytes. `identity` is equal for workers that share one storage."""
 
@@ -104,6 +121,8 @@ class StorageUsage:
     """What is left where the storage lies: on its disk, or of the Redis' `maxmemory`."""
     full: str | None = None
     """Why workers take no new batch, in one sentence; None while there is room."""
+    table: TableUsage | None = None
+    """Of mode `lake` only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from kctl.exporter.metric import GROUP, Metric, Sample, Single
 from kctl.master.restart import State
 from kctl.master.snapshot import FleetSnapshot
-from kctl.rows.storage import StorageStats
+from kctl.rows.storage import StorageStats, TableStats
 from kctl.rows.workers import NOT_GROUP_MEMBERS, SinkerStats, WorkerRow
 
 __all__ = ["METRICS"]
@@ -95,13 +95,17 @@ def _storage_messages(snapshot: FleetSnapshot) -> Iterator[Sample]:
             yield (snapshot.cluster, snapshot.group, state), count
 
 
+def _table(value_of: Callable[[TableStats], float | None]) -> _Samples:
+    return _storage(lambda stored: None if stored.table is None else value_of(stored.table))
+
+
 def _limit(value: int | None) -> int | None:
     """0 is no limit."""
     return value or None
 
 
 def _full(stored: StorageStats) -> float | None:
-    return None if stored.pending is None else float(bool(stored.full))
+    return None if stored.pending is None and stored.table is None else float(bool(stored.full))
 
 
 METRICS: tuple[Metric, ...] = (
@@ -240,6 +244,59 @@ METRICS: tuple[Metric, ...] = (
         sentence="Whether the workers take no new batch because the storage has no room (`kctl rpc block_size` shows "
         "why).",
         samples=_storage(_full),
+    ),
+    Single(
+        name="kctl_table_version",
+        labels=GROUP,
+        unit="commits",
+        sentence="Of the table of mode `lake`: its newest version. This and the next four are counted when there is a "
+        "new one, at most every ten seconds; the size is `kctl_storage_bytes`.",
+        samples=_table(lambda table: table.version),
+    ),
+    Single(
+        name="kctl_table_rows",
+        labels=GROUP,
+        unit="rows",
+        sentence="Rows in the table; absent where the log does not have them of every file.",
+        samples=_table(lambda table: table.rows),
+    ),
+    Single(
+        name="kctl_table_files",
+        labels=GROUP,
+        unit="files",
+        sentence="Files of the newest version.",
+        samples=_table(lambda table: table.files),
+    ),
+    Single(
+        name="kctl_table_small_files",
+        labels=GROUP,
+        unit="files",
+        sentence="Of these, how many are smaller than half of `storage.target_file_bytes`.",
+        samples=_table(lambda table: table.small_files),
+    ),
+    Single(
+        name="kctl_table_last_commit_age_seconds",
+        labels=GROUP,
+        unit="seconds",
+        sentence="Since anybody has committed to the table.",
+        samples=_table(lambda table: table.last_commit_seconds),
+    ),
+    Single(
+        name="kctl_table_commit_failures_total",
+        kind="counter",
+        labels=_WORKER,
+        unit="commits",
+        sentence="Commits of the worker to its table that failed, since it started; its batch is run again.",
+        samples=_of_worker(lambda row: None if row.commits is None else row.commits.failed),
+    ),
+    Single(
+        name="kctl_table_commit_retries_total",
+        kind="counter",
+        labels=_WORKER,
+        unit="commits",
+        sentence="Commits of the worker that others got ahead of in a way that had them decided anew; delta-rs itself "
+        "repeats those that may follow any other.",
+        samples=_of_worker(lambda row: None if row.commits is None else row.commits.retried),
     ),
     Single(
         name="kctl_sinker_messages_total",

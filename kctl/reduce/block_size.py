@@ -26,6 +26,7 @@ def reduce(answers: Sequence[Answer[StorageRow]], _brokers: BrokerSnapshot) -> S
         limit_bytes=_sum([row.limit_bytes for row in known]),
         dead_limit=_sum([row.dead_limit for row in known]),
         free_bytes=min((row.free_bytes for row in known if row.free_bytes is not None), default=None),
+        table=known[0].table if len(known) == 1 else None,
         full="; ".join(sorted({row.full for row in known if row.full})) or None,
     )
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from kctl.rows import fields
 from kctl_agent.wire import JsonObject
 
-__all__ = ["StorageRow", "StorageStats", "storage_row", "storage_stats"]
+__all__ = ["StorageRow", "StorageStats", "TableStats", "storage_row", "storage_stats"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """A table that batches become rows of."""
+
+    version: int | None = None
+    rows: int | None = None
+    files: int | None = None
+    small_files: int | None = None
+    """Below half of what compaction aims at."""
+    last_commit_seconds: float | None = None
+    """Since anybody's last commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +40,8 @@ class StorageStats:
     """Of several storages that of the one with least."""
     full: str | None = None
     """Why workers take no new batch; None while there is room."""
+    table: TableStats | None = field(default=None, metadata={"is_left_out": True})
+    """Of mode `lake` only; the JSON of others has no such field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +75,19 @@ def _counted(kind: type[S], result: JsonObject) -> S:
         dead_limit=fields.whole(result, "dead_limit"),
         free_bytes=fields.whole(result, "free_bytes"),
         full=fields.text(result, "full"),
+        table=_table(result),
+    )
+
+
+def _table(result: JsonObject) -> TableStats | None:
+    found = result.get("table")
+    if found is None:
+        return None
+    table = fields.object_of(found, "table")
+    return TableStats(
+        version=fields.whole(table, "version"),
+        rows=fields.whole(table, "rows"),
+        files=fields.whole(table, "files"),
+        small_files=fields.whole(table, "small_files"),
+        last_commit_seconds=fields.number(table, "last_commit_seconds"),
     )

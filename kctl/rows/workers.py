@@ -13,6 +13,7 @@ from kctl_agent.wire import JsonObject
 __all__ = [
     "NOT_GROUP_MEMBERS",
     "AgentState",
+    "CommitStats",
     "EngineStats",
     "EventRow",
     "PauseRow",
@@ -156,6 +157,15 @@ class SinkerStats:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitStats:
+    """Commits of a worker to its table, since it started."""
+
+    failed: int | None = None
+    retried: int | None = None
+    """Decided anew because others got ahead."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineStats:
     """What the JVM of an engine holds."""
 
@@ -196,6 +206,8 @@ class WorkerRow:
     """Of a sinker only; the JSON of others has no such field."""
     engine: EngineStats | None = field(default=None, metadata={"is_left_out": True})
     """Of an engine only, likewise."""
+    commits: CommitStats | None = field(default=None, metadata={"is_left_out": True})
+    """Of a worker with mode `lake`, likewise."""
     age_seconds: float | None = None
     """Of the reply; None of a supervised one whose agent did not reply."""
     supervisor: WorkerStatus | None = None
@@ -261,6 +273,7 @@ def worker_row(name: str, result: JsonObject) -> WorkerRow:
         events=tuple(map(_event, fields.objects(result, "events") or ())),
         sinker=_sinker(result),
         engine=_engine(result),
+        commits=_commits(result),
     )
 
 
@@ -389,3 +402,11 @@ def _engine(row: JsonObject) -> EngineStats | None:
         heap_used_bytes=fields.count(stats, "heap_used_bytes"),
         heap_max_bytes=fields.count(stats, "heap_max_bytes"),
     )
+
+
+def _commits(row: JsonObject) -> CommitStats | None:
+    value = row.get("commits")
+    if value is None:
+        return None
+    stats = fields.object_of(value, "commits")
+    return CommitStats(failed=fields.count(stats, "failed"), retried=fields.count(stats, "retried"))

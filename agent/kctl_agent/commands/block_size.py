@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from kctl_agent.commands.base import Command
 from kctl_agent.errors import NotReady
-from kctl_agent.snapshot import Snapshot
+from kctl_agent.snapshot import Snapshot, TableUsage
 from kctl_agent.wire import JsonObject
 
 __all__ = ["BLOCK_SIZE", "answer"]
 
 
-def answer(snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
+def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
     """Messages by state (`delayed` ones are pending too), bytes, limits, and why the storage is full, if it is;
-    `storage` is equal for workers that share one.
+    `storage` is equal for workers that share one. Of a table, in which none wait, there is `table` as well.
 
     Raises:
         NotReady: the worker has not opened its storage yet.
@@ -32,6 +32,17 @@ def answer(snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
         "dead_limit": storage.dead_limit,
         "free_bytes": storage.free_bytes,
         "full": storage.full,
+        **({} if storage.table is None else {"table": _table(storage.table, now)}),
+    }
+
+
+def _table(table: TableUsage, now: float) -> JsonObject:
+    return {
+        "version": table.version,
+        "rows": table.rows,
+        "files": table.files,
+        "small_files": table.small_files,
+        "last_commit_seconds": None if table.committed_at is None else max(now - table.committed_at, 0.0),
     }
 
 

@@ -15,8 +15,10 @@ __all__ = ["WORKERS", "answer"]
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
     """State and pace. `batch_running_seconds` is null between batches; seconds and bytes everywhere. Of a sinker
-    there is `sinker` as well, and a batch is a call of its handler; of an engine there is `engine`."""
+    there is `sinker` as well, and a batch is a call of its handler; of an engine there is `engine`; of a worker with
+    mode `lake` there are `commits` to its table."""
     work = snapshot.work
+    table = None if snapshot.storage is None else snapshot.storage.table
     return {
         "name": snapshot.name,
         "kind": snapshot.kind,
@@ -39,6 +41,7 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         "isolated": _reasons(work.isolated),
         "paused": [scope.to_json() for scope in snapshot.paused],
         "events": [_event(event) for event in snapshot.events],
+        **({} if table is None else {"commits": {"failed": table.commits_failed, "retried": table.commits_retried}}),
         **({} if snapshot.sinker is None else {"sinker": dataclasses.asdict(snapshot.sinker)}),
         **({} if snapshot.engine is None else {"engine": dataclasses.asdict(snapshot.engine)}),
     }

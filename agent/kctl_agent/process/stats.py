@@ -17,7 +17,7 @@ from dataclasses import replace
 from kctl_agent.errors import StorageError
 from kctl_agent.operations import Inbox
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, Snapshot, StorageUsage, WorkStats
+from kctl_agent.snapshot import Event, Snapshot, StorageUsage, TableUsage, WorkStats
 from kctl_agent.storage.base import OffsetStore, StorageStats
 from kctl_agent.storage.room import TableStats, why_full
 
@@ -197,7 +197,13 @@ def counted(identity: str, stats: StorageStats | TableStats) -> StorageUsage:
     """The same, of what was counted already. In a table nothing waits, so nothing is counted that does."""
     if isinstance(stats, TableStats):
         free_bytes = None if stats.free is None else stats.free.bytes
-        return StorageUsage(identity, bytes=stats.bytes, free_bytes=free_bytes, full=why_full(stats))
+        return StorageUsage(
+            identity,
+            bytes=None if stats.counts is None else stats.counts.bytes,
+            free_bytes=free_bytes,
+            full=why_full(stats),
+            table=_table_usage(stats),
+        )
     return StorageUsage(
         identity,
         pending=stats.pending + stats.delayed,
@@ -210,6 +216,22 @@ def counted(identity: str, stats: StorageStats | TableStats) -> StorageUsage:
         dead_limit=stats.limits.dead,
         free_bytes=None if stats.free is None else stats.free.bytes,
         full=why_full(stats),
+    )
+
+
+def _table_usage(stats: TableStats) -> TableUsage:
+    usage = TableUsage(commits_failed=stats.commits_failed, commits_retried=stats.commits_retried)
+    counts = stats.counts
+    if counts is None:
+        return usage
+    age = None if counts.committed_at is None else max(time.time() - counts.committed_at, 0.0)
+    return replace(
+        usage,
+        version=counts.version,
+        rows=counts.rows,
+        files=counts.files,
+        small_files=counts.small_files,
+        committed_at=None if age is None else time.monotonic() - age,
     )
 
 

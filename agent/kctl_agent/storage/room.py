@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl_agent.storage.claim import StorageStats
 
-__all__ = ["Free", "Limits", "TableStats", "readable", "why_full"]
+__all__ = ["Free", "Limits", "TableCounts", "TableStats", "readable", "why_full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,30 @@ class Free:
 
 
 @dataclass(frozen=True, slots=True)
+class TableCounts:
+    """What a version of a table holds."""
+
+    version: int
+    files: int
+    bytes: int
+    rows: int | None
+    """None where the log does not have them of every file."""
+    small_files: int
+    """Smaller than half of what compaction aims at."""
+    committed_at: float | None
+    """Unix seconds of the last commit, by anybody."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableStats:
-    """What a table holds in which nothing waits; None is what was not counted."""
+    """A table, in which nothing waits; `counts` is None before the first count."""
 
     limits: Limits
     free: Free | None
-    version: int | None = None
-    files: int | None = None
-    bytes: int | None = None
-    rows: int | None = None
-    small_files: int | None = None
-    """Smaller than half of what compaction aims at."""
-    committed_at: float | None = None
-    """Unix seconds of the last commit, by anybody."""
+    counts: TableCounts | None = None
+    commits_failed: int = 0
+    """Of this process; and how often others got ahead of one in a way that had it decided anew."""
+    commits_retried: int = 0
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:

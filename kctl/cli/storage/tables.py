@@ -87,16 +87,16 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
 def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
     """Of a table, in which nothing waits: what it holds, and how far each partition of the group is stored. Raises
     StorageUnusable."""
-    stats = lake.count()
+    stats, counts = lake.stats(), lake.count()
     return {
         "storage": lake.identity,
-        "version": stats.version,
-        "rows": stats.rows,
-        "files": stats.files,
-        "small_files": stats.small_files,
-        "bytes": stats.bytes,
+        "version": counts.version,
+        "rows": counts.rows,
+        "files": counts.files,
+        "small_files": counts.small_files,
+        "bytes": counts.bytes,
         "target_file_bytes": lake.target_file_bytes,
-        "last_commit_seconds": None if stats.committed_at is None else max(time.time() - stats.committed_at, 0.0),
+        "last_commit_seconds": None if counts.committed_at is None else max(time.time() - counts.committed_at, 0.0),
         "free_bytes": None if stats.free is None else stats.free.bytes,
         "full": _full(stats),
         "partitions": [

@@ -16,7 +16,7 @@ from kctl_agent.commands import COMMANDS, Command, Param, ping_of, with_describe
 from kctl_agent.commands.base import check_params
 from kctl_agent.errors import BadParams, NotReady
 from kctl_agent.operations import Inbox
-from kctl_agent.snapshot import MemberInfo, Snapshot, StorageUsage
+from kctl_agent.snapshot import MemberInfo, Snapshot, StorageUsage, TableUsage
 from kctl_agent.wire import JsonObject, encode
 
 
@@ -115,6 +115,21 @@ def test_the_storage_is_named_by_its_identity_and_unknown_counts_are_null(snapsh
     }
     unknown = answer("block_size", replace(snapshot, storage=StorageUsage("file:/x")))
     assert {name: value for name, value in unknown.items() if value is not None} == {"storage": "file:/x"}
+
+
+def test_of_a_table_its_counts_and_the_commits_of_the_worker_are_known_and_messages_are_not(snapshot: Snapshot) -> None:
+    table = TableUsage(7, 1000, 12, 10, snapshot.published_at - 3.0, commits_failed=2, commits_retried=5)
+    of_table = replace(snapshot, storage=StorageUsage("lake:/x", bytes=4096, table=table))
+
+    stored = answer("block_size", of_table)
+
+    assert (stored["pending"], stored["bytes"]) == (None, 4096)
+    age = stored["table"].pop("last_commit_seconds")
+    assert age == pytest.approx(3.0)
+    assert stored["table"] == {"version": 7, "rows": 1000, "files": 12, "small_files": 10}
+    assert answer("workers", of_table)["commits"] == {"failed": 2, "retried": 5}
+    uncounted = answer("block_size", replace(snapshot, storage=StorageUsage("lake:/x", table=TableUsage())))
+    assert uncounted["table"] == dict.fromkeys(("version", "rows", "files", "small_files", "last_commit_seconds"))
 
 
 def test_the_leader_is_shown_with_the_members_own_partitions(snapshot: Snapshot) -> None:

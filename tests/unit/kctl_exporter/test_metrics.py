@@ -27,8 +27,8 @@ from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
 from kctl.reduce.workers import Workers
-from kctl.rows.storage import StorageStats
-from kctl.rows.workers import SinkerStats, WorkerRow
+from kctl.rows.storage import StorageStats, TableStats
+from kctl.rows.workers import CommitStats, SinkerStats, WorkerRow
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 
@@ -156,6 +156,31 @@ def test_a_storage_exports_its_limits_and_whether_it_is_full() -> None:
     }
     assert scraped(latest)["kctl_storage_full", (("cluster", "main"), ("group", latest.group))] == 0
     assert "kctl_storage_full" not in {name for name, _ in scraped(snapshot())}, "unknown is absent"
+
+
+def test_a_table_exports_what_it_holds_and_the_commits_of_each_worker() -> None:
+    latest = full_snapshot()
+    table = TableStats(version=7, rows=1000, files=12, small_files=10, last_commit_seconds=2.5)
+    workers = Workers((WorkerRow("worker-0", "worker", commits=CommitStats(failed=2, retried=5)),))
+    of_table = replace(
+        latest,
+        block_size=replace(latest.block_size, result=StorageStats(bytes=4096, table=table)),
+        workers=replace(latest.workers, result=workers),
+    )
+
+    samples = scraped(of_table)
+
+    assert {name.removeprefix("kctl_table_"): value for (name, _), value in samples.items() if "_table_" in name} == {
+        "version": 7,
+        "rows": 1000,
+        "files": 12,
+        "small_files": 10,
+        "last_commit_age_seconds": 2.5,
+        "commit_failures_total": 2,
+        "commit_retries_total": 5,
+    }
+    assert values(samples, "kctl_storage_full") == {(): 0}
+    assert not [name for name, _ in scraped(latest) if "_table_" in name], "unknown is absent"
 
 
 def test_how_old_each_part_is_can_be_known() -> None:

@@ -49,6 +49,18 @@ def test_different_storages_are_summed() -> None:
     )
 
 
+def test_a_table_that_workers_share_is_counted_once_and_tables_are_not_summed() -> None:
+    old, new = ({"version": version, "rows": 10 * version, "files": 2, "small_files": 1} for version in (3, 4))
+    shared = [
+        Answer("worker-0", storage("lake:/a", None, table=old), 2.0),
+        Answer("worker-1", storage("lake:/a", None, table=new), 0.1),
+    ]
+    several = [Answer(name, storage(f"lake:/{name}", None, table=new), 0.0) for name in "ab"]
+
+    assert block_size(shared, None)["table"] == new | {"last_commit_seconds": None}
+    assert "table" not in block_size(several, None)
+
+
 def test_each_reason_why_a_storage_is_full_is_given_once() -> None:
     reasons = {"file:/a": "no space", "file:/b": "its limit", "file:/c": "no space", "file:/d": None}
     answers = [Answer(identity, storage(identity, 1, full=why), 0.0) for identity, why in reasons.items()]

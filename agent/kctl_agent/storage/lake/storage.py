@@ -27,14 +27,14 @@ from kctl_agent.storage.base import (
     StoredOffset,
     TopicPartition,
 )
-from kctl_agent.storage.lake.counts import count
+from kctl_agent.storage.lake.counts import TableCounter, count
 from kctl_agent.storage.lake.files import DataFile, read_files
 from kctl_agent.storage.lake.log import app_ids
 from kctl_agent.storage.lake.offsets import app_id, owner_of, read_offset, transactions
 from kctl_agent.storage.lake.plans import BATCH, Plan, plan_path, sweep
 from kctl_agent.storage.lake.table import LakeTable
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
-from kctl_agent.storage.room import Free, Limits, TableStats
+from kctl_agent.storage.room import Free, Limits, TableCounts, TableStats
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -64,6 +64,8 @@ class LakeStorage(OffsetStore):
         self.limits = limits
         self.table = LakeTable(path)
         self._owner: Binding | None = None
+        self._counter = TableCounter(self.table, target_file_bytes)
+        self._commits_failed = 0
         self._sweep_at = 0.0
         self._sweeping = threading.Lock()
 
@@ -103,19 +105,20 @@ class LakeStorage(OffsetStore):
         self._commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
 
     def stats(self) -> TableStats:
-        """Only what is cheap enough for twice a second: the room on the disk."""
+        """The room on the disk, and what the table held when it was last counted; cheap enough for twice a second, and
+        waits for no commit."""
         place = self.path if self.path.exists() else self.path.parent
         try:
             disk = os.statvfs(place)
         except OSError as error:
             raise StorageUnusable(f"the disk of {place} cannot be measured: {error.strerror}") from error
         free = Free(f"the disk of {place}", disk.f_bavail * disk.f_frsize, self.limits.min_free_bytes)
-        return TableStats(self.limits, free)
+        return TableStats(self.limits, free, self._counter.last(), self._commits_failed, self.table.commits_retried)
 
-    def count(self) -> TableStats:
-        """All of it; the rows where the statistics of all files have them. Raises StorageUnusable."""
+    def count(self) -> TableCounts:
+        """What the newest version holds. Raises StorageUnusable."""
         with self.table.latest() as table:
-            return count(table, self.path, self.stats(), self.target_file_bytes)
+            return count(table, self.path, self.target_file_bytes)
 
     def group_offsets(self, group: str) -> list[tuple[Binding, StoredOffset]]:
         """Of all partitions that a group has ever stored, by the cluster. Raises StorageUnusable."""
@@ -161,7 +164,11 @@ class LakeStorage(OffsetStore):
         written: dict[str, int] = {}
         for before, after in moves.values():
             written |= transactions(owner, before, after)
-        self.table.commit(id_, check, written, files)
+        try:
+            self.table.commit(id_, check, written, files)
+        except StorageUnusable:
+            self._commits_failed += 1
+            raise
 
     def _judged(self, table: DeltaTable, advances: Collection[Advance]) -> dict[TopicPartition, StoredOffset]:
         stored = self._read(table, [each.tp for each in advances])

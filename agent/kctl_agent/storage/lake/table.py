@@ -46,6 +46,8 @@ class LakeTable:
         self._lock = threading.RLock()
         self._table: DeltaTable | None = None
         self._stamp: tuple[int, int] | None = None
+        self.commits_retried = 0
+        """How often others got ahead of a commit in a way that had it decided anew."""
 
     def prepare(self) -> None:
         """Check what is there; the table itself is made with the first schema (`fit`).
@@ -83,6 +85,18 @@ class LakeTable:
         with self._lock, self._errors():
             yield self._newest()
 
+    @contextmanager
+    def idle(self) -> Iterator[DeltaTable | None]:
+        """As `latest`, without waiting: None while another thread uses it, and where there is no table yet."""
+        if not self._lock.acquire(blocking=False):
+            yield None
+            return
+        try:
+            with self._errors():
+                yield self._newest() if self._exists() else None
+        finally:
+            self._lock.release()
+
     def commit(
         self,
         id_: str,
@@ -117,6 +131,7 @@ class LakeTable:
                     )
                 except CommitFailedError as error:
                     refused = error
+                    self.commits_retried += 1
                     continue
                 self._newest()
                 return
