@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,14 +20,17 @@ from kctl.errors import ConfigError, KctlError
 from kctl.groups.assessor import GroupAssessor
 from kctl.groups.detail import bounded, detail_of
 from kctl.groups.filters import NameFilter, fits
-from kctl.groups.known import Known, KnownGroup
+from kctl.groups.known import Known
 from kctl.groups.partitions import PartitionColumns
 from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupColumns, GroupSnapshot
 from kctl.groups.topic_logs import WholeTopics
 from kctl.kafka.access import Access
-from kctl.kafka.cluster_reader import PARTS, ClusterReader, ClusterReading
+from kctl.kafka.all_groups import AllGroups
+from kctl.kafka.cluster_reader import ClusterReader
+from kctl.kafka.cluster_reading import PARTS, ClusterReading
 from kctl.kafka.connection import Connection
 from kctl.kafka.groups import Group, describe_groups
+from kctl.kafka.log_reader import WantedLogs
 from kctl.reduce import GroupStats
 from kctl.status import Owner, Rules, allowed_lag
 from kctl.status.assessments import Assessments
@@ -38,7 +40,6 @@ __all__ = ["ClusterCollector", "Settings"]
 log = logging.getLogger(__name__)
 
 _KEPT_OWNERS = 1000
-_KEPT_STATES = 100
 _SHARING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning", "reconciling"})
 
 
@@ -118,10 +119,9 @@ class ClusterCollector:
         reader = ClusterReader(
             access,
             exporter.timeout_seconds,
-            wants_group=lambda name: name not in excluded and wants(name),
+            AllGroups(lambda name: name not in excluded and wants(name)),
+            WantedLogs(has_whole_topics=bool(exporter.compatible_names), reads_committed=reads_committed),
             wants_topic=wants_topic,
-            reads_committed=reads_committed,
-            has_whole_topics=bool(exporter.compatible_names),
         )
         rules = Rules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds)
         settings = Settings(
@@ -215,8 +215,9 @@ class ClusterCollector:
         self._brokers = reading.brokers
         if self._settings.has_whole_topics:
             self._topics.add(reading, at)
-        self._last_success.update((part, unix) for part in PARTS if part not in reading.errors)
-        self._failed(reading.errors)
+        failures = reading.failures()
+        self._last_success.update((part, unix) for part in PARTS if part not in failures)
+        self._failed(failures)
 
     def _failed(self, errors: dict[str, str]) -> None:
         if errors and not self._errors:
@@ -230,7 +231,7 @@ class ClusterCollector:
         settings, known, unix = self._settings, self._known, time.time()
         columns = known.partitions(now, settings.reads_committed)
         groups = [known.groups[name] for name in columns.names.groups]
-        stats = [_stats(group, known.members(group, now)) for group in groups]
+        stats = [GroupStats.of(group.listed.state, known.members(group, now)) for group in groups]
         owners = [_owner(each.listed.protocol_type, of_each) for each, of_each in zip(groups, stats, strict=True)]
         assessments, of_groups = self._assessor.assess(columns, owners, unix)
         snapshots = tuple(
@@ -262,18 +263,6 @@ def _described(access: Access, timeout_seconds: float, name: str) -> Group:
     with Connection(access, timeout_seconds) as connection:
         connection.open()
         return describe_groups(connection, [name])[0]
-
-
-def _stats(group: KnownGroup, members: int | None) -> GroupStats | None:
-    state = group.listed.state
-    if state is None or members is None:
-        return None
-    return GroupStats(_state(state), members)
-
-
-@lru_cache(_KEPT_STATES)
-def _state(word: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower()
 
 
 @lru_cache(_KEPT_OWNERS)

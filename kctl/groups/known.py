@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from kctl.groups.partitions import Names, PartitionColumns
-from kctl.kafka.cluster_reader import ClusterReading
+from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.layout import Partition
 from kctl.kafka.offset_bytes import TopicOffsets, by_topic

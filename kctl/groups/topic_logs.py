@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kctl.groups.snapshot import TopicLogs
-from kctl.kafka.cluster_reader import ClusterReading
+from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.layout import Partition
 
 __all__ = ["WholeTopics"]

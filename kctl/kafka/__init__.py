@@ -1,5 +1,5 @@
-"""Questions and changes to Kafka clusters: for the master (`group_reader` reads, `broker_cache` keeps what it read) and
-for `kctl kafka`, over `connection`."""
+"""Questions and changes to Kafka clusters: polls of groups (`cluster_reader` reads, `broker_cache` keeps what a master
+has read of its own) and `kctl kafka`, over `connection`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A cache of what the brokers reported, part by part with their ages; the event loop never waits for a broker.
 
-`GroupReader` does the asking, in one thread of its own. Broker away: the old offsets stay and grow older, they never
+`ClusterReader` does the asking, in one thread of its own. Broker away: the old offsets stay and grow older, they never
 turn into zeros. One failed part, or one partition without an answer, keeps its own old offsets and spoils no other.
 """
 
@@ -18,7 +18,8 @@ from typing import Protocol
 from kctl.config import Kafka
 from kctl.errors import KctlError, TopicMissing
 from kctl.kafka.access import Access
-from kctl.kafka.group_reader import GroupReader, Reading
+from kctl.kafka.cluster_reader import ClusterReader
+from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.layout import Partition
 from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
 from kctl.rows.partitions import PartitionRow, ResetPolicy
@@ -30,6 +31,11 @@ log = logging.getLogger(__name__)
 _BACKOFF_MIN_SECONDS = 0.5
 _BACKOFF_MAX_SECONDS = 10.0
 _STALE_INTERVALS = 2
+_PARTS = ("committed", "offsets", "group")
+_PART_OF = {"groups": "group", "members": "group", "committed": "committed", "offsets": "offsets"}
+_PASSING = frozenset(
+    {"LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "OFFSET_NOT_AVAILABLE", "TOPIC_AUTHORIZATION_FAILED"}
+)
 _SHORTEST_INTERVAL_SECONDS = 1.0
 """Below that a busy machine alone makes offsets "older than two intervals"."""
 
@@ -46,29 +52,58 @@ class Known:
     topic_id: str | None = None
 
 
-def merge(known: dict[Partition, Known], reading: Reading, now: float) -> dict[Partition, Known]:
+_NOTHING = Known()
+
+
+def merge(known: dict[Partition, Known], reading: ClusterReading, group: str, now: float) -> dict[Partition, Known]:
     """What is known after `reading`, which was taken at `now`. A partition that no longer exists is dropped; of a topic
     that was recreated nothing is kept."""
     merged = {key: old for key, old in known.items() if key[0] in reading.unclear_topics}
-    for key in reading.partitions:
-        old, topic_id = known.get(key, Known()), reading.topic_ids.get(key[0])
-        if None not in (old.topic_id, topic_id) and old.topic_id != topic_id:
-            old = Known()
-        offsets = (old.start, old.end, old.offsets_at)
-        if key in reading.end:
-            offsets = (reading.start.get(key, old.start), reading.end[key], now)
-        committed = (old.committed, old.committed_at)
-        if key in reading.committed:
-            committed = (reading.committed[key], now)
-        merged[key] = Known(*offsets, *committed, topic_id or old.topic_id)
+    committed = _committed(reading, group)
+    for topic, count in reading.partitions.items():
+        topic_id = reading.topic_ids.get(topic)
+        for number in range(count):
+            key = topic, number
+            old = known.get(key, _NOTHING)
+            if None not in (old.topic_id, topic_id) and old.topic_id != topic_id:
+                old = _NOTHING
+            offsets = (old.start, old.end, old.offsets_at)
+            if key in reading.end:
+                offsets = (reading.start.get(key, old.start), reading.end[key], now)
+            of_group = (old.committed, old.committed_at) if committed is None else (committed.get(key), now)
+            merged[key] = Known(*offsets, *of_group, topic_id or old.topic_id)
     return merged
 
 
+def _committed(reading: ClusterReading, group: str) -> dict[Partition, int] | None:
+    """Where there is nothing for a partition, nothing is committed; None: that was not answered."""
+    topics = reading.committed.get(group)
+    if topics is None:
+        return None
+    return {(each.topic, number): at for each in topics for number, at in zip(*each[1:], strict=True)}
+
+
+def _stats(reading: ClusterReading, group: str) -> GroupStats | None:
+    listed = reading.groups.get(group)
+    return None if listed is None else GroupStats.of(listed.state, reading.members.get(group))
+
+
+def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
+    """Of our parts. An error of a single partition that may pass is none: the others, and the broker, may be well."""
+    errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
+    if group in reading.unclear:
+        why = f"group {group}: its coordinator, which has just taken over, does not know it yet"
+        errors = {"committed": why, "group": why} | errors
+    failed = (f"{t}-{n}: {error}" for (t, n), error in reading.unanswered.items() if error not in _PASSING)
+    why = next(failed, "")
+    return {"offsets": why} | errors if why else errors
+
+
 class Reader(Protocol):
-    """What `BrokerCache` needs of `GroupReader`; every method blocks and is called on one thread."""
+    """What `BrokerCache` needs of `ClusterReader`; every method blocks and is called on one thread."""
 
     def missing_topics(self) -> list[str]: ...
-    def read(self) -> Reading: ...
+    def read(self) -> ClusterReading: ...
     def close(self) -> None: ...
 
 
@@ -79,6 +114,7 @@ class BrokerCache:
         self,
         reader: Reader,
         servers: str,
+        group: str,
         clock: Callable[[], float] = time.monotonic,
         interval_seconds: float = _SHORTEST_INTERVAL_SECONDS,
         reset: ResetPolicy = ResetPolicy.EARLIEST,
@@ -92,6 +128,7 @@ class BrokerCache:
         self._complete_at: float | None = None
         self._reader = reader
         self._servers = servers
+        self._name = group
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kctl-brokers")
         self._running: asyncio.Future[None] | None = None
@@ -113,9 +150,9 @@ class BrokerCache:
         interval_seconds: float = _SHORTEST_INTERVAL_SECONDS,
     ) -> BrokerCache:
         """The cluster that the configuration names; a request may take `timeout_seconds`."""
-        reader = GroupReader(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
+        reader = ClusterReader.of_group(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
         reset = ResetPolicy(kafka.auto_offset_reset)
-        return cls(reader, kafka.bootstrap_servers, interval_seconds=interval_seconds, reset=reset)
+        return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
         """Polls once, before anything is started.
@@ -190,17 +227,14 @@ class BrokerCache:
             pause = min(_BACKOFF_MAX_SECONDS, _BACKOFF_MIN_SECONDS * 2.0 ** min(self._failures, 10))
             self._not_before = self._clock() + pause
             return
-        thread = asyncio.get_running_loop().run_in_executor(self._thread, merge, self._known or {}, reading, now)
-        self._known = await thread
-        self._group = reading.group
+        known, group = self._known or {}, self._name
+        self._known = await asyncio.get_running_loop().run_in_executor(self._thread, merge, known, reading, group, now)
+        self._group = _stats(reading, group)
         self._answered(now)
-        for part in ("committed", "offsets", "group"):
-            if part not in reading.errors:
-                self.last_success[part] = unix
-        if reading.errors:
-            self._failed(
-                "brokers_incomplete", "; ".join(f"{part}: {why}" for part, why in sorted(reading.errors.items()))
-            )
+        errors = _errors(reading, group)
+        self.last_success.update((part, unix) for part in _PARTS if part not in errors)
+        if errors:
+            self._failed("brokers_incomplete", "; ".join(f"{part}: {why}" for part, why in sorted(errors.items())))
             return
         if self.error is not None:
             log.info("action=brokers_back servers=%s after_failures=%d", self._servers, self._failures)

@@ -1,4 +1,4 @@
-"""Which of the groups that brokers have listed before are gone, and which only seem so while their coordinator moves.
+"""Which of the groups that brokers have had are gone, and which only seem so while their coordinator moves.
 
 A broker lists what it coordinates now, and reports no error for what nobody does. A new coordinator has read its log to
 the end, but knows only of what is below the high watermark until its followers have fetched once more: on a cluster of
@@ -8,11 +8,10 @@ three, groups were denied for two seconds after a failover, by list, description
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from kctl.errors import GroupMissing, KctlError
-from kctl.kafka.connection import Connection
-from kctl.kafka.groups import Group, ListedGroup, describe_groups
+from kctl.kafka.groups import Group, ListedGroup
 
 __all__ = ["MissingGroups"]
 
@@ -26,7 +25,7 @@ class MissingGroups:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._coordinators: dict[str, int | None] = {}
-        """Of each group that is not gone, the broker that lists it poll after poll, over one connection; None: it has
+        """Of each group that is not gone, the broker that has it poll after poll, over one connection; None: it has
         been missing, or the connection is new."""
         self._denied_since: dict[str, float] = {}
 
@@ -34,31 +33,32 @@ class MissingGroups:
         """From now on a broker with the same number may be one that has been started anew."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
-    def remember(self, listed: Mapping[str, ListedGroup]) -> None:
-        """What some of the brokers have listed, when others have not answered."""
-        self._coordinators |= {name: group.coordinator for name, group in listed.items()}
+    def remember(self, found: Mapping[str, ListedGroup]) -> None:
+        """What some of the brokers have, when others have not answered."""
+        self._coordinators |= {name: group.coordinator for name, group in found.items()}
 
-    def find(self, connection: Connection, listed: Mapping[str, ListedGroup]) -> dict[str, KctlError | None]:
-        """The groups that every broker leaves off its list and that may be there all the same, each with the error of
-        its coordinator; None where that denies it. All others that are missing are gone: denied by the broker that has
-        listed them until now, or for 30 s. Blocks."""
-        missing = sorted(self._coordinators.keys() - listed.keys())
-        found: dict[str, KctlError | None] = {}
-        connection.deadline.renew()
-        for group in describe_groups(connection, missing):
+    def of(self, found: Mapping[str, ListedGroup]) -> list[str]:
+        """The groups that were there, and are not among those that all brokers have now."""
+        return sorted(self._coordinators.keys() - found.keys())
+
+    def unclear(self, found: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
+        """Of the `missing`, as their coordinators have just described them, those that may be there all the same, each
+        with its error; None where its coordinator denies it. The others are gone: denied by the broker that has had
+        them until now, or for 30 s, or never there."""
+        unclear: dict[str, KctlError | None] = {}
+        for group in missing:
             if not isinstance(group.error, GroupMissing):
                 self._denied_since.pop(group.group, None)
-                found[group.group] = group.error or KctlError(f"group {group.group}: no broker has listed it")
+                unclear[group.group] = group.error or KctlError(f"group {group.group}: no broker has listed it")
             elif not self._is_gone(group):
-                found[group.group] = None
-        connection.forget_coordinators(set(missing) - found.keys())
-        self._denied_since = {name: at for name, at in self._denied_since.items() if name in found}
-        self._coordinators = dict.fromkeys(found)
-        self.remember(listed)
-        return found
+                unclear[group.group] = None
+        self._denied_since = {name: at for name, at in self._denied_since.items() if name in unclear}
+        self._coordinators = {name: None for name in unclear if name in self._coordinators}
+        self.remember(found)
+        return unclear
 
     def _is_gone(self, group: Group) -> bool:
-        if self._coordinators[group.group] == group.coordinator:
+        if self._coordinators.get(group.group, group.coordinator) == group.coordinator:
             return True
         now = self._clock()
         return now - self._denied_since.setdefault(group.group, now) >= _GONE_AFTER_SECONDS

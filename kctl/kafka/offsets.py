@@ -149,10 +149,12 @@ def committed_on(
 
 
 class LogOffsets(NamedTuple):
-    """Offsets of many logs; those with an error have its name instead. One without such a record has neither."""
+    """Offsets of many logs; those with an error have its name instead. One without such a record has neither, nor has
+    one of a leader that has `failed`, with the reason."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]
+    failed: dict[int, str]
 
 
 def log_offsets_on(
@@ -167,19 +169,19 @@ def log_offsets_on(
     """The offset of each log at LATEST or EARLIEST; partitions are given by leader and topic. All is asked at once,
     once, and read by the block: for callers that poll, and know the leaders. `kept` has the requests of the poll before
     by leader and `at`, to be sent again; the caller empties it when the partitions are others."""
-    found, kept = LogOffsets({}, {}), {} if kept is None else kept
+    found, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
             kept[node, at] = Raw(_list_of(topics, at, is_read_committed))
     requests = [(node, kept[node, at]) for node in leaders]
-    for topics, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
+    for node, answer in zip(leaders, connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
-            found.errors.update(dict.fromkeys(_each(topics), str(answer)))
+            found.failed[node] = str(answer)
             continue
         try:
             rows = list(listed(answer.body, keys))
         except UNREADABLE as error:
-            found.errors.update(dict.fromkeys(_each(topics), f"a response to ListOffsets cannot be read: {error}"))
+            found.failed[node] = f"a response to ListOffsets cannot be read: {error}"
             continue
         for partitions, offsets, codes in rows:
             if not any(codes) and min(offsets, default=0) >= 0:
@@ -191,10 +193,6 @@ def log_offsets_on(
                 elif offset >= 0:
                     found.offsets[key] = offset
     return found
-
-
-def _each(topics: Mapping[str, Sequence[int]]) -> list[Partition]:
-    return [(topic, number) for topic, numbers in topics.items() for number in numbers]
 
 
 def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bool) -> Any:

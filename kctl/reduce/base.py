@@ -6,8 +6,10 @@ in groups, and groups of groups, before they are reduced.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
 
 from kctl.rows.partitions import PartitionRow, ResetPolicy
@@ -23,6 +25,7 @@ __all__ = [
     "per_sender",
 ]
 
+_KEPT_STATES = 100
 R = TypeVar("R")
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -44,6 +47,16 @@ class GroupStats:
     state: str
     """`stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ...: Kafka's words."""
     members: int
+
+    @classmethod
+    def of(cls, state: str | None, members: int | None) -> GroupStats | None:
+        """Of Kafka's word as brokers have it, `PreparingRebalance`; None where either is not known."""
+        return None if state is None or members is None else cls(_state(state), members)
+
+
+@lru_cache(_KEPT_STATES)
+def _state(word: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from kctl.kafka.access import plain
+from kctl.kafka.all_groups import AllGroups
 from kctl.kafka.cluster_reader import ClusterReader
 from kctl.kafka.connection import Connection
 from kctl.kafka.offsets import commit as commit_offsets
@@ -397,7 +398,7 @@ def test_a_cycle_asks_each_broker_once_for_each_part_and_for_metadata_only_when_
     reader = ClusterReader(
         plain(broker.bootstrap_servers),
         10,
-        wants_group=lambda group: group.startswith("counted-"),
+        AllGroups(lambda group: group.startswith("counted-")),
         wants_topic=lambda topic: topic != "orders",
     )
     with closing(reader):

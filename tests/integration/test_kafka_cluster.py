@@ -19,12 +19,13 @@ from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
 from kctl.kafka.access import plain
+from kctl.kafka.broker_cache import merge
+from kctl.kafka.cluster_reader import ClusterReader
+from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.connection import Connection
-from kctl.kafka.group_reader import GroupReader, Reading
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import Topic, topics_of
 from kctl.kafka.offsets import commit, log_offsets
-from kctl.reduce import GroupStats
 from kctl.testing.kafka_cluster import KafkaCluster
 from kctl_agent.attached.shadow import ShadowGroup
 from tests.conftest import eventually
@@ -108,7 +109,7 @@ class Wounded:
     produced: tuple[int, str, str]
     text: str
     shadow: ShadowGroup
-    readings: tuple[Reading, Reading]
+    readings: tuple[ClusterReading, ClusterReading]
     """What a master's reader of `single` reported before the kill, and directly after it."""
 
 
@@ -151,8 +152,13 @@ def group_of(cluster: KafkaCluster, coordinator: int) -> str:
         return next(name for name, node in connection.coordinators(names).items() if node == coordinator)
 
 
-def reader_of_single(cluster: KafkaCluster) -> GroupReader:
-    return GroupReader(plain(cluster.bootstrap_servers), "processes", ["single"], "read_uncommitted", 10)
+def reader_of_single(cluster: KafkaCluster) -> ClusterReader:
+    return ClusterReader.of_group(plain(cluster.bootstrap_servers), "processes", ["single"], "read_uncommitted", 10)
+
+
+def committed_of(reading: ClusterReading) -> dict[tuple[str, int], int | None]:
+    """What the group has committed, by partition."""
+    return {key: known.committed for key, known in merge({}, reading, "processes", 1.0).items() if known.committed_at}
 
 
 def end_of(cluster: KafkaCluster, topic: str, partition: int) -> int:
@@ -206,22 +212,23 @@ def test_a_master_knows_what_the_living_brokers_lead_while_one_is_dead(wounded: 
     everything = {("single", number): 0 for number in range(2 * BROKERS)}
     living = {key: 0 for key in everything if key[1] not in wounded.lost}
     before, directly_after = wounded.readings
-    assert (before.start, before.end, before.committed, before.errors) == (everything, everything, everything, {})
+    assert (before.start, before.end, committed_of(before), before.errors) == (everything, everything, everything, {})
     assert directly_after.end == living
-    assert directly_after.partitions == everything.keys()
+    assert directly_after.partitions == {"single": len(everything)}
 
     reader = reader_of_single(cluster)
 
-    def once_all_is_known() -> Reading | None:
+    def once_all_is_known() -> ClusterReading | None:
         reading = reader.read()
-        return reading if not reading.errors and reading.group is not None else None
+        return reading if not reading.errors and reading.groups else None
 
     later = eventually(once_all_is_known, what="no poll without an error")
     assert later is not None
     reader.close()
-    assert (later.end, later.committed) == (living, everything), "partitions known to have no leader are no error"
-    assert later.partitions == everything.keys()
-    assert later.group == GroupStats("empty", 0)
+    assert (later.end, committed_of(later)) == (living, everything)
+    assert later.unanswered == {("single", number): "LEADER_NOT_AVAILABLE" for number in wounded.lost}
+    assert later.partitions == {"single": len(everything)}
+    assert (later.groups["processes"].state, later.members) == ("Empty", {"processes": 0})
 
 
 def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded, kctl: Kctl) -> None:

@@ -25,7 +25,7 @@ from kctl.config import load
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.access import of_context, of_fleet
 from kctl.kafka.broker_cache import BrokerCache
-from kctl.kafka.group_reader import GroupReader
+from kctl.kafka.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
 from kctl.testing import topics
 from kctl.testing.secured_broker import PASSWORD, SecuredBroker
@@ -91,7 +91,7 @@ def test_what_worker_and_master_ask_the_brokers_with_speaks_tls_and_every_mechan
     assert PASSWORD not in f"{settings} {of_fleet(config)}"
 
     worker = Brokers(settings.kafka, "worker-0")
-    master = GroupReader(of_fleet(config), context, ["orders"], "read_uncommitted", 10)
+    master = ClusterReader.of_group(of_fleet(config), context, ["orders"], "read_uncommitted", 10)
     member = Membership(settings.kafka, "worker-0", lambda _: {}, lambda: None, lambda _: None)
     try:
 
@@ -137,16 +137,16 @@ def test_a_master_that_cannot_start_reports_why_as_kctl_kafka_does(
 
 
 def test_each_part_that_a_master_may_not_read_is_an_error_and_no_number(secured: SecuredBroker) -> None:
-    reader = GroupReader(of_context(secured.write_contexts(), "alice"), "g", ["orders"], "read_uncommitted", 10)
+    access = of_context(secured.write_contexts(), "alice")
+    reader = ClusterReader.of_group(access, "g", ["orders"], "read_uncommitted", 10)
     try:
         reading = reader.read()
     finally:
         reader.close()
 
-    assert reading.unclear_topics == frozenset({"orders"})
-    assert reading.committed == {}
-    assert reading.group is None
-    assert reading.errors.keys() == {"committed", "group"}
+    assert reading.unclear_topics == {"orders"}
+    assert (reading.groups, reading.members, reading.committed) == ({}, {}, {})
+    assert reading.errors.keys() == {"groups", "committed", "members"}
     assert all("GROUP_AUTHORIZATION_FAILED" in why for why in reading.errors.values())
 
 

@@ -21,7 +21,7 @@ from kafka.errors import KafkaError
 from kctl.cli.entry import run
 from kctl.config import load
 from kctl.kafka.access import of_fleet
-from kctl.kafka.group_reader import GroupReader
+from kctl.kafka.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
 from kctl.testing import topics
 from kctl.testing.secured_broker import PASSWORD, Right, SecuredBroker
@@ -150,9 +150,10 @@ def can_be_a_worker(file: Path) -> bool:
 
 
 def can_be_a_master(file: Path) -> bool:
-    with closing(GroupReader(of_fleet(load(file, {})), GROUP, [TOPIC], "read_uncommitted", 10)) as reader:
+    access = of_fleet(load(file, {}))
+    with closing(ClusterReader.of_group(access, GROUP, [TOPIC], "read_uncommitted", 10)) as reader:
         reading = reader.read()
-    return not reading.errors and len(reading.end) == 2 and reading.group is not None and len(reading.committed) == 2
+    return not reading.errors and len(reading.end) == 2 and GROUP in reading.members and GROUP in reading.committed
 
 
 def prepare(secured: SecuredBroker, who: str) -> None:

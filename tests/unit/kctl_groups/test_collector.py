@@ -10,7 +10,7 @@ import pytest
 from kctl.errors import BrokerUnreachable
 from kctl.groups.collector import ClusterCollector, Settings
 from kctl.groups.snapshot import ClusterSnapshot
-from kctl.kafka.cluster_reader import ClusterReading
+from kctl.kafka.cluster_reading import ClusterReading
 from kctl.status import Rules
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kctl.groups.known import Known
-from kctl.kafka.cluster_reader import ClusterReading
+from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.offset_bytes import TopicOffsets, by_topic
 from kctl.reduce import PartitionRow

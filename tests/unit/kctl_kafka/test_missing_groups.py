@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
-from kctl.kafka.groups import ListedGroup
+from kctl.errors import GroupMissing, KctlError, NotAuthorised
+from kctl.kafka.groups import Group, ListedGroup
 from kctl.kafka.missing_groups import MissingGroups
-from kctl.testing.scripted_broker import Answers, ScriptedBroker
-from tests.unit.kctl_kafka.scripts import described
+
+DENIED = [Group("billing", 1, error=GroupMissing("there is no group billing"))]
+"""By broker 1."""
 
 
 class Clock:
@@ -21,55 +19,64 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def connection() -> Iterator[Connection]:
-    """To a broker that denies every group."""
-    script = {"ListGroups": [Answers({"groups": []})], "DescribeGroups": [described()]}
-    with ScriptedBroker(script) as broker, Connection(plain(broker.address), 10, has_retries=False) as opened:
-        opened.open()
-        yield opened
-
-
-def test_denied_by_the_broker_that_has_listed_it_a_group_is_gone(connection: Connection) -> None:
+def test_denied_by_the_broker_that_has_listed_it_a_group_is_gone() -> None:
     missing = MissingGroups(clock=Clock())
-    missing.find(connection, _listed_by(connection))
+    missing.unclear(_listed_by(1), [])
 
-    assert missing.find(connection, {}) == {}
+    assert missing.of({}) == ["billing"]
+    assert missing.unclear({}, DENIED) == {}
+    assert missing.of({}) == []
+
+
+def test_one_that_was_never_there_is_not_missing() -> None:
+    missing = MissingGroups(clock=Clock())
+
+    assert missing.unclear({}, DENIED) == {}
+    assert missing.unclear({}, [Group("billing", 1, error=KctlError("it loads its groups"))]).keys() == {"billing"}
+    assert missing.unclear({}, DENIED) == {}, "an error proves nothing"
 
 
 @pytest.mark.parametrize("change", ["another broker", "a new connection"])
-def test_denied_by_another_one_a_group_is_gone_after_half_a_minute(connection: Connection, change: str) -> None:
+def test_denied_by_another_one_a_group_is_gone_after_half_a_minute(change: str) -> None:
     clock = Clock()
     missing = MissingGroups(clock=clock)
-    missing.find(connection, _listed_by(connection, node=999 if change == "another broker" else None))
+    missing.unclear(_listed_by(999 if change == "another broker" else 1), [])
     if change == "a new connection":
         missing.reconnect()
 
-    assert missing.find(connection, {}) == {"billing": None}
+    assert missing.unclear({}, DENIED) == {"billing": None}
     clock.now += 29.9
-    assert missing.find(connection, {}) == {"billing": None}
+    assert missing.unclear({}, DENIED) == {"billing": None}
     clock.now += 0.2
-    assert missing.find(connection, {}) == {}
+    assert missing.unclear({}, DENIED) == {}
 
 
-def test_one_that_is_listed_again_meanwhile_begins_anew(connection: Connection) -> None:
+def test_one_that_is_listed_again_meanwhile_begins_anew() -> None:
     clock = Clock()
     missing = MissingGroups(clock=clock)
-    missing.find(connection, _listed_by(connection, node=999))
-    missing.find(connection, {})
-    missing.find(connection, _listed_by(connection, node=999))
+    missing.unclear(_listed_by(999), [])
+    missing.unclear({}, DENIED)
+    missing.unclear(_listed_by(999), [])
     clock.now += 31.0
 
-    assert missing.find(connection, {}) == {"billing": None}
+    assert missing.unclear({}, DENIED) == {"billing": None}
 
 
-def test_what_some_brokers_have_listed_is_not_forgotten(connection: Connection) -> None:
+def test_one_that_cannot_be_described_stays_with_its_error() -> None:
     missing = MissingGroups(clock=Clock())
-    missing.remember(_listed_by(connection, node=999))
+    missing.unclear(_listed_by(1), [])
+    error = NotAuthorised("GROUP_AUTHORIZATION_FAILED")
 
-    assert missing.find(connection, {}) == {"billing": None}
+    assert missing.unclear({}, [Group("billing", 1, error=error)]) == {"billing": error}
+    assert missing.of({}) == ["billing"]
 
 
-def _listed_by(connection: Connection, node: int | None = None) -> dict[str, ListedGroup]:
-    coordinator = next(iter(connection.brokers)) if node is None else node
-    return {"billing": ListedGroup("billing", "Empty", "classic", "consumer", coordinator)}
+def test_what_some_brokers_have_listed_is_not_forgotten() -> None:
+    missing = MissingGroups(clock=Clock())
+    missing.remember(_listed_by(999))
+
+    assert missing.unclear({}, DENIED) == {"billing": None}
+
+
+def _listed_by(node: int) -> dict[str, ListedGroup]:
+    return {"billing": ListedGroup("billing", "Empty", "classic", "consumer", node)}

@@ -11,8 +11,10 @@ import pytest
 
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.broker_cache import BrokerCache
-from kctl.kafka.group_reader import Reading
+from kctl.kafka.cluster_reading import ClusterReading
+from kctl.kafka.groups import ListedGroup
 from kctl.kafka.layout import Partition
+from kctl.kafka.offset_bytes import by_topic
 from kctl.reduce import BrokerSnapshot, PartitionRow
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +23,7 @@ A, B = ("orders", 0), ("orders", 1)
 
 
 class ScriptedReader:
-    def __init__(self, *polls: Reading | Exception | threading.Event, missing: list[str] | None = None) -> None:
+    def __init__(self, *polls: ClusterReading | Exception | threading.Event, missing: list[str] | None = None) -> None:
         self.polls = list(polls)
         self.missing = missing or []
         self.threads: set[str] = set()
@@ -30,7 +32,7 @@ class ScriptedReader:
     def missing_topics(self) -> list[str]:
         return self.missing
 
-    def read(self) -> Reading:
+    def read(self) -> ClusterReading:
         self.threads.add(threading.current_thread().name)
         poll = self.polls.pop(0)
         if isinstance(poll, threading.Event):
@@ -55,14 +57,23 @@ def reading(
     committed: Mapping[Partition, int | None],
     end: Mapping[Partition, int],
     *,
-    partitions: frozenset[Partition] = frozenset({A, B}),
+    partitions: int = 2,
     unclear: frozenset[str] = frozenset(),
     errors: Mapping[str, str] | None = None,
     topic_ids: Mapping[str, str] | None = None,
-) -> Reading:
-    return Reading(
-        *(partitions, unclear, dict(committed), dict.fromkeys(end, 0), dict(end), dict(errors or {})),
+) -> ClusterReading:
+    """Of the topic `orders`; its committed offsets are missing where no partition has any, not even None."""
+    known = {key: offset for key, offset in committed.items() if offset is not None}
+    return ClusterReading(
+        groups={"readers": ListedGroup("readers", "PreparingRebalance", "classic", "consumer", 1)},
+        members={"readers": 3},
+        committed={"readers": by_topic(known)} if committed else {},
+        start=dict.fromkeys(end, 0),
+        end=dict(end),
         topic_ids=dict(topic_ids or {}),
+        partitions={"orders": partitions} if partitions else {},
+        unclear_topics=set(unclear),
+        errors=dict(errors or {}),
     )
 
 
@@ -75,7 +86,7 @@ async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[Br
 
     def make(*polls: Any, missing: list[str] | None = None) -> tuple[BrokerCache, ScriptedReader, Clock]:
         clock, reader = Clock(), ScriptedReader(*polls, missing=missing)
-        cluster = BrokerCache(reader, "broker:9092", clock)
+        cluster = BrokerCache(reader, "broker:9092", "readers", clock)
         made.append((cluster, reader))
         return cluster, reader, clock
 
@@ -131,9 +142,9 @@ async def test_of_a_recreated_topic_nothing_old_is_kept_even_when_nothing_new_is
 ) -> None:
     topic = A[0]
     cluster, _, _ = cluster_of(
-        reading({A: 5}, {A: 10}, partitions=frozenset({A}), topic_ids={topic: "first"}),
-        reading({}, {}, partitions=frozenset({A}), topic_ids={topic: "first"}),
-        reading({}, {}, partitions=frozenset({A}), topic_ids={topic: "second"}),
+        reading({A: 5}, {A: 10}, partitions=1, topic_ids={topic: "first"}),
+        reading({}, {}, partitions=1, topic_ids={topic: "first"}),
+        reading({}, {}, partitions=1, topic_ids={topic: "second"}),
     )
     await cluster.refresh(5)
     await cluster.refresh(5)
@@ -163,11 +174,10 @@ async def test_one_partition_without_an_answer_ages_alone(cluster_of: Any) -> No
 
 
 async def test_a_deleted_topic_goes_and_one_that_is_only_unclear_stays(cluster_of: Any) -> None:
-    nothing: frozenset[Partition] = frozenset()
     cluster, _, clock = cluster_of(
         FULL,
-        reading({}, {}, partitions=nothing, unclear=frozenset({"orders"})),
-        reading({}, {}, partitions=nothing),
+        reading({}, {}, partitions=0, unclear=frozenset({"orders"})),
+        reading({}, {}, partitions=0),
     )
     await cluster.refresh(5)
     clock.now += 1

@@ -51,7 +51,7 @@ class Fleet:
         }
         self.agent = ScriptedAgent(folder, "guest", script)
         (folder / "kctl.toml").write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["t"]\n')
-        self.pool, self.cluster = AgentPool(), BrokerCache(NoBrokers(), "127.0.0.1:1")
+        self.pool, self.cluster = AgentPool(), BrokerCache(NoBrokers(), "127.0.0.1:1", "readers")
         members = Members(folder, dict, lambda: (), self.pool)
         agents = Agents(folder, self.pool)
         policy = SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0, 3), Rules(60.0))

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from kctl.kafka.broker_cache import BrokerCache
-from kctl.kafka.group_reader import Reading
+from kctl.kafka.cluster_reading import ClusterReading
+from kctl.kafka.offset_bytes import TopicOffsets
 from kctl.master.control.service import Service
 from kctl.master.members import Members
 from kctl.master.reduction import OFFSET_CHECKER, reduced
@@ -44,7 +45,7 @@ class NoBrokers:
     def missing_topics(self) -> list[str]:
         return []
 
-    def read(self) -> Reading:
+    def read(self) -> ClusterReading:
         raise ConnectionError
 
     def close(self) -> None:
@@ -52,8 +53,9 @@ class NoBrokers:
 
 
 class OnePartition(NoBrokers):
-    def read(self) -> Reading:
-        return Reading(frozenset({("t", 0)}), committed={("t", 0): 4}, end={("t", 0): 10})
+    def read(self) -> ClusterReading:
+        committed = (TopicOffsets("t", (0,), (4,)),)
+        return ClusterReading(partitions={"t": 1}, committed={"g": committed}, end={("t", 0): 10})
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ async def members(anyio_backend: str, short_dir: Path) -> AsyncIterator[Members]
 
 @pytest.fixture
 async def service(members: Members) -> AsyncIterator[Service]:
-    cluster = BrokerCache(NoBrokers(), "nowhere:1")
+    cluster = BrokerCache(NoBrokers(), "nowhere:1", "g")
     yield Service(members, cluster, members._statuses, list)
     await cluster.close()
 
@@ -152,7 +154,7 @@ async def test_a_worker_stopped_by_request_is_named_as_stopped_and_not_missed(
     statuses = [status("worker-0", "running"), replace(status("worker-1", "stopped"), desired="stopped")]
     pool = AgentPool()
     members = Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
-    cluster = BrokerCache(OnePartition(), "nowhere:1")
+    cluster = BrokerCache(OnePartition(), "nowhere:1", "g")
     await cluster.refresh(10.0)
     service = Service(members, cluster, lambda: statuses, list)
 
@@ -185,7 +187,7 @@ async def test_the_brokers_offsets_of_all_partitions_are_read_beside_the_event_l
         made_in.append(threading.current_thread())
         return 0.0
 
-    cluster = BrokerCache(OnePartition(), "nowhere:1", clock)
+    cluster = BrokerCache(OnePartition(), "nowhere:1", "g", clock)
     await cluster.refresh(10.0)
     made_in.clear()
 

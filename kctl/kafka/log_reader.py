@@ -1,0 +1,219 @@
+"""Where the logs end and begin that groups read: ListOffsets to each leader; Metadata when leaders may be others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kctl.kafka.cluster_reading import ClusterReading
+from kctl.kafka.connection import Connection
+from kctl.kafka.layout import Partition, Topic, topics_of
+from kctl.kafka.offset_bytes import Keys, TopicOffsets
+from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets_on
+from kctl.kafka.raw import Raw
+
+__all__ = ["LogReader", "WantedLogs"]
+
+_NO_SUCH_TOPIC = (0, 3)
+"""UNKNOWN_TOPIC_OR_PARTITION; or the topic is there, and the partition is not among its own."""
+_UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLogs:
+    """Which logs are read besides those of partitions that groups have committed, and how."""
+
+    topics: Collection[str] = ()
+    """Read whether groups have committed in them or not."""
+    has_whole_topics: bool = False
+    """All partitions of a topic, if any."""
+    reads_committed: Callable[[str], bool] = lambda _: False
+    """Whether the lag of a group is counted to the last stable offset, by its name."""
+    ends_stable: bool = False
+    """The last stable offset is taken for the end of every log."""
+    topics_seconds: float = 60.0
+    """For so long partitions and their leaders are taken for what they were, unless something shows otherwise."""
+    starts_each_time: bool = True
+    """Otherwise it is asked where logs begin when it is asked for leaders."""
+
+
+class LogReader:
+    """For one `ClusterReader`, on its thread."""
+
+    def __init__(self, wanted: WantedLogs) -> None:
+        self._wanted = wanted
+        self._topics: dict[str, Topic] = {}
+        self._topics_at = 0.0
+        self._is_fresh = False
+        """Whether topics were asked for since the last poll."""
+        self._starts_of: Mapping[str, Topic] = {}
+        """The topics for which it was asked where logs begin."""
+        self._led = _Led({}, set(), {}, set(), [], {})
+        self._keys = Keys()
+
+    @property
+    def names(self) -> list[str]:
+        """The topics that are known, or wanted in any case."""
+        return sorted({*self._topics, *self._wanted.topics})
+
+    def learn(self, metadata: Any) -> None:
+        """What a broker has just answered about topics."""
+        self._topics, self._topics_at, self._is_fresh = topics_of(metadata), time.monotonic(), True
+        self._keys = Keys()  # without those of topics that are gone
+
+    def missing_topics(self) -> list[str]:
+        """Those of the wanted topics that do not exist."""
+        return [
+            name
+            for name in sorted(self._wanted.topics)
+            if name not in self._topics or self._topics[name].error_code == _NO_SUCH_TOPIC[1]
+        ]
+
+    def read(self, connection: Connection, reading: ClusterReading, silent: set[int]) -> None:
+        """Adds what is known of logs to `reading`, which has what groups have committed. Brokers that are `silent` are
+        not asked; those that do not answer are from then on.
+
+        An error of a partition, as of one that has another leader now, has topics asked for at once, and then the logs
+        once more.
+
+        Raises:
+            KctlError: no broker answered.
+        """
+        absent_before = self._led.absent
+        committed = {each.topic for of_group in reading.committed.values() for each in of_group}
+        names = committed.union(self._wanted.topics)
+        is_old = time.monotonic() - self._topics_at > self._wanted.topics_seconds
+        if names - self._topics.keys() or self._led.leaderless or is_old:
+            self._refresh(connection, names)
+        self._lead(reading)
+        if self._led.absent - absent_before and not self._is_fresh:  # what was absent before is no news
+            self._refresh(connection, names)
+            self._lead(reading)
+        is_whole = self._ask(connection, reading, silent)
+        if not is_whole and not self._is_fresh:
+            self._refresh(connection, names)
+            self._lead(reading)
+            self._ask(connection, reading, silent)
+        self._is_fresh = False
+        self._report_topics(reading)
+
+    def _refresh(self, connection: Connection, names: Iterable[str]) -> None:
+        if self._is_fresh and self._topics.keys() >= set(names):
+            return
+        connection.deadline.renew()
+        wanted = sorted(names)
+        if wanted:
+            self.learn(connection.metadata(wanted))
+        else:
+            self._topics, self._topics_at, self._is_fresh = {}, time.monotonic(), True
+
+    def _lead(self, reading: ClusterReading) -> None:
+        """Finds the leaders of what is wanted."""
+        wanted = self._partitions(reading.committed.values())
+        if self._wanted.has_whole_topics:
+            wanted = wanted.union(
+                *({(name, each.partition) for each in topic.partitions} for name, topic in self._topics.items())
+            )
+        if self._led.topics is not self._topics or self._led.wanted != wanted:
+            self._led = _led(self._topics, wanted)
+
+    def _partitions(self, of_groups: Iterable[tuple[TopicOffsets, ...]]) -> set[Partition]:
+        """Many groups read the same partitions."""
+        topics = {(each.topic, each.partitions) for committed in of_groups for each in committed}
+        return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
+
+    def _ask(self, connection: Connection, reading: ClusterReading, silent: set[int]) -> bool:
+        """Whether every partition was answered for that has a leader, but for those of brokers that did not answer."""
+        wanted, led = self._wanted, self._led
+        reading.unknown = set(led.absent)
+        reading.unanswered = dict.fromkeys(led.leaderless, "LEADER_NOT_AVAILABLE")
+        if silent & led.leaders.keys():
+            reading.failed("offsets", reading.errors.get("groups", "a broker did not answer"))
+        asking = _Asking(connection, reading, silent, self._keys)
+        is_whole = asking.offsets(led.leaders, LATEST, reading.end, led.requests, is_stable=wanted.ends_stable)
+        stable = self._partitions(
+            committed for name, committed in reading.committed.items() if wanted.reads_committed(name)
+        )
+        if stable:
+            of_stable = {node: _only(topics, stable) for node, topics in led.leaders.items()}
+            is_whole &= asking.offsets(of_stable, LATEST, reading.stable_end, is_stable=True)
+        if wanted.starts_each_time or self._starts_of is not self._topics:
+            is_whole &= asking.offsets(led.leaders, EARLIEST, reading.start, led.requests)
+            self._starts_of = self._topics
+        return is_whole
+
+    def _report_topics(self, reading: ClusterReading) -> None:
+        topics = self._topics.values()
+        reading.topic_ids = {topic.name: topic.topic_id for topic in topics if topic.topic_id is not None}
+        reading.partitions = {topic.name: len(topic.partitions) for topic in topics if topic.partitions}
+        reading.unclear_topics = {topic.name for topic in topics if topic.error_code not in _NO_SUCH_TOPIC}
+
+
+class _Asking(NamedTuple):
+    """One round of questions about logs."""
+
+    connection: Connection
+    reading: ClusterReading
+    silent: set[int]
+    keys: Keys
+
+    def offsets(
+        self,
+        leaders: Mapping[int, Mapping[str, Sequence[int]]],
+        at: int,
+        into: dict[Partition, int],
+        kept: dict[tuple[int, int], Raw] | None = None,
+        *,
+        is_stable: bool = False,
+    ) -> bool:
+        """Whether there is no partition with an error of its own."""
+        asked = {node: topics for node, topics in leaders.items() if node not in self.silent}
+        self.connection.deadline.renew()
+        found = log_offsets_on(self.connection, asked, at, self.keys, is_read_committed=is_stable, kept=kept)
+        into.update(found.offsets)
+        for node, why in found.failed.items():
+            self.reading.failed("offsets", why)
+            self.silent.add(node)
+        for key, error in found.errors.items():
+            if error in _UNKNOWN:
+                self.reading.unknown.add(key)
+            else:
+                self.reading.unanswered[key] = error
+        return not found.errors
+
+
+class _Led(NamedTuple):
+    """Which broker leads each of the partitions that are wanted."""
+
+    topics: Mapping[str, Topic]
+    wanted: set[Partition]
+    leaders: dict[int, dict[str, list[int]]]
+    absent: set[Partition]
+    leaderless: list[Partition]
+    """Those that have no leader just now, or whose topic cannot be described."""
+    requests: dict[tuple[int, int], Raw]
+    """To list offsets, by leader and time; to be sent again as long as all of this is true."""
+
+
+def _led(topics: Mapping[str, Topic], wanted: set[Partition]) -> _Led:
+    leaders: dict[int, dict[str, list[int]]] = {}
+    found, leaderless = set[Partition](), list[Partition]()
+    for topic in topics.values():
+        for each in topic.partitions:
+            key = topic.name, each.partition
+            if key not in wanted:
+                continue
+            found.add(key)
+            if each.leader is None:
+                leaderless.append(key)
+            else:
+                leaders.setdefault(each.leader, {}).setdefault(topic.name, []).append(each.partition)
+    unclear = {key for key in wanted - found if topics.get(key[0]) and topics[key[0]].error_code not in _NO_SUCH_TOPIC}
+    return _Led(topics, wanted, leaders, wanted - found - unclear, [*leaderless, *unclear], {})
+
+
+def _only(topics: Mapping[str, Sequence[int]], wanted: set[Partition]) -> dict[str, list[int]]:
+    chosen = {topic: [number for number in numbers if (topic, number) in wanted] for topic, numbers in topics.items()}
+    return {topic: numbers for topic, numbers in chosen.items() if numbers}
