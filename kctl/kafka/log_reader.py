@@ -46,8 +46,8 @@ class LogReader:
         self._wanted = wanted
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
-        self._is_fresh = False
-        """Whether topics were asked for since the last poll."""
+        self._asked: set[str] = set()
+        """Topics that were asked for since the last poll."""
         self._starts_of: Mapping[str, Topic] = {}
         """The topics for which it was asked where logs begin."""
         self._led = _Led({}, set(), {}, set(), [], {})
@@ -59,8 +59,9 @@ class LogReader:
         return sorted({*self._topics, *self._wanted.topics})
 
     def learn(self, metadata: Any) -> None:
-        """What a broker has just answered about topics."""
-        self._topics, self._topics_at, self._is_fresh = topics_of(metadata), time.monotonic(), True
+        """What a broker has just answered about all of these topics."""
+        self._topics, self._topics_at = topics_of(metadata), time.monotonic()
+        self._asked = {*self._topics}
         self._keys = Keys()  # without those of topics that are gone
 
     def missing_topics(self) -> list[str]:
@@ -75,39 +76,40 @@ class LogReader:
         """Adds what is known of logs to `reading`, which has what groups have committed. Brokers that are `silent` are
         not asked; those that do not answer are from then on.
 
-        An error of a partition, as of one that has another leader now, has topics asked for at once, and then the logs
-        once more.
+        The topics of a partition that has no leader, or is not there, are asked for in each poll; after an error of a
+        partition, as of one that has another leader now, at once, and then the logs once more.
 
         Raises:
             KctlError: no broker answered.
         """
-        absent_before = self._led.absent
         committed = {each.topic for of_group in reading.committed.values() for each in of_group}
         names = committed.union(self._wanted.topics)
-        is_old = time.monotonic() - self._topics_at > self._wanted.topics_seconds
-        if names - self._topics.keys() or self._led.leaderless or is_old:
-            self._refresh(connection, names)
+        if time.monotonic() - self._topics_at > self._wanted.topics_seconds:
+            connection.deadline.renew()
+            self.learn(connection.metadata(sorted(names)))
+        doubtful = names & _topics((*self._led.leaderless, *self._led.absent))
+        self._refresh(connection, doubtful | names - self._topics.keys())
         self._lead(reading)
-        if self._led.absent - absent_before and not self._is_fresh:  # what was absent before is no news
-            self._refresh(connection, names)
+        if self._refresh(connection, _topics(self._led.absent)):
             self._lead(reading)
-        is_whole = self._ask(connection, reading, silent)
-        if not is_whole and not self._is_fresh:
-            self._refresh(connection, names)
+        self._ask(connection, reading, silent)
+        if self._refresh(connection, _topics((*reading.unanswered, *reading.unknown))):
             self._lead(reading)
             self._ask(connection, reading, silent)
-        self._is_fresh = False
+        self._asked.clear()
         self._report_topics(reading)
 
-    def _refresh(self, connection: Connection, names: Iterable[str]) -> None:
-        if self._is_fresh and self._topics.keys() >= set(names):
-            return
+    def _refresh(self, connection: Connection, names: set[str]) -> bool:
+        """Asks for those of these topics that were not asked for in this poll; whether anything is otherwise now."""
+        if names <= self._asked:
+            return False
         connection.deadline.renew()
-        wanted = sorted(names)
-        if wanted:
-            self.learn(connection.metadata(wanted))
-        else:
-            self._topics, self._topics_at, self._is_fresh = {}, time.monotonic(), True
+        found = topics_of(connection.metadata(sorted(names - self._asked)))
+        self._asked |= names
+        if all(self._topics.get(name) == topic for name, topic in found.items()):
+            return False
+        self._topics = self._topics | found
+        return True
 
     def _lead(self, reading: ClusterReading) -> None:
         """Finds the leaders of what is wanted."""
@@ -124,25 +126,23 @@ class LogReader:
         topics = {(each.topic, each.partitions) for committed in of_groups for each in committed}
         return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
 
-    def _ask(self, connection: Connection, reading: ClusterReading, silent: set[int]) -> bool:
-        """Whether every partition was answered for that has a leader, but for those of brokers that did not answer."""
+    def _ask(self, connection: Connection, reading: ClusterReading, silent: set[int]) -> None:
         wanted, led = self._wanted, self._led
         reading.unknown = set(led.absent)
         reading.unanswered = dict.fromkeys(led.leaderless, "LEADER_NOT_AVAILABLE")
         if silent & led.leaders.keys():
             reading.failed("offsets", reading.errors.get("groups", "a broker did not answer"))
         asking = _Asking(connection, reading, silent, self._keys)
-        is_whole = asking.offsets(led.leaders, LATEST, reading.end, led.requests, is_stable=wanted.ends_stable)
+        asking.offsets(led.leaders, LATEST, reading.end, led.requests, is_stable=wanted.ends_stable)
         stable = self._partitions(
             committed for name, committed in reading.committed.items() if wanted.reads_committed(name)
         )
         if stable:
             of_stable = {node: _only(topics, stable) for node, topics in led.leaders.items()}
-            is_whole &= asking.offsets(of_stable, LATEST, reading.stable_end, is_stable=True)
+            asking.offsets(of_stable, LATEST, reading.stable_end, is_stable=True)
         if wanted.starts_each_time or self._starts_of is not self._topics:
-            is_whole &= asking.offsets(led.leaders, EARLIEST, reading.start, led.requests)
+            asking.offsets(led.leaders, EARLIEST, reading.start, led.requests)
             self._starts_of = self._topics
-        return is_whole
 
     def _report_topics(self, reading: ClusterReading) -> None:
         topics = self._topics.values()
@@ -167,8 +167,7 @@ class _Asking(NamedTuple):
         kept: dict[tuple[int, int], Raw] | None = None,
         *,
         is_stable: bool = False,
-    ) -> bool:
-        """Whether there is no partition with an error of its own."""
+    ) -> None:
         asked = {node: topics for node, topics in leaders.items() if node not in self.silent}
         self.connection.deadline.renew()
         found = log_offsets_on(self.connection, asked, at, self.keys, is_read_committed=is_stable, kept=kept)
@@ -181,7 +180,6 @@ class _Asking(NamedTuple):
                 self.reading.unknown.add(key)
             else:
                 self.reading.unanswered[key] = error
-        return not found.errors
 
 
 class _Led(NamedTuple):
@@ -212,6 +210,10 @@ def _led(topics: Mapping[str, Topic], wanted: set[Partition]) -> _Led:
                 leaders.setdefault(each.leader, {}).setdefault(topic.name, []).append(each.partition)
     unclear = {key for key in wanted - found if topics.get(key[0]) and topics[key[0]].error_code not in _NO_SUCH_TOPIC}
     return _Led(topics, wanted, leaders, wanted - found - unclear, [*leaderless, *unclear], {})
+
+
+def _topics(partitions: Iterable[Partition]) -> set[str]:
+    return {topic for topic, _ in partitions}
 
 
 def _only(topics: Mapping[str, Sequence[int]], wanted: set[Partition]) -> dict[str, list[int]]:

@@ -20,7 +20,7 @@ from kctl.testing.scripted_broker import Answers, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import NOT_COORDINATOR, described, fetched, group, listed_offsets, member
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)
-NOT_LEADER = 6
+NOT_LEADER, NO_SUCH_TOPIC = 6, 3
 ENDS = listed_offsets({FIRST: 10, SECOND: 20})
 STABLE = group("readers", members=[member("one", orders=[0, 1])])
 
@@ -148,16 +148,51 @@ def test_a_poll_is_three_requests_and_topics_are_asked_for_as_the_connection_ope
 
 
 def test_a_leader_that_has_moved_is_found_within_the_poll() -> None:
-    steps: list[Step] = [ENDS, ENDS, listed_offsets({FIRST: 11}, {SECOND: NOT_LEADER}), ENDS]
-    script = Coordinator().script() | {"ListOffsets": steps}
-    with ScriptedBroker(script, topics={"orders": 2}) as broker, closing(reader_of(broker)) as reader:
+    leaders, brokers = {"orders": [1, 1]}, dict[int, str]()
+
+    def metadata(request: Any) -> Any:
+        return metadata_fields(brokers, leaders, [topic.name for topic in request.topics])
+
+    first = Coordinator().script() | {
+        "Metadata": Answers(metadata),
+        "ListOffsets": [ENDS, ENDS, listed_offsets({FIRST: 11}, {SECOND: NOT_LEADER}), ENDS],
+    }
+    with (
+        ScriptedBroker(first) as broker,
+        ScriptedBroker({"ListOffsets": ENDS}, node_id=2) as other,
+        closing(reader_of(broker)) as reader,
+    ):
+        brokers |= {1: broker.address, 2: other.address}
         reader.read()
+        leaders["orders"] = [1, 2]
         before = len(broker.asked)
         moved = reader.read()
         asked = broker.asked[before:]
 
     assert (moved.end, moved.unanswered, moved.errors) == ({FIRST: 10, SECOND: 20}, {}, {})
     assert asked == ["DescribeGroups", "OffsetFetch", "ListOffsets", "Metadata", "ListOffsets", "ListOffsets"]
+
+
+def test_a_topic_that_was_deleted_while_the_group_keeps_its_offsets_is_found_again() -> None:
+    leaders, brokers = {"orders": [1, 1]}, dict[int, str]()
+
+    def metadata(request: Any) -> Any:
+        return metadata_fields(brokers, leaders, [topic.name for topic in request.topics])
+
+    script = Coordinator().script() | {
+        "Metadata": Answers(metadata),
+        "ListOffsets": [ENDS, ENDS, listed_offsets({}, {FIRST: NO_SUCH_TOPIC, SECOND: NO_SUCH_TOPIC}), ENDS],
+    }
+    with ScriptedBroker(script) as broker, closing(reader_of(broker)) as reader:
+        brokers[1] = broker.address
+        reader.read()
+        leaders.clear()
+        deleted = [reader.read() for _ in range(2)]
+        leaders["orders"] = [1]
+        found = reader.read()
+
+    assert [(each.end, each.partitions, each.unknown) for each in deleted] == [({}, {}, {FIRST})] * 2
+    assert (found.end, found.partitions, found.unknown) == ({FIRST: 10}, {"orders": 1}, set())
 
 
 def test_a_partition_without_a_leader_is_named_and_asked_for_until_it_has_one() -> None:
