@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -30,7 +30,7 @@ class Coordinator:
 
     state = "knows"
 
-    def script(self) -> dict[str, Step]:
+    def script(self) -> dict[str, Step | Sequence[Step]]:
         return {
             "DescribeGroups": Answers(self._described),
             "ListGroups": Answers({"groups": []}),
