@@ -54,6 +54,7 @@ _NOW = frozenset(
         "http.read_token_file",
         "http.allowed_hosts",
         "log.level",
+        "storage.upkeep",
     }
 )
 _NOW_SECTIONS = frozenset({"exporter"})

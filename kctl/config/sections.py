@@ -362,6 +362,11 @@ class Storage:
         "How large a compaction makes the files of the table of mode `lake`; those below half of it count as small.",
         pattern=AT_LEAST,
     )
+    upkeep: bool = setting(
+        True,
+        "Whether the master has the table of mode `lake` looked after: small files are compacted at quiet times, and "
+        "once a day files are removed that no version of the last seven days has.",
+    )
     block_messages: int = setting(500, "The most messages of one block.", unit="messages", minimum=1, maximum=100_000)
     block_bytes: str = setting(
         "1m",

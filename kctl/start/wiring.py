@@ -29,6 +29,7 @@ from kctl.master.pauses import Pauses
 from kctl.master.readiness import Readiness
 from kctl.master.rpc_stats import RpcCounts, counted
 from kctl.master.supervisor import Supervisor
+from kctl.master.upkeep import Upkeep
 from kctl.rpc.fan_out import AgentPool
 
 __all__ = ["Parts", "wired"]
@@ -49,6 +50,7 @@ class Parts:
     """Of all other groups of the cluster, where they are wanted."""
     wanted_groups: Prepared
     """What it begins with."""
+    upkeep: Upkeep
 
 
 def wired(
@@ -114,7 +116,8 @@ def wired(
     context.use_http = partial(_use_http, http, config.path.parent)
     context.prepare_groups = partial(_prepare_groups, groups, exposition)
     control = ControlServer(Router(answer, operations).answer)
-    return Parts(pool, supervisor, collector, context, operations, control, http, groups, wanted_groups)
+    upkeep = Upkeep(lambda: context.config, collector.latest)
+    return Parts(pool, supervisor, collector, context, operations, control, http, groups, wanted_groups, upkeep)
 
 
 def _all_groups(config: Config) -> list[Wanted]:

@@ -49,11 +49,11 @@ def positions(table: Path, fleet: Fleet) -> dict[int, int]:
     return found
 
 
-def test_what_is_produced_is_in_the_table_once_however_often_the_worker_is_killed(
+def test_what_is_produced_is_in_the_table_once_however_often_the_worker_is_killed_and_the_table_compacted(
     make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
 ) -> None:
     table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
-    fleet = make_fleet(partitions=3, storage=lake(table))
+    fleet = make_fleet(partitions=3, storage=lake(table, "upkeep = false"))
     fleet.send(3000)
     fleet.start()
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
@@ -68,6 +68,7 @@ def test_what_is_produced_is_in_the_table_once_however_often_the_worker_is_kille
         pid = fleet.workers()["worker-0"]["pid"]
         eventually(_later(drawn.uniform(0, 0.5)), 5, "the moment has come")
         os.kill(pid, signal.SIGKILL)
+        look_after(fleet)
         eventually(lambda: fleet.is_running("worker-0") and _pid(fleet) != pid, START_SECONDS, "it runs again")  # noqa: B023
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
@@ -78,6 +79,12 @@ def test_what_is_produced_is_in_the_table_once_however_often_the_worker_is_kille
     assert [c.name for c in columns] == [
         "topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers",
     ]  # fmt: skip
+
+
+def look_after(fleet: Fleet) -> None:
+    """Compacted, and everything removed that no version has but the newest, beside whatever batch there is."""
+    fleet.kctl("storage", "optimize")
+    fleet.kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
 
 
 @pytest.mark.long

@@ -1,0 +1,88 @@
+"""Looks after a lake's table once: compacts its small files, and once a day removes files that it no longer needs.
+
+A process of its own, which the master starts at quiet times (`kctl.master.upkeep`): neither the memory of a worker nor
+its interpreter is touched, and the kernel runs it when nobody else wants the processor. Settings are one line of JSON
+on stdin, what was done is one line on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kctl_agent.errors import StorageError
+from kctl_agent.messages import number_of
+from kctl_agent.process import parent_watch
+from kctl_agent.storage import open_lake
+from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.compaction import compact, small_files
+from kctl_agent.storage.lake.plans import FOLDER
+from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
+from kctl_agent.storage.lake.vacuum import remove, unused
+from kctl_agent.storage.room import readable
+
+__all__ = ["LEAST_FILES", "VACUUM_SECONDS", "looked_after", "main"]
+
+LEAST_FILES = 50
+"""So many small files of a partition are worth a compaction, as for Delta's own (`autoCompact.minNumFiles`): each may
+write a file anew that is nearly as large as the target."""
+VACUUM_SECONDS = 86_400.0
+
+
+def main() -> int:
+    """Exit code 0 where another process is at it, too: then that does it."""
+    _yield_to_others()
+    settings = json.loads(sys.stdin.readline())
+    parent_watch.start(lambda: os._exit(1))
+    try:
+        sys.stdout.write("; ".join(looked_after(open_lake(settings))))
+    except UpkeepBusy:
+        return 0
+    except (StorageError, OSError) as error:
+        sys.stdout.write(str(error))
+        return 1
+    return 0
+
+
+def looked_after(lake: LakeStorage, least_files: int = LEAST_FILES) -> Iterator[str]:
+    """Does what is due; yields what was done. Raises UpkeepBusy, StorageError, OSError."""
+    with upkeep_lock(lake.path):
+        with lake.table.latest() as table:
+            found = small_files(table, lake.target_file_bytes, least_files)
+        if found.files:
+            done = compact(lake.table, lake.target_file_bytes)
+            yield (
+                f"{number_of(done.files_removed, 'file')} ({readable(done.bytes_removed)}) became "
+                f"{number_of(done.files_added, 'file')} ({readable(done.bytes_added)}): version {done.version}"
+            )
+        vacuumed = lake.path / FOLDER / "vacuumed"
+        if _age(vacuumed) > VACUUM_SECONDS:
+            removed = remove(lake.table, unused(lake.table))
+            vacuumed.touch()
+            if removed:
+                yield f"{number_of(removed, 'file')} removed that no version of the last days has"
+
+
+def _age(path: Path) -> float:
+    """Seconds since it was written; infinite of a file that is not there."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return float("inf")
+
+
+def _yield_to_others() -> None:
+    """The lowest priority, one thread of delta-rs, and the first to be killed where memory is short."""
+    os.nice(19)
+    os.environ["TOKIO_WORKER_THREADS"] = "1"
+    Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # a thread waits for the end of stdin

@@ -1,0 +1,126 @@
+"""Has the fleet's table (mode `lake`) looked after: when the workers report small files, at a quiet time, and once a
+day anyway. What is done is `kctl_agent.upkeep`'s business, in a child process of the lowest priority.
+
+The master does it, not a worker: a worker's memory limit would count it, each worker's end would kill it, and only the
+master knows how far the whole group is behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from kctl.children import child_environment, python_module
+from kctl.config import Config
+from kctl.config.storage import storage_settings
+from kctl.master.snapshot import FleetSnapshot
+
+__all__ = ["UPKEEP_COMMAND", "Schedule", "Upkeep"]
+
+log = logging.getLogger(__name__)
+
+UPKEEP_COMMAND = python_module("kctl_agent.upkeep")
+CHECK_SECONDS = 15.0
+LEAST_FILES = 50
+"""As `kctl_agent.upkeep` wants of a partition at least."""
+REST_SECONDS = 600.0
+"""Between two times at least."""
+REST_FACTOR = 19
+"""It takes a twentieth of the time at the most."""
+PATIENCE_SECONDS = 3600.0
+"""A group that is always behind has its table compacted all the same."""
+LONGEST_SECONDS = 86_400.0
+
+
+class Schedule:
+    """Pure: when the table is looked after. Times are seconds of a clock that only goes on."""
+
+    def __init__(self, now: float) -> None:
+        self._last_at = now
+        self._next_at = now
+        self._small_since: float | None = None
+
+    def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
+        """`lag` is the group's, which is quiet when one batch of a worker takes all that waits."""
+        if now < self._next_at:
+            return False
+        if now - self._last_at >= LONGEST_SECONDS:
+            return True
+        if small_files is None or small_files < LEAST_FILES:
+            self._small_since = None
+            return False
+        if self._small_since is None:
+            self._small_since = now
+        is_quiet = lag is not None and lag <= batch_records
+        return is_quiet or now - self._small_since >= PATIENCE_SECONDS
+
+    def done(self, began: float, now: float) -> None:
+        """Whatever came of it."""
+        self._last_at, self._small_since = now, None
+        self._next_at = now + max(REST_SECONDS, REST_FACTOR * (now - began))
+
+
+class Upkeep:
+    """Belongs to one event loop."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        latest: Callable[[], FleetSnapshot | None],
+        command: Sequence[str] = UPKEEP_COMMAND,
+    ) -> None:
+        self._config = config
+        self._latest = latest
+        self._command = command
+
+    async def run(self) -> None:
+        """Until cancelled, which kills what is under way: a compaction that was not committed has done nothing."""
+        clock = asyncio.get_running_loop().time
+        schedule = Schedule(clock())
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            config, snapshot = self._config(), self._latest()
+            if config.storage.mode != "lake" or not config.storage.upkeep or snapshot is None:
+                continue
+            table = snapshot.block_size.result.table
+            small_files = None if table is None else table.small_files
+            began = clock()
+            if schedule.is_due(began, small_files, snapshot.kafka_lag.total, config.workers.max_records_per_batch):
+                await self._look_after(config)
+                schedule.done(began, clock())
+
+    async def _look_after(self, config: Config) -> None:
+        try:
+            code, text = await self._carried_out(json.dumps(storage_settings(config)))
+        except OSError as error:
+            code, text = 1, f"{self._command[0]} cannot be run: {error.strerror}"
+        if code:
+            log.warning("action=upkeep_failed table=%s code=%d: %s", config.storage.uri, code, text)
+        elif text:
+            log.info("action=upkeep table=%s: %s", config.storage.uri, text)
+
+    async def _carried_out(self, settings: str) -> tuple[int, str]:
+        """Exit code and last line of a process. Its stdin stays open: at its end it knows that its master is gone."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            env=child_environment(),
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(settings.encode() + b"\n")
+            output = await process.stdout.read()
+            return await process.wait(), (output.decode(errors="replace").strip().splitlines() or [""])[-1]
+        finally:
+            process.stdin.close()
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

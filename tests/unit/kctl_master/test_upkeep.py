@@ -1,0 +1,50 @@
+"""When a lake's table is looked after."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.master.upkeep import LEAST_FILES, LONGEST_SECONDS, PATIENCE_SECONDS, REST_SECONDS, Schedule
+
+MANY, BATCH = LEAST_FILES, 1000
+
+
+@pytest.fixture
+def schedule() -> Schedule:
+    return Schedule(0.0)
+
+
+def test_many_small_files_are_compacted_at_once_where_one_batch_takes_all_that_waits(schedule: Schedule) -> None:
+    assert not schedule.is_due(1.0, MANY - 1, 0, BATCH)
+    assert not schedule.is_due(1.0, None, 0, BATCH)
+    assert schedule.is_due(1.0, MANY, BATCH, BATCH)
+
+
+@pytest.mark.parametrize("lag", [BATCH + 1, None])
+def test_a_group_that_is_behind_has_it_done_after_an_hour(schedule: Schedule, lag: int | None) -> None:
+    assert not schedule.is_due(1.0, MANY, lag, BATCH)
+    assert not schedule.is_due(PATIENCE_SECONDS, MANY, lag, BATCH)
+    assert schedule.is_due(1.0 + PATIENCE_SECONDS, MANY, lag, BATCH)
+
+
+def test_an_hour_counts_from_when_there_were_many_small_files(schedule: Schedule) -> None:
+    assert not schedule.is_due(1.0, MANY, None, BATCH)
+    assert not schedule.is_due(100.0, MANY - 1, None, BATCH)
+    assert not schedule.is_due(200.0, MANY, None, BATCH)
+    assert not schedule.is_due(100.0 + PATIENCE_SECONDS, MANY, None, BATCH)
+    assert schedule.is_due(200.0 + PATIENCE_SECONDS, MANY, None, BATCH)
+
+
+def test_it_rests_for_ten_minutes_or_for_nineteen_times_as_long_as_it_took(schedule: Schedule) -> None:
+    schedule.done(10.0, 12.0)
+    assert not schedule.is_due(11.0 + REST_SECONDS, MANY, 0, BATCH)
+    assert schedule.is_due(12.0 + REST_SECONDS, MANY, 0, BATCH)
+
+    schedule.done(1000.0, 1100.0)
+    assert not schedule.is_due(1099.0 + 1900.0, MANY, 0, BATCH)
+    assert schedule.is_due(1100.0 + 1900.0, MANY, 0, BATCH)
+
+
+def test_once_a_day_it_is_done_whatever_is_reported(schedule: Schedule) -> None:
+    assert not schedule.is_due(LONGEST_SECONDS - 1.0, None, None, BATCH)
+    assert schedule.is_due(LONGEST_SECONDS, None, None, BATCH)
