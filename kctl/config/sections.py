@@ -357,6 +357,11 @@ class Storage:
     partition_by: tuple[str, ...] = setting(
         (), "Columns by which the table of mode `lake` is partitioned, by its rows' values.", pattern=(r"\S+", "a name")
     )
+    merge_schema: bool = setting(
+        False,
+        "Whether columns that the transform makes and the table of mode `lake` does not have are added to the table; "
+        "else the workers refuse to start.",
+    )
     target_file_bytes: str = setting(
         "128m",
         "How large a compaction makes the files of the table of mode `lake`; those below half of it count as small.",

@@ -61,5 +61,6 @@ def open_lake(settings: Mapping[str, Any]) -> LakeStorage:
         path,
         partition_by=settings["partition_by"],
         target_file_bytes=settings["target_file_bytes"],
+        merge_schema=settings["merge_schema"],
         limits=Limits.of(settings),
     )

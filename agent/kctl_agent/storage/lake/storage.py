@@ -48,7 +48,7 @@ TARGET_FILE_BYTES = 128 << 20
 
 class LakeStorage(OffsetStore):
     """See `OffsetStore`. `partition_by` are the columns of a table that is made, `target_file_bytes` what files are to
-    be compacted to."""
+    be compacted to; with `merge_schema` new columns of a batch are added to the table."""
 
     def __init__(
         self,
@@ -56,11 +56,13 @@ class LakeStorage(OffsetStore):
         *,
         partition_by: Sequence[str] = (),
         target_file_bytes: int = TARGET_FILE_BYTES,
+        merge_schema: bool = False,
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
     ) -> None:
         self.path = path
         self.partition_by = tuple(partition_by)
         self.target_file_bytes = target_file_bytes
+        self.merge_schema = merge_schema
         self.limits = limits
         self.table = LakeTable(path)
         self._owner: Binding | None = None
@@ -78,7 +80,7 @@ class LakeStorage(OffsetStore):
 
     def fit(self, schema: str) -> None:
         """Make sure that the table takes rows of this schema (Spark's JSON). Raises TableRefused, StorageUnusable."""
-        self.table.fit(schema, self.partition_by)
+        self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
         """The id of the table. Every group has names of its own in it, so none is refused."""

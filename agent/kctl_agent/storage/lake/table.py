@@ -18,6 +18,7 @@ from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.files import DataFile, sync
 from kctl_agent.storage.lake.log import entry_path
+from kctl_agent.storage.lake.schema_merge import add_columns, new_columns, nullable, unknown_type
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -66,8 +67,9 @@ class LakeTable:
         elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise StorageUnusable(f"{self.path} (storage.uri) is no Delta table and not empty: name another folder")
 
-    def fit(self, schema: str, partition_by: Sequence[str]) -> None:
-        """Make sure that the table takes rows of this schema (Spark's JSON); a table that does not exist is made.
+    def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
+        """Make sure that the table takes rows of this schema (Spark's JSON); a table that does not exist is made, with
+        `merge_schema` columns that it lacks too.
 
         Raises TableRefused, StorageUnusable.
         """
@@ -77,6 +79,10 @@ class LakeTable:
             self._create(wanted, partition_by)
         with self.latest() as table:
             _check_features(self.path, table)
+            if merge_schema and (new := new_columns(table, wanted)):
+                _check_schema(self.path, table, [field for field in wanted if field not in new], partition_by)
+                self._add_columns(wanted)
+        with self.latest() as table:
             _check_schema(self.path, table, wanted, partition_by)
 
     @contextmanager
@@ -146,7 +152,7 @@ class LakeTable:
         from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
 
-        text = json.dumps(_nullable({"type": "struct", "fields": fields}))
+        text = json.dumps(nullable({"type": "struct", "fields": fields}))
         try:
             schema = Schema.from_json(text)
         except Exception as error:  # whatever delta-rs raises of a type that it does not know
@@ -158,6 +164,24 @@ class LakeTable:
                 if not self._exists():
                     raise
                 # another worker was first
+
+    def _add_columns(self, wanted: Sequence[Mapping[str, Any]]) -> None:
+        """The lock is held. Raises TableRefused, StorageUnusable."""
+        from deltalake.exceptions import CommitFailedError
+
+        for _ in range(ATTEMPTS):
+            table = self._newest()
+            new = new_columns(table, wanted)
+            if not new:
+                return
+            try:
+                add_columns(table, new)
+            except CommitFailedError:  # another worker may have added the same
+                continue
+            except Exception as error:  # whatever delta-rs raises of a type that the table cannot have
+                names = ", ".join(field["name"] for field in new)
+                raise TableRefused(f"the table {self.path} cannot be given the columns {names}: {error}") from error
+        raise StorageUnusable(f"other writers of the table {self.path} came first {ATTEMPTS} times")
 
     def _newest(self) -> DeltaTable:
         """The lock is held. What was replaced or restored from a copy is read from its beginning: the log of a table
@@ -229,6 +253,9 @@ def _check_columns(wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[s
     if twice := [name for name in names if lower.count(name.lower()) > 1]:
         raise TableRefused(f"there are several columns called {twice[0]!r}: rename them in the transform")
     types = {field["name"]: field["type"] for field in wanted}
+    for name, type_ in types.items():
+        if (unknown := unknown_type(type_)) is not None:
+            raise TableRefused(f"column {name} has the type {unknown}, which a Delta table cannot have: cast it")
     for name in partition_by:
         if name not in types:
             raise TableRefused(f"storage.partition_by names {name}, and the columns are {', '.join(names)}")
@@ -257,7 +284,8 @@ def _check_schema(
     for name, field in given.items():
         if name not in there:
             raise TableRefused(
-                f"the table {path} has no column {name}: add it to the table, or leave it out in the transform"
+                f"the table {path} has no column {name}: add it to the table, leave it out in the transform, or set "
+                "storage.merge_schema"
             )
         if _plain(field["type"]) != _plain(there[name]["type"]):
             raise TableRefused(
@@ -269,19 +297,6 @@ def _check_schema(
             raise TableRefused(
                 f"column {name} of the table {path} must not be null, and the batch may have nulls there"
             )
-
-
-def _nullable(type_: Any) -> Any:
-    """A type in which everything may be null, as Delta's own writer makes tables."""
-    if not isinstance(type_, dict):
-        return type_
-    if type_["type"] == "struct":
-        fields = [{**field, "nullable": True, "type": _nullable(field["type"])} for field in type_["fields"]]
-        return {**type_, "fields": fields}
-    return {
-        key: True if key.endswith("ContainsNull") or key == "containsNull" else _nullable(value)
-        for key, value in type_.items()
-    }
 
 
 def _plain(type_: Any) -> Any:
