@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,13 @@ class _Kept:
 
     values: NDArray[Any]
     blocks: list[Block]
+
+
+class _Samples(NamedTuple):
+    """The lines of a metric of which samples are given one by one."""
+
+    text: str
+    block: Block
 
 
 class TextRenderer:
@@ -77,12 +84,14 @@ class _Part:
         self._labels = Labels("", [], [])
         self._texts = _LabelTexts(self._labels)
         self._kept: dict[str, _Kept] = {}
+        self._samples: dict[str, _Samples] = {}
         self._made: dict[str, list[Block]] = {}
 
     def use(self, collection: Collection) -> None:
         if collection is self._collection:
             return
-        self._collection, self._made = collection, {}
+        self._groups, self._made = (), {}  # first, so that it is the old collection that lets them go
+        self._collection = collection
         self._groups = groups_of(collection)
         labels, self._rows = rows_shown(collection, self._groups)
         if labels != self._labels:
@@ -104,12 +113,26 @@ class _Part:
             case Histogram():
                 if not isinstance(self._collection, FleetSnapshot):
                     return []
-                lines = [line for sample in metric.samples(self._collection) for line in _histogram(metric, *sample)]
+                samples = metric.samples(self._collection)
+                text = "".join(line for sample in samples for line in _histogram(metric, *sample))
             case _:
-                line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
-                samples = samples_of(metric, self._collection, self._groups)
-                lines = [line % (*map(_escaped, labels), value) for labels, value in samples]
-        return [Block("".join(lines).encode)] if lines else []
+                text = self._lines(metric)
+        kept = self._samples.get(metric.name)
+        if kept is None or kept.text != text:
+            kept = self._samples[metric.name] = _Samples(text, Block(text.encode))
+        return [kept.block] if text else []
+
+    def _lines(self, metric: Metric) -> str:
+        """Of samples that are given one by one. Hardly any label needs to be escaped, which is soon seen of all."""
+        line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
+        samples = samples_of(metric, self._collection, self._groups)
+        lines = [line % (*labels, value) for labels, value in samples]
+        text = "".join(lines)
+        quotes = 2 * len(metric.labels) * len(lines)
+        if "\\" not in text and text.count('"') == quotes and text.count("\n") == len(lines):
+            return text
+        samples = samples_of(metric, self._collection, self._groups)
+        return "".join([line % (*map(_escaped, labels), value) for labels, value in samples])
 
     def _columns(self, metric: Column | WordColumn, values: NDArray[Any]) -> list[Block]:
         """The lines of one metric; what is not known has none."""

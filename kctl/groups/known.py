@@ -117,6 +117,8 @@ class Known:
         self.stale_after_seconds = stale_after_seconds
         self.groups: dict[str, KnownGroup] = {}
         self._logs = _Logs()
+        self._sorted: dict[str, None] = {}
+        """The names of the groups: to sort thousands each time would hold up all other threads."""
         self._topic_ids: dict[str, str] = {}
         self._same: dict[Partition, Partition] = {}
         self._names = Names({})
@@ -192,7 +194,9 @@ class Known:
 
     def _find_logs(self) -> None:
         """Those that the groups read; the others are forgotten."""
-        keys = {name: self.groups[name].partitions for name in sorted(self.groups)}
+        if self.groups.keys() != self._sorted.keys():
+            self._sorted = dict.fromkeys(sorted(self.groups))
+        keys = {name: self.groups[name].partitions for name in self._sorted}
         if self._names.is_of(keys):
             return
         self._names = Names(keys)

@@ -5,11 +5,12 @@ There may be a hundred thousand: as objects they would cost more, in each cycle,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, compress, groupby, pairwise
 from operator import itemgetter
-from typing import Any, overload
+from typing import Any, Final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,11 +106,16 @@ class PartitionColumns:
 
     def rows(self) -> list[PartitionRows]:
         """Those of each group."""
-        begins = self.names.begins
-        return [PartitionRows(self, begin, end) for begin, end in pairwise(begins)]
+        bounds = np.array(self.names.begins, np.intp)
+        reported_at = np.full(len(bounds) - 1, np.nan)
+        has_any = bounds[1:] > bounds[:-1]
+        if has_any.any():
+            reported_at[has_any] = np.minimum.reduceat(self.reported.at, bounds[:-1][has_any])
+        each = zip(pairwise(self.names.begins), (self.now - reported_at).tolist(), strict=True)
+        return [PartitionRows(self, begin, end, age) for (begin, end), age in each]
 
     def all(self) -> PartitionRows:
-        return PartitionRows(self, 0, len(self.names))
+        return PartitionRows(self, 0, len(self.names), math.nan)
 
     def lags(self) -> list[LagTotals]:
         """The sums of each group."""
@@ -160,10 +166,12 @@ def _known(offset: int) -> int | None:
 class PartitionRows(Sequence[PartitionRow]):
     """The rows of one group. Immutable."""
 
-    __slots__ = ("_begin", "_columns", "_end")
+    __slots__ = ("_begin", "_columns", "_end", "age_seconds")
 
-    def __init__(self, columns: PartitionColumns, begin: int, end: int) -> None:
+    def __init__(self, columns: PartitionColumns, begin: int, end: int, age_seconds: float) -> None:
         self._columns, self._begin, self._end = columns, begin, end
+        self.age_seconds: Final = age_seconds
+        """Of the oldest; NaN where there is none."""
 
     def __len__(self) -> int:
         return self._end - self._begin
@@ -190,8 +198,3 @@ class PartitionRows(Sequence[PartitionRow]):
         return Reported._make(
             None if each is None else each[self._begin : self._end] for each in self._columns.reported
         )
-
-    @property
-    def age_seconds(self) -> float:
-        """Of the oldest; there must be one."""
-        return float(self._columns.now - self._columns.reported.at[self._begin : self._end].min())

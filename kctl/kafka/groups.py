@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
-from kctl.errors import BrokerUnreachable, GroupMissing, KctlError
+from kctl.errors import BrokerUnreachable, GroupMissing, KctlError, WrongProtocol
 from kctl.kafka.connection import Connection
+from kctl.kafka.flexible import UNREADABLE
+from kctl.kafka.group_bytes import DESCRIBE_VERSIONS, CountedGroup, counted
+from kctl.kafka.raw import Raw, RawResponse
 from kctl.kafka.reasons import code_failure
 
 __all__ = ["Group", "ListedGroup", "Member", "count_members", "describe_groups", "list_each", "list_groups"]
@@ -89,17 +92,38 @@ def count_members(
     connection: Connection, groups: Mapping[tuple[int, str], Sequence[str]]
 ) -> dict[str, int | KctlError]:
     """How many members each group has; they are given by coordinator and type. All is asked at once, once."""
-    kinds = {(node, kind): _KINDS_BY_NAME[kind] for node, kind in groups if kind in _KINDS_BY_NAME}
-    answers = connection.ask_each([(node, kinds[node, kind].request(list(groups[node, kind]))) for node, kind in kinds])
+    known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
+    requests = [(node, _count_request(kind, list(names))) for (node, kind), names in known.items()]
     counts: dict[str, int | KctlError] = {}
-    for key, answer in zip(kinds, answers, strict=True):
+    for names, answer in zip(known.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
-            counts |= dict.fromkeys(groups[key], answer)
+            counts |= dict.fromkeys(names, answer)
             continue
-        for each in answer.groups:
-            failed = each.error_code and code_failure(each.error_code, f"group {each.group_id}", each.error_message)
-            counts[each.group_id] = failed or len(each.members)
+        try:
+            for each in _counted(answer):
+                failed = each.error_code and code_failure(each.error_code, f"group {each.group}", each.error_message)
+                counts[each.group] = failed or each.members
+        except UNREADABLE as error:
+            counts |= dict.fromkeys(names, WrongProtocol(f"a response to DescribeGroups cannot be read: {error}"))
     return counts
+
+
+def _count_request(kind: str, names: list[str]) -> Any:
+    """As bytes of classic groups, of which there may be thousands."""
+    if kind != "classic":
+        return _KINDS_BY_NAME[kind].request(names)
+    low, high = DESCRIBE_VERSIONS[0], DESCRIBE_VERSIONS[-1]
+    return Raw(
+        DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
+    )
+
+
+def _counted(answer: Any) -> Iterable[CountedGroup]:
+    if isinstance(answer, RawResponse):
+        return counted(answer.body, answer.version)
+    return (
+        CountedGroup(each.group_id, each.error_code, each.error_message, len(each.members)) for each in answer.groups
+    )
 
 
 def describe_groups(connection: Connection, names: Iterable[str]) -> list[Group]:

@@ -7,18 +7,17 @@ have without metadata and tagged fields, and one by one where not. (KIP-482 has 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
+from kctl.kafka.flexible import behind_tags, count_of, text_of, varint
 from kctl.kafka.layout import Partition
 
 __all__ = [
     "FETCH_VERSIONS",
     "LIST_VERSIONS",
-    "UNREADABLE",
     "FetchedGroup",
     "Keys",
     "TopicOffsets",
@@ -32,8 +31,6 @@ FETCH_VERSIONS = range(8, 10)
 LIST_VERSIONS = range(6, 12)
 """Of ListOffsets: in the flexible encoding."""
 
-UNREADABLE = (IndexError, struct.error, UnicodeDecodeError)
-"""What is raised for bytes that are no such response."""
 _COMMITTED = ">iqi"
 _COMMITTED_BYTES = 20
 """partition int32, offset int64, leader epoch int32, no metadata, error code int16, no tags"""
@@ -89,20 +86,20 @@ def fetched(body: bytes) -> dict[str, FetchedGroup]:
         one of `UNREADABLE`: it is none.
     """
     found = {}
-    count, at = _count(body, 4)
+    count, at = count_of(body, 4)
     for _ in range(count):
-        name, at = _text(body, at)
-        topics, at = _count(body, at)
+        name, at = text_of(body, at)
+        topics, at = count_of(body, at)
         committed = []
         for _ in range(topics):
-            topic, at = _text(body, at)
-            partitions, at = _count(body, at)
+            topic, at = text_of(body, at)
+            partitions, at = count_of(body, at)
             known, offsets, at = _fetched_topic(body, at, partitions)
             if known:
                 committed.append(TopicOffsets(topic, known, offsets))
-            at = _tags(body, at)
+            at = behind_tags(body, at)
         [error_code] = _INT16.unpack_from(body, at)
-        at = _tags(body, at + 2)
+        at = behind_tags(body, at + 2)
         found[name] = FetchedGroup(error_code, tuple(committed))
     return found
 
@@ -119,10 +116,10 @@ def _fetched_topic(body: bytes, at: int, count: int) -> tuple[tuple[int, ...], t
     found: dict[int, int] = {}
     for _ in range(count):
         partition, offset, _ = _COMMITTED_HEAD.unpack_from(body, at)
-        size, at = _varint(body, at + _COMMITTED_HEAD.size)
+        size, at = varint(body, at + _COMMITTED_HEAD.size)
         at += max(size - 1, 0)
         [error_code] = _INT16.unpack_from(body, at)
-        at = _tags(body, at + 2)
+        at = behind_tags(body, at + 2)
         if offset >= 0 and not error_code:
             found[partition] = offset
     return tuple(found), tuple(found.values()), at
@@ -147,10 +144,10 @@ def listed(body: bytes, keys: Keys) -> Iterator[tuple[Sequence[Partition], Seque
     Raises:
         one of `UNREADABLE`: it is none.
     """
-    count, at = _count(body, 4)
+    count, at = count_of(body, 4)
     for _ in range(count):
-        topic, at = _text(body, at)
-        partitions, at = _count(body, at)
+        topic, at = text_of(body, at)
+        partitions, at = count_of(body, at)
         end = at + _LISTED_BYTES * partitions
         block = body[at:end]
         if len(block) == end - at and block[26::_LISTED_BYTES] == bytes(partitions):
@@ -160,47 +157,12 @@ def listed(body: bytes, keys: Keys) -> Iterator[tuple[Sequence[Partition], Seque
             entries: list[int] = []
             for _ in range(partitions):
                 entries += _LISTED_ONE.unpack_from(body, at)
-                at = _tags(body, at + _LISTED_ONE.size)
+                at = behind_tags(body, at + _LISTED_ONE.size)
             values = tuple(entries)
         yield keys.of(topic, values[0::5]), values[3::5], values[1::5]
-        at = _tags(body, at)
+        at = behind_tags(body, at)
 
 
 @lru_cache(1024)
 def _block(entry: str, count: int) -> Struct:
     return Struct(">" + entry * count)
-
-
-def _varint(body: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = body[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7
-
-
-def _count(body: bytes, at: int) -> tuple[int, int]:
-    """Of an array; none where it is null."""
-    number, at = _varint(body, at)
-    return max(number - 1, 0), at
-
-
-def _text(body: bytes, at: int) -> tuple[str, int]:
-    size, at = _varint(body, at)
-    end = at + max(size - 1, 0)
-    if end > len(body):
-        raise IndexError(f"a text of {size} bytes at {at} of {len(body)}")
-    return body[at:end].decode(), end
-
-
-def _tags(body: bytes, at: int) -> int:
-    """Behind tagged fields, whatever they hold."""
-    count, at = _varint(body, at)
-    for _ in range(count):
-        _, at = _varint(body, at)
-        size, at = _varint(body, at)
-        at += size
-    return at

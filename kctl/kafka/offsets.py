@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest
 
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.connection import Connection
+from kctl.kafka.flexible import UNREADABLE
 from kctl.kafka.layout import Partition, Topic, topics_of
-from kctl.kafka.offset_bytes import LIST_VERSIONS, UNREADABLE, Keys, TopicOffsets, fetched, listed
+from kctl.kafka.offset_bytes import LIST_VERSIONS, Keys, TopicOffsets, fetched, listed
 from kctl.kafka.raw import Raw
 from kctl.kafka.reasons import code_failure, name_of_code
 
@@ -20,6 +21,7 @@ __all__ = [
     "LATEST",
     "MAX_TIMESTAMP",
     "Committed",
+    "KeptFetches",
     "LogOffset",
     "LogOffsets",
     "commit",
@@ -126,12 +128,20 @@ def committed(
     return done
 
 
+KeptFetches: TypeAlias = dict[int, tuple[list[str], Raw]]
+"""Requests of the poll before over the same connection, by coordinator, each with its groups."""
+
+
 def committed_on(
-    connection: Connection, groups: Mapping[int, Sequence[str]]
+    connection: Connection, groups: Mapping[int, list[str]], kept: KeptFetches
 ) -> dict[str, tuple[TopicOffsets, ...] | KctlError]:
     """All that each group has committed, partitions without an offset left out; the groups are given by coordinator.
-    All is asked at once, once, and read by the block: for callers that poll, and know the coordinators."""
-    requests = [(node, Raw(_fetch(dict.fromkeys(names), list(names)))) for node, names in groups.items()]
+    All is asked at once, once, and read by the block: for callers that poll, and know the coordinators. A request that
+    is `kept` is sent again as long as its groups are the same."""
+    for node, names in groups.items():
+        if node not in kept or kept[node][0] != names:
+            kept[node] = names, Raw(_fetch(dict.fromkeys(names), names))
+    requests = [(node, kept[node][1]) for node in groups]
     found: dict[str, tuple[TopicOffsets, ...] | KctlError] = {}
     for names, answer in zip(groups.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):

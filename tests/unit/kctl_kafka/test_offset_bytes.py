@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import ListOffsetsResponse, OffsetFetchResponse
 
-from kctl.kafka.offset_bytes import FETCH_VERSIONS, LIST_VERSIONS, UNREADABLE, Keys, fetched, listed
+from kctl.kafka.flexible import UNREADABLE
+from kctl.kafka.offset_bytes import FETCH_VERSIONS, LIST_VERSIONS, Keys, fetched, listed
 from kctl.kafka.raw import Raw
 from kctl.testing.broker_frames import _message
 

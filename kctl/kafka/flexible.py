@@ -1,0 +1,63 @@
+"""The flexible encoding of Kafka's responses (KIP-482), piece by piece, each with where the next one begins. Pure.
+
+What is cut off, or no such response, raises one of `UNREADABLE`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+__all__ = ["UNREADABLE", "behind", "behind_tags", "count_of", "nullable_text_of", "text_of", "varint"]
+
+UNREADABLE = (IndexError, struct.error, UnicodeDecodeError)
+"""What is raised for bytes that are no such response."""
+
+
+def varint(body: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = body[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+
+
+def count_of(body: bytes, at: int) -> tuple[int, int]:
+    """Of an array; none where it is null."""
+    number = body[at]
+    if number < 0x80:
+        return number and number - 1, at + 1
+    number, at = varint(body, at)
+    return number - 1, at
+
+
+def text_of(body: bytes, at: int) -> tuple[str, int]:
+    size, at = count_of(body, at)
+    end = at + size
+    if end > len(body):
+        raise IndexError(f"a text of {size} bytes at {at} of {len(body)}")
+    return body[at:end].decode(), end
+
+
+def nullable_text_of(body: bytes, at: int) -> tuple[str | None, int]:
+    return (None, at + 1) if body[at] == 0 else text_of(body, at)
+
+
+def behind(body: bytes, at: int) -> int:
+    """Behind a text, or bytes."""
+    size, at = count_of(body, at)
+    return at + size
+
+
+def behind_tags(body: bytes, at: int) -> int:
+    """Behind tagged fields, whatever they hold."""
+    if body[at] == 0:
+        return at + 1
+    count, at = varint(body, at)
+    for _ in range(count):
+        _, at = varint(body, at)
+        size, at = varint(body, at)
+        at += size
+    return at
