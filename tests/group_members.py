@@ -10,12 +10,17 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from tests.conftest import eventually
+
 __all__ = ["alter_share_offsets", "consumer_member", "share_member", "streams_member"]
 
 _CONSUMER_HEARTBEAT, _SHARE_HEARTBEAT, _STREAMS_HEARTBEAT, _ALTER_SHARE_OFFSETS = (68, 1), (76, 1), (88, 0), (91, 0)
 _NULL, _EMPTY, _NO_TAGS = b"\x00", b"\x01", b"\x00"
 _CONNECT_SECONDS = 20
 _JOINS, _LEAVES = 0, -1
+_CLIENT_ID = b"kctl-tests"
+_EPOCH_AT = 12 + len(b"\x09member-1")
+"""In an answer: behind correlation id, tags, throttle time, error code, no message, and the member's id."""
 
 
 @contextmanager
@@ -35,25 +40,28 @@ def consumer_member(servers: str, group: str, topic: str) -> Iterator[None]:
 
 
 @contextmanager
-def share_member(servers: str, group: str, topic: str) -> Iterator[None]:
-    """Of a share group (KIP-932); it fetches nothing, so it begins no partition."""
+def share_member(servers: str, group: str, topic: str, *, is_assigned: bool = False) -> Iterator[None]:
+    """Of a share group (KIP-932); it fetches nothing, so it begins no partition. `is_assigned`: it has its partitions
+    when it begins, which takes the broker some seconds."""
 
     def body(epoch: int) -> bytes:
         subscribed = _array(_text(topic)) if epoch == _JOINS else _NULL
         return _text(group) + _text("member-1") + struct.pack(">i", epoch) + _NULL + subscribed + _NO_TAGS
 
     with _connected(servers) as connection:
-        _ask(connection, _SHARE_HEARTBEAT, body(_JOINS))
+        answer = _ask(connection, _SHARE_HEARTBEAT, body(_JOINS))
+        if is_assigned:
+            eventually(lambda: _has_partitions(_ask(connection, _SHARE_HEARTBEAT, body(_epoch(answer)))))
         yield
         _ask(connection, _SHARE_HEARTBEAT, body(_LEAVES))
 
 
 @contextmanager
-def streams_member(servers: str, group: str, topic: str) -> Iterator[None]:
+def streams_member(servers: str, group: str, topic: str, *, is_assigned: bool = False) -> Iterator[None]:
     """Of a streams group (KIP-1071). It joins at once, and is a member until its session is over, 45 s later, or it
-    leaves at the end."""
+    leaves at the end. `is_assigned`: it has its tasks when it begins, which takes the broker some seconds."""
 
-    def body(epoch: int) -> bytes:
+    def body(epoch: int, tasks: bytes = _EMPTY) -> bytes:
         is_new = epoch == _JOINS
         parts = (
             _text(group),
@@ -62,7 +70,7 @@ def streams_member(servers: str, group: str, topic: str) -> Iterator[None]:
             _NULL * 2,  # instance, rack
             struct.pack(">i", 60_000),
             _topology(topic) if is_new else b"\xff",
-            (_EMPTY if is_new else _NULL) * 3,  # tasks
+            _NULL * 3 if epoch == _LEAVES else tasks + _EMPTY * 2,
             _text("process-1") if is_new else _NULL,
             b"\xff",  # no endpoint
             _EMPTY if is_new else _NULL,
@@ -73,7 +81,17 @@ def streams_member(servers: str, group: str, topic: str) -> Iterator[None]:
         return b"".join(parts)
 
     with _connected(servers) as connection:
-        _ask(connection, _STREAMS_HEARTBEAT, body(_JOINS))
+        answer = _ask(connection, _STREAMS_HEARTBEAT, body(_JOINS))
+
+        def assigned() -> bytes:
+            """The tasks as they stand in the answer, which is how they are reported too."""
+            nonlocal answer
+            answer = _ask(connection, _STREAMS_HEARTBEAT, body(_epoch(answer)))
+            return _tasks(answer)
+
+        if is_assigned:
+            tasks = eventually(assigned)
+            _ask(connection, _STREAMS_HEARTBEAT, body(_epoch(answer), tasks))
         yield
         _ask(connection, _STREAMS_HEARTBEAT, body(_LEAVES))
 
@@ -96,13 +114,39 @@ def _connected(servers: str) -> Iterator[socket.socket]:
 
 def _ask(connection: socket.socket, request: tuple[int, int], body: bytes) -> bytes:
     """Every one of these answers begins with its throttle time and its error code."""
-    frame = struct.pack(">hhih", *request, 7, -1) + _NO_TAGS + body
+    frame = struct.pack(">hhih", *request, 7, len(_CLIENT_ID)) + _CLIENT_ID + _NO_TAGS + body
     connection.sendall(struct.pack(">i", len(frame)) + frame)
     [size] = struct.unpack(">i", _read(connection, 4))
     answer = _read(connection, size)
     [code] = struct.unpack_from(">h", answer, 9)
     assert code == 0, f"error code {code}: {answer!r}"
     return answer
+
+
+def _epoch(answer: bytes) -> int:
+    """Of the member, which stands behind its name in every one of these answers."""
+    [epoch] = struct.unpack_from(">i", answer, _EPOCH_AT)
+    return int(epoch)
+
+
+def _has_partitions(answer: bytes) -> bool:
+    """Of a share group: whether the answer has an assignment, and that a topic."""
+    at = _EPOCH_AT + 8
+    return answer[at] == 1 and answer[at + 1] > 1
+
+
+def _tasks(answer: bytes) -> bytes:
+    """The active tasks; nothing where there are none, or they are as they were."""
+    at = _EPOCH_AT + 16
+    statuses, at = max(answer[at] - 1, 0), at + 1
+    for _ in range(statuses):
+        at += 1 + answer[at + 1] + 1  # a code, a sentence
+    begin = at
+    count, at = max(answer[at] - 1, 0), at + 1
+    for _ in range(count):
+        at += answer[at]  # the subtopology
+        at += 1 + 4 * (answer[at] - 1) + 1
+    return answer[begin:at] if count else b""
 
 
 def _topology(topic: str) -> bytes:

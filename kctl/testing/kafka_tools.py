@@ -1,4 +1,4 @@
-"""Kafka's own ConsumerGroupCommand, run from the locked jars and parsed: the offsets ours are compared with.
+"""Kafka's own tools for groups, run from the locked jars and parsed: the offsets ours are compared with.
 
 Each call starts a JVM (0.8 s on a quiet machine). The tool exits 0 even when it failed, and prints so in its output.
 """
@@ -7,28 +7,38 @@ from __future__ import annotations
 
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Literal
 
 from kctl.errors import KctlError
 from kctl.testing.jvm import kafka_command
 
 __all__ = [
+    "DescribedGroup",
     "GroupMember",
     "GroupPartition",
     "GroupState",
     "consumer_group_command",
     "describe_group",
     "describe_members",
+    "describe_newer_group",
     "describe_state",
     "reset_offsets",
 ]
 
 _TIMEOUT_SECONDS = 60
+_CONSUMER = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+_TOOLS = {
+    "share": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "streams": "org.apache.kafka.tools.streams.StreamsGroupCommand",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """One row of `--describe`; what the tool prints as `-` is None."""
+    """One row of `--describe`; what the tool prints as `-`, or not at all, is None. Of a share group `current_offset`
+    is the start offset."""
 
     topic: str
     partition: int
@@ -42,9 +52,11 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """The row of `--describe --state`; `assignment_strategy` is None when the group has no members."""
+    """The row of `--describe --state`; `assignment_strategy` is None when the group has no members, and of groups that
+    have none."""
 
     coordinator: str
+    coordinator_id: int
     assignment_strategy: str | None
     state: str
     members: int
@@ -52,12 +64,22 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One row of `--describe --members --verbose`; `assignment` as (topic, partition), sorted."""
+    """One row of `--describe --members --verbose`; `assignment` as (topic, partition), sorted. Of a streams group the
+    active tasks, as (subtopology, partition), and `host` is the process."""
 
     consumer_id: str
     host: str
     client_id: str
     assignment: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """All that `--describe` has of one group."""
+
+    partitions: list[GroupPartition]
+    state: GroupState
+    members: list[GroupMember]
 
 
 def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
@@ -76,12 +98,15 @@ def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
 
 def describe_state(bootstrap_servers: str, group: str) -> GroupState:
     """State (`Stable`, `Empty`, `PreparingRebalance` …) and coordinator. Raises KctlError if there is no such group."""
-    row = _row_pattern(group, r"(\S+)\s+\(\d+\)\s+(\S+)\s+(\S+)\s+(\d+)")
-    output = _run(bootstrap_servers, "--group", group, "--describe", "--state")
+    return _state(group, _run(bootstrap_servers, "--group", group, "--describe", "--state"))
+
+
+def _state(group: str, output: str) -> GroupState:
+    row = _row_pattern(group, r"(\S+)\s+\((\d+)\)\s+(?:(\S+)\s+)?(\S+)\s+(\d+)")
     for line in output.splitlines():
         if match := row.fullmatch(line.rstrip()):
-            coordinator, strategy, state, members = match.groups()
-            return GroupState(coordinator, _text(strategy), state, int(members))
+            coordinator, coordinator_id, strategy, state, members = match.groups()
+            return GroupState(coordinator, int(coordinator_id), _text(strategy or "-"), state, int(members))
     raise KctlError(f"Kafka's tool printed no state of group {group}: {output.strip()}")
 
 
@@ -94,6 +119,39 @@ def describe_members(bootstrap_servers: str, group: str) -> list[GroupMember]:
             consumer_id, host, client_id, _, assignment = match.groups()
             found.append(GroupMember(consumer_id, host, client_id, _partitions(assignment)))
     return sorted(found, key=lambda it: it.consumer_id)
+
+
+def describe_newer_group(bootstrap_servers: str, kind: Literal["share", "streams"], group: str) -> DescribedGroup:
+    """A share or streams group, by the tool for its kind, which is run three times at once. The tool for streams groups
+    prints the partitions of members' tasks alone. Raises KctlError if there is no such group."""
+    questions = ("--offsets", "--verbose"), ("--state",), ("--members",)
+    with ThreadPoolExecutor(len(questions)) as pool:
+        outputs = pool.map(
+            lambda words: _run(bootstrap_servers, "--group", group, "--describe", *words, tool=_TOOLS[kind]), questions
+        )
+        offsets, state, members = outputs
+    end = r"(?:(\d+|-)\s+)" if kind == "streams" else "()"
+    partition = _row_pattern(group, rf"(\S+)\s+(\d+)\s+(\d+|-)\s+(\d+|-)\s+{end}(\d+|-)")
+    member = _row_pattern(group, r"(\S+)\s+(\S+)\s+(\S+)\s+(.*)")
+    rows = [match.groups() for line in offsets.splitlines() if (match := partition.fullmatch(line.rstrip()))]
+    return DescribedGroup(
+        sorted((_newer_partition(kind, *row) for row in rows), key=lambda it: (it.topic, it.partition)),
+        _state(group, state),
+        [
+            GroupMember(match[1], match[2], match[3], _partitions(match[4]) or _tasks(match[4]))
+            for line in members.splitlines()
+            if (match := member.fullmatch(line.rstrip())) and match[1] not in ("CONSUMER-ID", "MEMBER")
+        ],
+    )
+
+
+def _newer_partition(
+    kind: str, topic: str, partition: str, first: str, second: str, end: str, lag: str
+) -> GroupPartition:
+    """The leader epoch comes before a share group's offset and behind a streams group's."""
+    offset = second if kind == "share" else first
+    numbers = _number(offset), _number(end or "-"), _number(lag)
+    return GroupPartition(topic, int(partition), *numbers, consumer_id=None, host=None, client_id=None)
 
 
 def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int) -> dict[int, int]:
@@ -113,14 +171,11 @@ def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int)
 
 def consumer_group_command(bootstrap_servers: str, *arguments: str) -> list[str]:
     """The command line of Kafka's ConsumerGroupCommand. Raises JarsMissing and JavaMissing."""
-    return kafka_command(
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-        *("--bootstrap-server", bootstrap_servers, *arguments),
-    )
+    return kafka_command(_CONSUMER, "--bootstrap-server", bootstrap_servers, *arguments)
 
 
-def _run(bootstrap_servers: str, *arguments: str) -> str:
-    command = consumer_group_command(bootstrap_servers, *arguments)
+def _run(bootstrap_servers: str, *arguments: str, tool: str = _CONSUMER) -> str:
+    command = kafka_command(tool, "--bootstrap-server", bootstrap_servers, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     errors = [line for line in done.stdout.splitlines() if line.startswith("Error: ")]
     if errors or done.returncode != 0:
@@ -145,3 +200,9 @@ def _partitions(assignment: str) -> tuple[tuple[str, int], ...]:
     """`a:0,1;b:2` as pairs; separators differ between Kafka versions, so each topic is found by its colon."""
     topics = re.findall(r"([\w.-]+):([\d,]+)", assignment)
     return tuple(sorted((topic, int(number)) for topic, numbers in topics for number in numbers.split(",") if number))
+
+
+def _tasks(assignments: str) -> tuple[tuple[str, int], ...]:
+    """`ACTIVE: 0:[0,1]; ...` as pairs."""
+    subtopologies = re.findall(r"(\w+):\[([\d,]+)\]", assignments)
+    return tuple(sorted((name, int(number)) for name, numbers in subtopologies for number in numbers.split(",")))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -20,6 +22,7 @@ from tests.exporters import Exporter, running_exporter
 from tests.group_members import alter_share_offsets, consumer_member, share_member, streams_member
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+Newer = Literal["share", "streams"]
 Values = dict[int, float]
 """Partition to value."""
 
@@ -221,3 +224,42 @@ def test_groups_are_as_kafkas_own_tool_reports_them_field_by_field(world: World,
     ):
         assert world.of(name) == {row.partition: getattr(row, column) for row in reported if row.lag is not None}
     assert (world.word("kctl_group_state", "state"), state.state) == ("empty", "Empty")
+
+
+@pytest.mark.parametrize("kind", ["share", "streams"])
+def test_groups_of_the_newer_kinds_are_as_kafkas_own_tools_report_them_field_by_field(
+    world: World, kind: Newer
+) -> None:
+    """Of three partitions one is behind, one at the end, of one nothing is committed. Its member has all of them."""
+    world.produce({0: 5, 1: 5, 2: 5})
+    world.commit({0: 2, 1: 5})
+    member = {"share": share_member, "streams": streams_member}[kind]
+
+    with member(world.servers, world.group, world.topic, is_assigned=True):
+        world.has("kctl_consumer_lag", {0: 3, 1: 0})
+        eventually(lambda: world.word("kctl_group_state", "state") == "stable", what="it has joined")
+        reported = kafka_tools.describe_newer_group(world.servers, kind, world.group)
+        [ours] = json.loads(world.exporter.get(f"/api/v1/groups/{world.group}")[1])["members"]
+        samples = world.exporter.samples()
+    [of_tool] = reported.members
+
+    columns = {"kctl_consumer_committed_offset": "current_offset", "kctl_consumer_lag": "lag"}
+    if kind == "streams":  # the tool for share groups has no end of logs
+        columns["kctl_partition_end_offset"] = "log_end_offset"
+    for name, column in columns.items():
+        found = {row.partition: getattr(row, column) for row in reported.partitions if row.current_offset is not None}
+        assert samples.of(name, "topic", "partition", group=world.group) == {
+            (world.topic, str(partition)): value for partition, value in found.items()
+        }
+    assert (world.word("kctl_group_state", "state"), reported.state.state) == ("stable", "Stable")
+    assert samples.of("kctl_group_members", group=world.group) == {(): reported.state.members} == {(): 1}
+    assert samples.of("kctl_group_info", "type", "coordinator", group=world.group) == {
+        (kind, str(reported.state.coordinator_id)): 1
+    }
+    assert (ours["member_id"], ours["client_id"]) == (of_tool.consumer_id, of_tool.client_id)
+    if kind == "share":
+        assert of_tool.assignment == tuple((world.topic, number) for number in ours["assigned"][world.topic])
+        assert of_tool.host == f"/{ours['host']}".replace("//", "/")
+    else:  # tasks are shared out, not partitions of topics
+        assert of_tool.assignment == (("0", 0), ("0", 1), ("0", 2))
+        assert ours["assigned"] is None
