@@ -20,7 +20,7 @@ TOOLS_OF_SETUP = ["bash", "dirname", "sed", "grep", "env", "awk", "rm", "mkdir"]
 
 
 def make(*arguments: str, directory: Path = ROOT) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "ARGS"))}
     command = ["make", "--no-print-directory", *arguments]
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=True)
     return done.stdout

@@ -8,7 +8,7 @@ from math import isnan, nan
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kctl.reduce import PartitionRow, ResetPolicy
@@ -343,6 +343,7 @@ def test_growth_is_measured_anew_while_nothing_changes() -> None:
     assert found[23:] == [(Status.STOPPED, 0.0), (Status.STOPPED, 0.025)]
 
 
+@settings(max_examples=40)
 @given(st.lists(WAYS, min_size=1, max_size=6))
 def test_each_partition_is_assessed_among_others_as_it_is_alone(
     all_ways: list[list[tuple[int, int, int, int, int | None, str]]],
