@@ -21,7 +21,8 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, F
 pytestmark = [pytest.mark.real]
 
 KILLS = 4
-EXAMPLE = Path(__file__).parents[2] / "examples" / "items.py"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "items.py"
 
 
 def lake(table: Path, more: str = "") -> str:
@@ -123,7 +124,10 @@ def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partiti
 
     found = DeltaTable(table).to_pyarrow_table()
     rows = Counter(zip(*(found[name].to_pylist() for name in ("id", "country", "item")), strict=True))
-    assert rows == {(7, "a b/c", "x"): 500, (7, "a b/c", "y"): 500, (8, None, "z"): 100, (None, None, None): 10}
+    assert rows == {(7, "a b/c", "x"): 500, (7, "a b/c", "y"): 500, (8, None, "z"): 100}
+    assert "_kctl_error" not in found.schema.names
+    listed = json.loads(fleet.kctl("storage", "dead", "list", "-o", "json").stdout)
+    assert [(row["value"], row["error"]) for row in listed["rows"]] == [("no JSON", "it is no JSON order")] * 10
 
 
 @pytest.mark.long
@@ -144,6 +148,59 @@ def test_the_group_is_reset_to_the_beginning_and_only_then_rows_come_again(
     counted = places(table)
     assert {counted[fleet.topic, 0, at] for at in once} == {1}
     assert {counted[fleet.topic, 0, at] for at in twice} == {2}
+
+
+@pytest.mark.long
+def test_messages_that_cannot_be_read_are_dead_letters_once_however_often_the_worker_is_killed(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed also between the commit of the dead letters and that of the rows."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
+    fleet = make_fleet(
+        partitions=3, storage=lake(table), workers_more='transform = "tests.acceptance.transforms:every_tenth_marked"'
+    )
+    fleet.send(3000)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    load = fleet.load(2000)
+    dead_letters = table.with_name("orders_dead_letters")
+    for number in range(2 * KILLS):
+        before = DeltaTable(dead_letters).version()
+        eventually(lambda: DeltaTable(dead_letters).version() > before, START_SECONDS, "batches are stored")  # noqa: B023
+        pid = fleet.workers()["worker-0"]["pid"]
+        if number % 2:  # else at once: the rows of that batch are not committed yet
+            eventually(_later(drawn.uniform(0, 0.5)), 5, "the moment has come")
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: fleet.is_running("worker-0") and _pid(fleet) != pid, START_SECONDS, "it runs again")  # noqa: B023
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    marked = Counter({place: 1 for place in sent(fleet) if place[2] % 10 == 0})
+    assert places(dead_letters) == marked
+    assert places(table) == sent(fleet) - marked
+
+
+@pytest.mark.long
+def test_a_transform_that_marks_other_rows_when_it_is_run_again_stores_nothing_and_says_why(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    table = short_dir / "orders"
+    fleet = make_fleet(
+        partitions=1, storage=lake(table), workers_more='transform = "tests.acceptance.transforms:marks_at_random"'
+    )
+    fleet.send(1000)
+    fleet.start()
+
+    eventually(
+        lambda: "what it marks must follow from the message" in str(fleet.workers().get("worker-0")),
+        START_SECONDS,
+        "the reason is shown",
+    )
+    assert places(table).total() == 0
+    assert not places(table.with_name("orders_dead_letters")).total()
 
 
 def _later(seconds: float) -> Callable[[], bool]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["POISON", "chokes", "drops_offsets", "shuffles", "slow"]
+__all__ = ["POISON", "chokes", "drops_offsets", "every_tenth_marked", "marks_at_random", "shuffles", "slow"]
 
 HELD_SECONDS = 20.0
 POISON = b"poison"
@@ -30,6 +30,21 @@ def slow(frame: DataFrame) -> DataFrame:
 
 def drops_offsets(frame: DataFrame) -> DataFrame:
     return frame.drop("offset")
+
+
+def every_tenth_marked(frame: DataFrame) -> DataFrame:
+    """For a table: one message in ten cannot be read."""
+    from pyspark.sql.functions import col, when
+
+    return frame.withColumn("_kctl_error", when(col("offset") % 10 == 0, "a tenth"))
+
+
+def marks_at_random(frame: DataFrame) -> DataFrame:
+    """For a table: other rows whenever it is run, half of them. (`rand()` has the same seed in both.)"""
+    from pyspark.sql.functions import expr, when
+
+    chance = expr("cast(reflect('java.lang.Math', 'random') as double)")
+    return frame.withColumn("_kctl_error", when(chance < 0.5, "by chance"))
 
 
 def shuffles(frame: DataFrame) -> DataFrame:

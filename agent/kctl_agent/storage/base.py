@@ -1,6 +1,7 @@
 """The contract of a storage, and the types of its calls.
 
-`OffsetStore` is what every worker needs of a storage, `Storage` one in which messages wait for sinkers. What every
+`OffsetStore` is what every worker needs of a storage, `DeadLetterStore` what an operator needs of messages that were
+given up, `Storage` is both, and messages wait in it for sinkers. What every
 implementation guarantees to the workers that put:
 
 - **One transaction.** `put` writes the messages of one chunk *and* moves the partition's stored offset, or does
@@ -69,6 +70,7 @@ __all__ = [
     "Chunk",
     "Claim",
     "DeadLetter",
+    "DeadLetterStore",
     "GapRefused",
     "OffsetStore",
     "OtherGroup",
@@ -159,7 +161,28 @@ class OffsetStore(ABC):
         """Give up connections; the next call opens them again."""
 
 
-class Storage(OffsetStore):
+class DeadLetterStore(ABC):
+    """Where messages are that were given up."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str: ...
+
+    @abstractmethod
+    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
+        """Dead letters, the oldest first, read as they are iterated."""
+
+    @abstractmethod
+    def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
+        """The dead letter of this id."""
+
+    @abstractmethod
+    def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
+        """Remove for good what waits (pending and delayed, never what is leased) or dead letters; returns the number
+        of messages. Stored offsets stay."""
+
+
+class Storage(OffsetStore, DeadLetterStore):
     """One in which messages wait for sinkers. Instances can be pickled."""
 
     @abstractmethod
@@ -214,14 +237,6 @@ class Storage(OffsetStore):
         """Store messages that are not in the storage as dead letters (mode `directly` has no other place)."""
 
     @abstractmethod
-    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
-        """Dead letters, the oldest first, read as they are iterated."""
-
-    @abstractmethod
-    def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        """The dead letter of this id."""
-
-    @abstractmethod
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
         """Put dead letters back to be claimed, with no tries; returns the number of messages. Damaged ones stay."""
 
@@ -233,11 +248,6 @@ class Storage(OffsetStore):
         That is: leases that ran out; with `older_than_seconds` also those that were taken, whatever was renewed since,
         so long ago.
         """
-
-    @abstractmethod
-    def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
-        """Remove for good what waits (pending and delayed, never what is leased) or dead letters; returns the number
-        of messages. Stored offsets stay."""
 
     def expire_dead(self) -> int:
         age = self.limits.dead_seconds

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption
-from kctl.cli.storage.opened import load_fleet, opened
+from kctl.cli.storage.opened import load_fleet, opened_dead_letters
 from kctl.cli.storage.selection import PartitionOption, TopicOption, params_of, selection_of
 from kctl.errors import UsageError
 from kctl_agent.messages import number_of
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.base import DeadLetterStore, Selection
 
 __all__ = ["clear"]
 
@@ -35,10 +38,9 @@ def clear(
     selection = selection_of(topic, partition)
     fleet = load_fleet(context, config)
     params = params_of(selection, "dead" if dead else "pending")
-    with opened(fleet) as storage:
+    with opened_dead_letters(fleet) as storage:
         if not yes:
-            chosen = [p for p in storage.stats().partitions if selection.takes_partition(p.topic, p.partition)]
-            count = sum(p.dead if dead else p.pending + p.delayed for p in chosen)
+            count = _count(storage, selection, is_dead=dead)
             if count == 0:
                 typer.echo("no dead letters" if dead else "no messages wait")
                 return
@@ -48,3 +50,12 @@ def clear(
             removed = storage.clear("dead" if dead else "pending", selection)
             running.text = f"{number_of(removed, 'message')} removed"
     typer.echo(running.text)
+
+
+def _count(storage: DeadLetterStore, selection: Selection, *, is_dead: bool) -> int:
+    from kctl_agent.storage.base import Storage
+
+    if not isinstance(storage, Storage):  # a table, in which nothing waits
+        return sum(each.block.count for each in storage.dead(selection)) if is_dead else 0
+    chosen = [p for p in storage.stats().partitions if selection.takes_partition(p.topic, p.partition)]
+    return sum(p.dead if is_dead else p.pending + p.delayed for p in chosen)

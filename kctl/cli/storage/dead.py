@@ -11,7 +11,7 @@ import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption, WideOutput
 from kctl.cli.output import as_text
-from kctl.cli.storage.opened import load_fleet, opened
+from kctl.cli.storage.opened import load_fleet, opened_dead_letters
 from kctl.cli.storage.selection import (
     FromOption,
     OlderOption,
@@ -58,7 +58,7 @@ def list_dead(
     kctl storage dead list --by-error
     """
     selection = selection_of(topic, partition, offset_from, offset_to, older_than)
-    with opened(load_fleet(context, config)) as storage:
+    with opened_dead_letters(load_fleet(context, config)) as storage:
         if by_error:
             show = partial(_print, error_groups(storage.dead(selection)), group_table, group_document)
         else:
@@ -90,7 +90,7 @@ def show_dead(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show one dead letter: its message, error and traceback."""
-    with opened(load_fleet(context, config)) as storage:
+    with opened_dead_letters(load_fleet(context, config)) as storage:
         dead_letter = storage.find_dead(id_)
     if dead_letter is None:
         raise UsageError(f"there is no dead letter {id_}; `kctl storage dead list` prints those there are")

@@ -10,7 +10,7 @@ import typer
 
 from kctl.cli.options import ConfigOption
 from kctl.cli.output import as_json
-from kctl.cli.storage.opened import load_fleet, opened
+from kctl.cli.storage.opened import load_fleet, opened_dead_letters
 from kctl.cli.storage.selection import (
     FromOption,
     OlderOption,
@@ -48,6 +48,6 @@ def export(
     """
     if not dead:
         raise UsageError("give what to export: --dead")
-    with opened(load_fleet(context, config)) as storage:
+    with opened_dead_letters(load_fleet(context, config)) as storage:
         for dead_letter in storage.dead(selection_of(topic, partition, offset_from, offset_to, older_than)):
             sys.stdout.write(as_json(dead_letter_document(dead_letter), in_one_line=True) + "\n")

@@ -16,10 +16,10 @@ from kctl.privileges import as_owner
 
 if TYPE_CHECKING:
     from kctl.config import Config
-    from kctl_agent.storage.base import Storage
+    from kctl_agent.storage.base import DeadLetterStore, Storage
     from kctl_agent.storage.lake import LakeStorage
 
-__all__ = ["load_fleet", "opened", "opened_lake", "opened_table"]
+__all__ = ["load_fleet", "opened", "opened_dead_letters", "opened_lake", "opened_table"]
 
 
 def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
@@ -77,6 +77,20 @@ def opened_table(config: Config) -> Iterator[LakeStorage]:
         raise UsageError(f'storage.mode is "{config.storage.mode}": only a table (mode `lake`) has files to look after')
     with opened_lake(config) as lake:
         yield lake
+
+
+@contextmanager
+def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
+    """Where the dead letters of a fleet are: in its storage, or in the table beside its table. Raises what `opened` and
+    `opened_lake` do."""
+    if config.storage.mode != "lake":
+        with opened(config) as storage:
+            yield storage
+        return
+    from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+
+    with opened_lake(config) as lake:
+        yield DeadLetterTable(lake, config.kafka.group)
 
 
 @contextmanager

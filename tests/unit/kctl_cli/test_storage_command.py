@@ -16,7 +16,9 @@ from kctl_agent.message import Message
 from kctl_agent.storage.base import Binding, Selection, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.upkeep_lock import upkeep_lock
+from tests.unit.storage.lake.test_dead_letters import written
 from tests.unit.storage.lake.test_storage import begun, opened
 
 if TYPE_CHECKING:
@@ -373,6 +375,34 @@ def test_a_storage_that_is_no_table_has_no_files_to_look_after(kctl: Kctl, stora
     ran = kctl("storage", command)
 
     assert (ran.code, 'storage.mode is "file"' in ran.err) == (2, True)
+
+
+def test_dead_letters_of_a_table_are_listed_shown_exported_and_removed(kctl: Kctl, config: Path) -> None:
+    path = config.parent / "orders"
+    config.write_text(config.read_text() + f'mode = "lake"\nuri = "{path.as_uri()}"\n')
+    lake = opened(path, Binding("g", "cluster-1"))
+    lake.init_offsets([StoredOffset("t", 0, None, 0)])
+    none = kctl("storage", "dead", "list", "-o", "json")
+    written(DeadLetterTable(lake, "g"), begun(lake, 0, 10), [3, 7], group="g").commit()
+
+    listed = kctl("storage", "dead", "list", "-o", "json")
+    by_error = kctl("storage", "dead", "list", "--by-error")
+    shown = kctl("storage", "dead", "show", "t:0:7")
+    exported = kctl("storage", "export", "--dead", "--offset-from", "7")
+    asked = kctl("storage", "clear", "--dead")
+    removed = kctl("storage", "clear", "--dead", "--yes")
+
+    assert json.loads(none.out)["rows"] == []
+    assert [(row["id"], row["error"]) for row in json.loads(listed.out)["rows"]] == [
+        ("t:0:3", "no JSON"),
+        ("t:0:7", "no JSON"),
+    ]
+    assert "no JSON" in by_error.out
+    assert "t:0:7" in shown.out
+    assert [json.loads(line)["offset"] for line in exported.out.splitlines()] == [7]
+    assert "Remove 2 messages (dead) of lake:" in asked.err
+    assert removed.out == "2 messages removed\n"
+    assert json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"] == []
 
 
 def begun_lake(path: Path) -> None:

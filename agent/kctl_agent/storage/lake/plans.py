@@ -36,10 +36,10 @@ FOLDER = "_kctl"
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`version` is the table's at the beginning of the batch; `offsets` are the numbers of its `txn` actions then: of
-    each name its own and the one of `NAME/version`."""
+    each name its own and the one of `NAME/version`, None where there was none."""
 
     version: int
-    offsets: Mapping[str, tuple[int, int]]
+    offsets: Mapping[str, tuple[int | None, int | None]]
 
     def write(self, path: Path) -> None:
         """All at once, for others may read it. Raises StorageUnusable."""

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -39,8 +40,10 @@ from kctl_agent.storage.room import Free, Limits, TableCounts, TableStats
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["LakeBatch", "LakeStorage"]
+__all__ = ["LakeBatch", "LakeStorage", "Move"]
 
+Move = tuple[StoredOffset | None, StoredOffset]
+"""What a stored offset was (None: there was none), and what it becomes."""
 SWEEP_SECONDS = 60.0
 TARGET_FILE_BYTES = 128 << 20
 """As Delta's own auto compaction (`spark.databricks.delta.autoCompact.maxFileSize`)."""
@@ -98,13 +101,13 @@ class LakeStorage(OffsetStore):
         seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
     ) -> None:
         """A commit without files."""
-        self._commit({each.tp: (seen.get(each.tp), next_version(each, seen.get(each.tp))) for each in stored_offsets})
+        self.commit({each.tp: (seen.get(each.tp), next_version(each, seen.get(each.tp))) for each in stored_offsets})
 
     def advance_offsets(self, advances: Collection[Advance]) -> None:
         with self.table.latest() as table:
             before = self._judged(table, advances)
         after = {each.tp: replace(before[each.tp], next=max(before[each.tp].next, each.end)) for each in advances}
-        self._commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
+        self.commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
 
     def stats(self) -> TableStats:
         """The room on the disk, and what the table held when it was last counted; cheap enough for twice a second, and
@@ -116,6 +119,11 @@ class LakeStorage(OffsetStore):
             raise StorageUnusable(f"the disk of {place} cannot be measured: {error.strerror}") from error
         free = Free(f"the disk of {place}", disk.f_bavail * disk.f_frsize, self.limits.min_free_bytes)
         return TableStats(self.limits, free, self._counter.last(), self._commits_failed, self.table.commits_retried)
+
+    def expire_dead(self) -> int:
+        from kctl_agent.storage.lake.dead_letters import DeadLetterTable  # which is made of a LakeStorage
+
+        return DeadLetterTable(self, self._owner.group).expire() if self._owner else 0
 
     def count(self) -> TableCounts:
         """What the newest version holds. Raises StorageUnusable."""
@@ -140,26 +148,32 @@ class LakeStorage(OffsetStore):
         """
         with self.table.latest() as table:
             before, id_, version = self._judged(table, advances), str(table.metadata().id), table.version()
+        moves: dict[TopicPartition, Move] = {}
+        for each in advances:
+            stored = before[each.tp]
+            moves[each.tp] = stored, replace(stored, next=max(stored.next, each.end))
+        return self.plan(id_, version, moves, {tp: stored.next for tp, stored in before.items()})
+
+    def plan(
+        self, id_: str, version: int, moves: Mapping[TopicPartition, Move], below: Mapping[TopicPartition, int]
+    ) -> LakeBatch:
+        """A batch that is to be committed to the table of this id, after this version, with these moves of stored
+        offsets. Raises StorageUnusable."""
         self._sweep()
-        batch = LakeBatch(self, id_, before, {each.tp: each.end for each in advances})
+        batch = LakeBatch(self, id_, moves, below)
         batch.write_plan(version)
         return batch
 
-    def _commit(
+    def commit(
         self,
-        moves: Mapping[TopicPartition, tuple[StoredOffset | None, StoredOffset]],
+        moves: Mapping[TopicPartition, Move],
         files: Sequence[DataFile] = (),
         id_: str | None = None,
     ) -> None:
         """Write what each stored offset becomes, with these files, if each still is what it was."""
         if not moves and not files:
             return
-        owner = self._owned()
-
-        def check(table: DeltaTable) -> None:
-            for tp, (before, _) in moves.items():
-                refuse_moved(tp, read_offset(table.transaction_version, owner, tp), before)
-
+        owner = self.owner
         if id_ is None:
             with self.table.latest() as table:
                 id_ = str(table.metadata().id)
@@ -167,21 +181,31 @@ class LakeStorage(OffsetStore):
         for before, after in moves.values():
             written |= transactions(owner, before, after)
         try:
-            self.table.commit(id_, check, written, files)
+            self.table.commit(id_, partial(self._check, moves), written, files)
         except StorageUnusable:
             self._commits_failed += 1
             raise
+
+    def check(self, moves: Mapping[TopicPartition, Move]) -> None:
+        """Raises StoredOffsetMoved: a stored offset is not what it is to be moved from."""
+        with self.table.latest() as table:
+            self._check(moves, table)
+
+    def _check(self, moves: Mapping[TopicPartition, Move], table: DeltaTable) -> None:
+        for tp, (before, _) in moves.items():
+            refuse_moved(tp, read_offset(table.transaction_version, self.owner, tp), before)
 
     def _judged(self, table: DeltaTable, advances: Collection[Advance]) -> dict[TopicPartition, StoredOffset]:
         stored = self._read(table, [each.tp for each in advances])
         return {each.tp: judged(each, stored.get(each.tp)) for each in advances}
 
     def _read(self, table: DeltaTable, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        owner = self._owned()
-        found = {tp: read_offset(table.transaction_version, owner, tp) for tp in partitions}
+        found = {tp: read_offset(table.transaction_version, self.owner, tp) for tp in partitions}
         return {tp: stored for tp, stored in found.items() if stored is not None}
 
-    def _owned(self) -> Binding:
+    @property
+    def owner(self) -> Binding:
+        """Whose stored offsets they are. Raises StorageUnusable: nobody was bound yet."""
         if self._owner is None:
             raise StorageUnusable(f"whose stored offsets of {self.identity} are meant is not known yet")
         return self._owner
@@ -198,21 +222,20 @@ class LakeStorage(OffsetStore):
 
 
 class LakeBatch:
-    """The files of one batch on their way into the table. `below`: offsets under these are stored already, and must not
-    be written."""
+    """The files of one batch on their way into the table, and what becomes of stored offsets with them. `below`:
+    offsets under these are stored already, and must not be written."""
 
     def __init__(
         self,
         storage: LakeStorage,
         table_id: str,
-        before: Mapping[TopicPartition, StoredOffset],
-        ends: Mapping[TopicPartition, int],
+        moves: Mapping[TopicPartition, Move],
+        below: Mapping[TopicPartition, int],
     ) -> None:
-        self.below = {tp: stored.next for tp, stored in before.items()}
+        self.table_id = table_id
+        self.moves = moves
+        self.below = below
         self._storage = storage
-        self._table_id = table_id
-        self._before = before
-        self._ends = ends
         self._name = f"{BATCH}{uuid.uuid4().hex}"
         self.folder = storage.path / self._name
         """Where its files are written, and stay."""
@@ -221,8 +244,11 @@ class LakeBatch:
     def write_plan(self, version: int) -> None:
         """For those that find its files when nobody else knows of them; `version` is the table's, in which the batch is
         not committed yet. Raises StorageUnusable."""
-        owner = self._storage._owned()  # noqa: SLF001 - its other half
-        offsets = {app_id(owner, tp): (stored.next, stored.version) for tp, stored in self._before.items()}
+        owner = self._storage.owner
+        offsets = {
+            app_id(owner, tp): (before.next, before.version) if before else (None, None)
+            for tp, (before, _) in self.moves.items()
+        }
         Plan(version, offsets).write(self._plan)
 
     def commit(self) -> list[DataFile]:
@@ -236,10 +262,7 @@ class LakeBatch:
             files = read_files(self._storage.path, self.folder) if self.folder.exists() else []
         except OSError as error:
             raise StorageUnusable(f"the files in {self.folder} cannot be synced: {error.strerror}") from error
-        moves = {
-            tp: (before, replace(before, next=max(before.next, self._ends[tp]))) for tp, before in self._before.items()
-        }
-        self._storage._commit(moves, files, self._table_id)  # noqa: SLF001
+        self._storage.commit(self.moves, files, self.table_id)
         self._plan.unlink(missing_ok=True)
         return files
 

@@ -3,28 +3,34 @@ executors, so that no value passes through Python."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kctl_agent.messages import number_of
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Advance, TopicPartition
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake import LakeBatch, LakeStorage
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.table import TableRefused
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone
+from kctl_agent.worker.query.marked_rows import ERROR, MarkedRows, check_marks, is_marking
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["COLUMNS", "LakePut"]
 
+log = logging.getLogger(__name__)
+
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 """What a transform is given, and what the table has without one."""
 
 
 class LakePut(BatchPut):
-    """The transform is a function of a batch."""
+    """The transform is a function of a batch. Messages whose rows it marks as not readable become dead letters."""
 
     def __init__(self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)
@@ -35,7 +41,11 @@ class LakePut(BatchPut):
     def check(self, source: DataFrame) -> None:
         empty = source.sparkSession.createDataFrame([], source.schema)
         try:
-            self._fit(self._transformed(empty))
+            made = self._transformed(empty)
+            if is_marking(made):
+                check_marks(self.name, made)
+                made = made.drop(ERROR)
+            self._fit(made)
         except TableRefused as error:
             raise BootstrapError(str(error)) from error
 
@@ -48,19 +58,35 @@ class LakePut(BatchPut):
         )
         try:
             below = {tp: at for tp, at in batch.below.items() if at > ranges[tp].plan.start}
-            rows = self._transformed(frame.where(_not_stored(below)) if below else frame)
+            source = _not_stored(frame, below)
+            rows = self._transformed(source)
+            marked = MarkedRows(rows) if is_marking(rows) else None
+            if marked is not None:
+                rows = marked.others
             self._fit(rows)
-            rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-            (
-                rows.write.partitionBy(*self._storage.partition_by)
-                .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-                .parquet(batch.folder.as_uri())
-            )
+            _write(rows, batch, self._storage.partition_by)
+            if marked is not None and marked.count:
+                self._give_up(marked, source, batch)
         except BaseException:
             batch.discard()
             raise
         files = batch.commit()
         return PutDone(sum(file.rows for file in files), {} if self.name else _last_timestamps(files))
+
+    def _give_up(self, marked: MarkedRows, source: DataFrame, batch: LakeBatch) -> None:
+        """The messages of marked rows become dead letters."""
+        owner = self._storage.owner
+        table = DeadLetterTable(self._storage, owner.group)
+        messages = marked.messages(source, owner)
+        dead_letters = table.begin(batch, messages.schema.json())
+        try:
+            _write(_not_stored(messages, dead_letters.below), dead_letters)
+            marked.check()
+        except BaseException:
+            dead_letters.discard()
+            raise
+        count = sum(file.rows for file in dead_letters.commit())
+        log.warning("%s became dead letters: %s", number_of(count, "message"), table.identity)
 
     def _transformed(self, frame: DataFrame) -> DataFrame:
         from pyspark.sql import DataFrame as SparkDataFrame
@@ -82,12 +108,25 @@ class LakePut(BatchPut):
             self._schema = schema
 
 
-def _not_stored(below: Mapping[TopicPartition, int]) -> str:
-    """As SQL: rows of offsets that are stored already are left out before the transform sees them."""
+def _not_stored(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFrame:
+    """Without those of offsets that are stored already."""
+    if not below:
+        return rows
     # Kafka's names of topics have nothing that SQL would need quoted.
-    return " and ".join(
-        f"not (topic = '{topic}' and partition = {partition} and offset < {at})"
-        for (topic, partition), at in sorted(below.items())
+    return rows.where(
+        " and ".join(
+            f"not (topic = '{topic}' and partition = {partition} and offset < {at})"
+            for (topic, partition), at in sorted(below.items())
+        )
+    )
+
+
+def _write(rows: DataFrame, batch: LakeBatch, partition_by: Sequence[str] = ()) -> None:
+    rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    (
+        rows.write.partitionBy(*partition_by)
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        .parquet(batch.folder.as_uri())
     )
 
 

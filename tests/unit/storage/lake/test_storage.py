@@ -29,7 +29,7 @@ TP = ("t", 0)
 FIELDS = (("topic", "string"), ("partition", "integer"), ("offset", "long"), ("timestamp", "timestamp"))
 
 
-def schema(*fields: tuple[str, str]) -> str:
+def schema(*fields: tuple[str, object]) -> str:
     """As Spark writes it."""
     return json.dumps(
         {"type": "struct", "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields]}

@@ -1,0 +1,189 @@
+"""The table of dead letters beside a table, without Spark: files of batches are written by pyarrow here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.base import Selection, StorageError, StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.lake import LakeBatch, LakeStorage
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from tests.unit.storage.lake.test_storage import GROUP, TP, begun, opened, schema
+
+HEADER = {
+    "type": "struct",
+    "fields": [
+        {"name": "key", "type": "string", "nullable": True, "metadata": {}},
+        {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
+    ],
+}
+FIELDS = (
+    ("cluster", "string"), ("group", "string"), ("topic", "string"), ("partition", "integer"), ("offset", "long"),
+    ("timestamp", "timestamp"), ("timestampType", "integer"), ("key", "binary"), ("value", "binary"),
+    ("headers", {"type": "array", "elementType": HEADER, "containsNull": True}),
+    ("error", "string"), ("failed_at", "timestamp"),
+)  # fmt: skip
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> LakeStorage:
+    made = opened(tmp_path / "orders")
+    made.init_offsets([StoredOffset(*TP, None, 100)])
+    return made
+
+
+@pytest.fixture
+def table(storage: LakeStorage) -> DeadLetterTable:
+    return DeadLetterTable(storage, GROUP.group)
+
+
+def written(
+    table: DeadLetterTable, batch: LakeBatch, offsets: list[int], group: str = GROUP.group, at: datetime = NOW
+) -> LakeBatch:
+    """The dead letters of a batch, those that are not stored yet."""
+    dead_letters = table.begin(batch, schema(*FIELDS))
+    offsets = [offset for offset in offsets if offset >= dead_letters.below.get(TP, 0)]
+    many = len(offsets)
+    dead_letters.folder.mkdir()
+    columns = {
+        "cluster": pa.array([GROUP.cluster_id] * many),
+        "group": pa.array([group] * many),
+        "topic": pa.array(["t"] * many),
+        "partition": pa.array([0] * many, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp": pa.array([datetime(2026, 1, 2, tzinfo=UTC)] * many, pa.timestamp("us", "UTC")),
+        "timestampType": pa.array([0] * many, pa.int32()),
+        "key": pa.array([None] * many, pa.binary()),
+        "value": pa.array([b"\xff %d" % offset for offset in offsets]),
+        "headers": pa.array([[{"key": "h", "value": None}]] * many, HEADERS),
+        "error": pa.array(["no JSON"] * many),
+        "failed_at": pa.array([at] * many, pa.timestamp("us", "UTC")),
+    }
+    pq.write_table(pa.table(columns), dead_letters.folder / "part-0.parquet")
+    return dead_letters
+
+
+def dead(table: DeadLetterTable, selection: Selection | None = None) -> list[int]:
+    return [each.offset for each in table.dead(selection or Selection())]
+
+
+def test_dead_letters_are_stored_before_the_rows_and_only_once_when_a_batch_is_run_again(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101, 105]).commit()
+    batch.discard()
+
+    again = begun(storage, 100, 115)
+    written(table, again, [101, 105, 112]).commit()
+    again.commit()
+
+    assert dead(table) == [101, 105, 112]
+    assert storage.stored_offsets([TP])[TP].next == 115
+
+
+def test_a_worker_that_lost_its_partitions_stores_no_dead_letter(storage: LakeStorage, table: DeadLetterTable) -> None:
+    zombie = begun(storage, 100, 110)
+    frozen = written(table, zombie, [101])
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101]).commit()
+    batch.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        frozen.commit()
+    with pytest.raises(StoredOffsetMoved):
+        table.begin(zombie, schema(*FIELDS))
+    assert dead(table) == [101]
+
+
+def test_what_is_read_again_after_a_seek_becomes_a_dead_letter_again(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101]).commit()
+    batch.commit()
+    storage.init_offsets([StoredOffset(*TP, None, 100)], storage.stored_offsets([TP]))
+
+    batch = begun(storage, 100, 110, version=2)
+    written(table, batch, [101, 102], at=NOW + timedelta(seconds=1)).commit()
+
+    assert dead(table) == [101, 101, 102]
+    found = table.find_dead("t:0:101")
+    assert found is not None
+    assert found.at == (NOW + timedelta(seconds=1)).timestamp()
+
+
+def test_a_table_that_replaced_the_other_one_has_its_dead_letters_again(
+    storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
+) -> None:
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101]).commit()
+    (tmp_path / "orders").rename(tmp_path / "old")
+    replaced = opened(tmp_path / "orders")
+    replaced.init_offsets([StoredOffset(*TP, None, 100)])
+
+    written(DeadLetterTable(replaced, GROUP.group), begun(replaced, 100, 110), [101]).commit()
+
+    assert dead(table) == [101, 101]
+
+
+def test_a_dead_letter_is_its_message_and_the_error(storage: LakeStorage, table: DeadLetterTable) -> None:
+    written(table, begun(storage, 100, 110), [101]).commit()
+
+    [dead_letter] = table.dead()
+
+    [message] = dead_letter.messages()
+    assert (dead_letter.id, dead_letter.error, dead_letter.at) == ("t:0:101", "no JSON", NOW.timestamp())
+    assert (message.key, message.value, message.offset) == (None, b"\xff 101", 101)
+    assert message.headers == (("h", None),)
+    assert message.timestamp == datetime(2026, 1, 2, tzinfo=UTC).timestamp() * 1000
+    assert table.find_dead("t:0:101") == dead_letter
+    assert [table.find_dead(id_) for id_ in ("t:0:102", "t:x:101", "101", "")] == [None] * 4
+
+
+def test_they_are_selected_and_removed_by_group_place_and_age(storage: LakeStorage, table: DeadLetterTable) -> None:
+    written(table, begun(storage, 100, 110), [100, 101, 102, 103]).commit()
+    other = DeadLetterTable(storage, "it's another")
+    batch = begun(storage, 100, 120)
+    written(other, batch, [115], group="it's another", at=NOW - timedelta(hours=1)).commit()
+
+    assert dead(table, Selection(offset_from=101, offset_to=102)) == [101, 102]
+    assert dead(table, Selection(partition=1)) == dead(table, Selection(topic="u")) == []
+    assert dead(other) == dead(other, Selection(older_than_seconds=3000)) == [115]
+    assert dead(other, Selection(older_than_seconds=4000)) == []
+    assert [each.offset for each in table.dead(limit=2)] == [100, 101]
+    assert other.clear("dead", Selection(older_than_seconds=4000)) == 0
+    assert other.clear("dead", Selection(older_than_seconds=3000)) == 1
+    assert table.clear("dead", Selection("t", 0, 101, 102)) == 2
+    assert (dead(table), dead(other)) == ([100, 103], [])
+    with pytest.raises(StorageError, match="nothing waits"):
+        table.clear("pending")
+
+
+def test_a_table_without_dead_letters_has_none(table: DeadLetterTable) -> None:
+    assert dead(table) == []
+    assert table.find_dead("t:0:1") is None
+    assert table.clear("dead") == 0
+    assert not table.path.exists()
+
+
+def test_they_are_removed_at_an_age(tmp_path: Path, storage: LakeStorage) -> None:
+    from kctl_agent.storage.room import Limits
+
+    limited = LakeStorage(tmp_path / "orders", limits=Limits(dead_seconds=3600.0))
+    limited.bind(GROUP)
+    table = DeadLetterTable(limited, GROUP.group)
+    written(table, begun(limited, 100, 110), [101], at=NOW - timedelta(hours=2)).commit()
+    written(table, begun(limited, 100, 112), [111], at=datetime.now(UTC)).commit()
+
+    assert limited.expire_dead() == 1
+    assert limited.expire_dead() == 0
+    assert dead(table) == [111]
+    assert DeltaTable(table.path).version() == 3, "what removes nothing is no commit"

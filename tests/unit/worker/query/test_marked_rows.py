@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from kctl_agent.process.bootstrap import BootstrapError
+from kctl_agent.worker.query.marked_rows import ERROR, check_marks
+
+MESSAGE = [("topic", "string"), ("partition", "int"), ("offset", "bigint")]
+
+
+def test_marks_that_can_be_traced_to_messages_are_taken() -> None:
+    check_marks("items:parsed", SimpleNamespace(dtypes=[*MESSAGE, ("id", "bigint"), (ERROR, "string")]))
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "why"),
+    [
+        ([*MESSAGE[:2], (ERROR, "string")], "drops offset: it must keep topic, partition, offset"),
+        ([*MESSAGE, (ERROR, "int")], "its column _kctl_error must be string, and it is int"),
+        ([MESSAGE[0], ("partition", "string"), MESSAGE[2], (ERROR, "string")], "column partition must be int"),
+    ],
+)
+def test_marks_that_cannot_be_traced_to_messages_are_refused(dtypes: list[tuple[str, str]], why: str) -> None:
+    with pytest.raises(BootstrapError, match=why):
+        check_marks("items:parsed", SimpleNamespace(dtypes=dtypes))
