@@ -89,6 +89,33 @@ def look_after(fleet: Fleet) -> None:
 
 
 @pytest.mark.long
+def test_small_files_are_compacted_by_the_fleet_itself_while_batches_go_on(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table = short_dir / "orders"
+    fleet = make_fleet(partitions=3, storage=lake(table))
+    fleet.send(10)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    load = fleet.load(500)
+    eventually(lambda: any("OPTIMIZE" in entry["operation"] for entry in history(table)), 300, "it is compacted")
+    version = DeltaTable(table).version()
+    eventually(lambda: DeltaTable(table).version() > version, START_SECONDS, "batches are stored")
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    assert places(table) == sent(fleet)
+    assert positions(table, fleet) == {tp.partition: count for tp, count in fleet.sent.items()}
+    counted = eventually(lambda: fleet.rpc("block_size").get("table"), 30, "the table is counted")
+    assert counted["rows"] > 10
+
+
+def history(table: Path) -> list[dict[str, Any]]:
+    return DeltaTable(table).history()
+
+
+@pytest.mark.long
 def test_a_checkpoint_of_spark_is_scratch(
     make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
 ) -> None:

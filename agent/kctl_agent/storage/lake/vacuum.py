@@ -34,13 +34,16 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
     """What may be removed: what neither the newest version nor one that was newest in the last `hours` has (None: as
     the table is configured, by default 7 days), and what is of no batch in flight. Raises StorageUnusable.
 
-    delta-rs lists it, by the log and by the age of files that the log does not know. A batch in flight, perhaps of a
+    delta-rs lists it, by the log and by the age of files that the log does not know; of these only such are taken as a
+    writer of this table leaves, and nothing that somebody has put beside them. A batch in flight, perhaps of a
     process that is frozen for longer, has a plan from before its first file to after its commit; so what has neither a
     plan nor, after the plans were read, a place in the table, belongs to none.
     """
     plans.sweep(lake)
     with lake.latest() as table:
-        listed = set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
+        listed = set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False))
+        unknown = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        listed.update(path for path in unknown if _is_of_a_table(path))
     oldest = time.time() - 3600 * (RETENTION_HOURS if hours is None else hours)
     listed |= set(_hidden(lake.path, oldest))
     in_flight = {path.stem for path in (lake.path / plans.FOLDER).glob("*.json")}
@@ -67,6 +70,13 @@ def remove(lake: LakeTable, files: Iterable[Unused]) -> int:
         except OSError:  # not empty
             continue
     return count
+
+
+def _is_of_a_table(path: str) -> bool:
+    """Whether a file lies where batches, or a compaction and other engines, write those of a table."""
+    *folders, name = path.split("/")
+    is_of_batch = bool(folders) and folders[0].startswith(plans.BATCH)
+    return is_of_batch or (name.endswith(".parquet") and all("=" in folder for folder in folders))
 
 
 def _hidden(path: Path, oldest: float) -> Iterator[str]:

@@ -262,6 +262,16 @@ def test_vacuum_removes_what_was_never_committed_once_it_is_old_also_where_no_en
     assert offsets(path) == list(range(40))
 
 
+def test_vacuum_leaves_alone_what_no_writer_of_the_table_has_left(storage: LakeStorage, path: Path) -> None:
+    notes, other, aborted = path / "notes.txt", path / "other" / "part-0.parquet", path / "part-0.parquet"
+    other.parent.mkdir()
+    for file in (notes, other, aborted):
+        file.write_bytes(b"x")
+        os.utime(file, (time.time() - 30 * DAY,) * 2)
+
+    assert paths(storage) == ["part-0.parquet"]
+
+
 def test_commits_of_batches_write_checkpoints_of_the_log_and_clean_it_up_and_no_stored_offset_is_lost(
     path: Path,
 ) -> None:
