@@ -158,6 +158,31 @@ def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partiti
 
 
 @pytest.mark.long
+def test_a_column_that_the_next_transform_makes_is_added_to_the_table(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table = short_dir / "sizes"
+    fleet = make_fleet(
+        partitions=2, storage=lake(table, "merge_schema = true"), workers_more='transform = "sizes:made"'
+    )
+    transform = 'def made(records):\n    return records.selectExpr("topic", "partition", "offset"{more})\n'
+    fleet.directory.joinpath("sizes.py").write_text(transform.format(more=""))
+    fleet.send(100)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    fleet.directory.joinpath("sizes.py").write_text(transform.format(more=', "length(value) as size"'))
+    fleet.kctl("restart", "--all", "--wait")
+    fleet.send(50)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    found = DeltaTable(table).to_pyarrow_table()
+    assert places(table) == sent(fleet)
+    assert [field.name for field in DeltaTable(table).schema().fields] == ["topic", "partition", "offset", "size"]
+    assert found["size"].null_count == 100
+
+
+@pytest.mark.long
 def test_the_group_is_reset_to_the_beginning_and_only_then_rows_come_again(
     make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
 ) -> None:
