@@ -1,4 +1,5 @@
-"""Looks after a lake's table once: compacts its small files, and once a day removes files that it no longer needs.
+"""Looks after a lake's table, and that of its dead letters, once: compacts small files, and once a day removes files
+that are no longer needed.
 
 A process of its own, which the master starts at quiet times (`kctl.master.upkeep`): neither the memory of a worker nor
 its interpreter is touched, and the kernel runs it when nobody else wants the processor. Settings are one line of JSON
@@ -20,6 +21,7 @@ from kctl_agent.process import parent_watch
 from kctl_agent.storage import open_lake
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact, small_files
+from kctl_agent.storage.lake.dead_letters import SUFFIX
 from kctl_agent.storage.lake.plans import FOLDER
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
@@ -39,7 +41,8 @@ def main() -> int:
     settings = json.loads(sys.stdin.readline())
     parent_watch.start(lambda: os._exit(1))
     try:
-        sys.stdout.write("; ".join(looked_after(open_lake(settings))))
+        done = [text for table in _tables(open_lake(settings)) for text in looked_after(table)]
+        sys.stdout.write("; ".join(done))
     except UpkeepBusy:
         return 0
     except (StorageError, OSError) as error:
@@ -65,6 +68,14 @@ def looked_after(lake: LakeStorage, least_files: int = LEAST_FILES) -> Iterator[
             vacuumed.touch()
             if removed:
                 yield f"{number_of(removed, 'file')} removed that no version of the last days has"
+
+
+def _tables(lake: LakeStorage) -> Iterator[LakeStorage]:
+    """The table, and the one of its dead letters where there is one."""
+    yield lake
+    dead_letters = lake.path.with_name(lake.path.name + SUFFIX)
+    if dead_letters.is_dir():
+        yield LakeStorage(dead_letters, target_file_bytes=lake.target_file_bytes)
 
 
 def _age(path: Path) -> float:

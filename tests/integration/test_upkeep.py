@@ -50,17 +50,22 @@ def config(tmp_path: Path) -> Config:
 
 @pytest.fixture
 def table(config: Config) -> Path:
-    """With as many small files as are worth a compaction, and one of an abandoned batch."""
+    """Filled, with one file of an abandoned batch."""
     path = config.path.parent / "orders"
-    lake = opened(path)
-    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
-    for start in range(LEAST_FILES):
-        begun(lake, start, start + 1).commit()
+    fill(path)
     left = path / "kctl-left" / "part-0.parquet"
     left.parent.mkdir()
     left.write_bytes(b"x")
     os.utime(left, (time.time() - 8 * DAY,) * 2)
     return path
+
+
+def fill(path: Path) -> None:
+    """With as many small files as are worth a compaction."""
+    lake = opened(path)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in range(LEAST_FILES):
+        begun(lake, start, start + 1).commit()
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +99,18 @@ def test_small_files_are_compacted_and_what_was_abandoned_long_ago_is_removed(
     assert not (table / "kctl-left").exists()
     assert offsets(table) == list(range(LEAST_FILES))
     assert at(opened(table)) == StoredOffset(*TP, TOPIC_ID, LEAST_FILES, 1)
+
+
+def test_the_table_of_dead_letters_is_looked_after_too(
+    config: Config, table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead_letters = table.with_name("orders_dead_letters")
+    fill(dead_letters)
+
+    run_until(config, lambda: bool(caplog.messages))
+
+    assert len(DeltaTable(dead_letters).file_uris()) == 1
+    assert offsets(dead_letters) == list(range(LEAST_FILES))
 
 
 def test_with_the_setting_off_and_while_another_process_is_at_it_nothing_is_done(

@@ -27,7 +27,7 @@ from kctl_agent.storage.base import (
 from kctl_agent.storage.claim import EVERYTHING
 from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, Move
 
-__all__ = ["DeadLetterTable"]
+__all__ = ["SUFFIX", "DeadLetterTable"]
 
 SUFFIX = "_dead_letters"
 """Behind the name of the table's folder."""
