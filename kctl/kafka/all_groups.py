@@ -10,6 +10,7 @@ from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.connection import Connection
 from kctl.kafka.groups import count_members, describe_groups, list_each
 from kctl.kafka.missing_groups import MissingGroups
+from kctl.kafka.raw import KeptRequests
 
 __all__ = ["AllGroups"]
 
@@ -23,10 +24,12 @@ class AllGroups:
         """`wants` is asked for the name of each group."""
         self._wants = wants
         self._missing = MissingGroups()
+        self._requests = KeptRequests()
 
     def reconnect(self) -> None:
         """From now on a broker with the same number may be one that has been started anew."""
         self._missing.reconnect()
+        self._requests = KeptRequests()
 
     def find(self, connection: Connection, reading: ClusterReading) -> set[int]:
         """Adds groups, with their members, to `reading`; returns the brokers that did not answer."""
@@ -35,7 +38,7 @@ class AllGroups:
             self._find_unclear(connection, reading)
         else:
             self._missing.remember(reading.groups)
-        _count_members(connection, reading)
+        self._count_members(connection, reading)
         return silent
 
     def _list(self, connection: Connection, reading: ClusterReading) -> set[int]:
@@ -62,17 +65,16 @@ class AllGroups:
         connection.forget_coordinators(set(missing) - unclear.keys())
         reading.doubt(unclear)
 
-
-def _count_members(connection: Connection, reading: ClusterReading) -> None:
-    described: dict[tuple[int, str], list[str]] = defaultdict(list)
-    for group in reading.groups.values():
-        if group.state in _NO_MEMBERS:
-            reading.members[group.group] = 0
-        else:
-            described[group.coordinator, group.type or "classic"].append(group.group)
-    connection.deadline.renew()
-    for name, count in count_members(connection, described).items():
-        if isinstance(count, KctlError):
-            reading.failed("members", count)
-        else:
-            reading.members[name] = count
+    def _count_members(self, connection: Connection, reading: ClusterReading) -> None:
+        described: dict[tuple[int, str], list[str]] = defaultdict(list)
+        for group in reading.groups.values():
+            if group.state in _NO_MEMBERS:
+                reading.members[group.group] = 0
+            else:
+                described[group.coordinator, group.type or "classic"].append(group.group)
+        connection.deadline.renew()
+        for name, count in count_members(connection, described, self._requests).items():
+            if isinstance(count, KctlError):
+                reading.failed("members", count)
+            else:
+                reading.members[name] = count

@@ -1,7 +1,9 @@
 """A cache of what the brokers reported, part by part with their ages; the event loop never waits for a broker.
 
 `ClusterReader` does the asking, in one thread of its own. Broker away: the old offsets stay and grow older, they never
-turn into zeros. One failed part, or one partition without an answer, keeps its own old offsets and spoils no other.
+turn into zeros. One failed part, or one partition without an answer, keeps its own old offsets and spoils no other. Not
+`kctl.groups.known`, which is for groups of any client: of a fleet's topics every partition is shown, committed or not,
+and however old its values are, for workers report what else is known of it.
 """
 
 from __future__ import annotations

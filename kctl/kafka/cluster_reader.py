@@ -21,7 +21,8 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.log_reader import LogReader, WantedLogs
 from kctl.kafka.named_groups import NamedGroups
 from kctl.kafka.offset_bytes import by_topic
-from kctl.kafka.offsets import KeptFetches, committed_on
+from kctl.kafka.offsets import committed_on
+from kctl.kafka.raw import KeptRequests
 from kctl.kafka.share import share_starts_on
 
 __all__ = ["ClusterReader", "Groups"]
@@ -58,7 +59,7 @@ class ClusterReader:
         self._logs = LogReader(WantedLogs() if logs is None else logs)
         self._wants_topic = wants_topic
         self._connection: Connection | None = None
-        self._fetches: KeptFetches = {}
+        self._fetches = KeptRequests()
         self.asked: Mapping[str, int] = {}
         """How many requests of each name the last poll has sent."""
 
@@ -114,7 +115,7 @@ class ClusterReader:
 
     def close(self) -> None:
         """Closes the connections; the next poll opens new ones."""
-        connection, self._connection, self._fetches = self._connection, None, {}
+        connection, self._connection, self._fetches = self._connection, None, KeptRequests()
         if connection is not None:
             self._groups.reconnect()
             connection.close()

@@ -7,7 +7,7 @@ found" there, or dead on older brokers, and is asked for by its own request. So 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
@@ -16,7 +16,7 @@ from kctl.errors import BrokerUnreachable, GroupMissing, KctlError, WrongProtoco
 from kctl.kafka.connection import Connection
 from kctl.kafka.flexible import UNREADABLE
 from kctl.kafka.group_bytes import DESCRIBE_VERSIONS, CountedGroup, counted
-from kctl.kafka.raw import Raw, RawResponse
+from kctl.kafka.raw import KeptRequests, RawResponse
 from kctl.kafka.reasons import code_failure
 
 __all__ = ["Group", "ListedGroup", "Member", "count_members", "describe_groups", "list_each", "list_groups"]
@@ -89,11 +89,14 @@ def _listed(each: Any, node: int) -> ListedGroup:
 
 
 def count_members(
-    connection: Connection, groups: Mapping[tuple[int, str], Sequence[str]]
+    connection: Connection, groups: Mapping[tuple[int, str], list[str]], kept: KeptRequests
 ) -> dict[str, int | KctlError]:
     """How many members each group has; they are given by coordinator and type. All is asked at once, once."""
     known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
-    requests = [(node, _count_request(kind, list(names))) for (node, kind), names in known.items()]
+    requests = [
+        (key[0], kept.of(key, names, _count_request) if key[1] == "classic" else _KINDS_BY_NAME[key[1]].request(names))
+        for key, names in known.items()
+    ]
     counts: dict[str, int | KctlError] = {}
     for names, answer in zip(known.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
@@ -108,14 +111,10 @@ def count_members(
     return counts
 
 
-def _count_request(kind: str, names: list[str]) -> Any:
-    """As bytes of classic groups, of which there may be thousands."""
-    if kind != "classic":
-        return _KINDS_BY_NAME[kind].request(names)
+def _count_request(names: list[str]) -> Any:
+    """Of classic groups, of which there may be thousands: its answer is read as bytes."""
     low, high = DESCRIBE_VERSIONS[0], DESCRIBE_VERSIONS[-1]
-    return Raw(
-        DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
-    )
+    return DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
 
 
 def _counted(answer: Any) -> Iterable[CountedGroup]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest
 
@@ -13,7 +13,7 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.flexible import UNREADABLE
 from kctl.kafka.layout import Partition, Topic, topics_of
 from kctl.kafka.offset_bytes import LIST_VERSIONS, Keys, TopicOffsets, fetched, listed
-from kctl.kafka.raw import Raw
+from kctl.kafka.raw import KeptRequests, Raw
 from kctl.kafka.reasons import code_failure, name_of_code
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "LATEST",
     "MAX_TIMESTAMP",
     "Committed",
-    "KeptFetches",
     "LogOffset",
     "LogOffsets",
     "commit",
@@ -128,20 +127,12 @@ def committed(
     return done
 
 
-KeptFetches: TypeAlias = dict[int, tuple[list[str], Raw]]
-"""Requests of the poll before over the same connection, by coordinator, each with its groups."""
-
-
 def committed_on(
-    connection: Connection, groups: Mapping[int, list[str]], kept: KeptFetches
+    connection: Connection, groups: Mapping[int, list[str]], kept: KeptRequests
 ) -> dict[str, tuple[TopicOffsets, ...] | KctlError]:
     """All that each group has committed, partitions without an offset left out; the groups are given by coordinator.
-    All is asked at once, once, and read by the block: for callers that poll, and know the coordinators. A request that
-    is `kept` is sent again as long as its groups are the same."""
-    for node, names in groups.items():
-        if node not in kept or kept[node][0] != names:
-            kept[node] = names, Raw(_fetch(dict.fromkeys(names), names))
-    requests = [(node, kept[node][1]) for node in groups]
+    All is asked at once, once, and read by the block: for callers that poll, and know the coordinators."""
+    requests = [(node, kept.of(node, names, _fetch_all)) for node, names in groups.items()]
     found: dict[str, tuple[TopicOffsets, ...] | KctlError] = {}
     for names, answer in zip(groups.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
@@ -319,6 +310,10 @@ def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_r
         topics=[topic(name=name, partitions=partitions) for name, partitions in topics.items()],
         min_version=7 if is_max else 4,
     )
+
+
+def _fetch_all(names: list[str]) -> Any:
+    return _fetch(dict.fromkeys(names), names)
 
 
 def _fetch(wanted: Mapping[str, list[Partition] | None], names: list[str]) -> Any:

@@ -7,9 +7,10 @@ header that it was sent with, and that header for the class that decodes the res
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-__all__ = ["Raw", "RawResponse"]
+__all__ = ["KeptRequests", "Raw", "RawResponse"]
 
 
 class RawResponse(NamedTuple):
@@ -46,6 +47,21 @@ class Raw:
     @property
     def header(self) -> Any:
         return _Header(object.__getattribute__(self, "_request").header)
+
+
+class KeptRequests:
+    """The requests of the poll before, over the same connection: to make and encode one for thousands of groups takes
+    as long as to read the answer."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, tuple[list[str], Raw]] = {}
+
+    def of(self, key: Hashable, names: list[str], made: Callable[[list[str]], Any]) -> Raw:
+        """The request for these names; another one only if they are others than those of the last one with this key."""
+        kept = self._kept.get(key)
+        if kept is None or kept[0] != names:
+            kept = self._kept[key] = names, Raw(made(names))
+        return kept[1]
 
 
 class _Header:
