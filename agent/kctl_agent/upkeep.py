@@ -21,8 +21,8 @@ from kctl_agent.process import parent_watch
 from kctl_agent.storage import open_lake
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact, small_files
-from kctl_agent.storage.lake.dead_letters import SUFFIX
 from kctl_agent.storage.lake.plans import FOLDER
+from kctl_agent.storage.lake.storage import dead_letter_path
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 from kctl_agent.storage.room import readable
@@ -73,7 +73,7 @@ def looked_after(lake: LakeStorage, least_files: int = LEAST_FILES) -> Iterator[
 def _tables(lake: LakeStorage) -> Iterator[LakeStorage]:
     """The table, and the one of its dead letters where there is one."""
     yield lake
-    dead_letters = lake.path.with_name(lake.path.name + SUFFIX)
+    dead_letters = dead_letter_path(lake.path)
     if dead_letters.is_dir():
         yield LakeStorage(dead_letters, target_file_bytes=lake.target_file_bytes)
 

@@ -199,6 +199,8 @@ def counted(identity: str, stats: StorageStats | TableStats) -> StorageUsage:
         free_bytes = None if stats.free is None else stats.free.bytes
         return StorageUsage(
             identity,
+            dead=stats.dead,
+            dead_limit=stats.limits.dead,
             bytes=None if stats.counts is None else stats.counts.bytes,
             free_bytes=free_bytes,
             full=why_full(stats),

@@ -176,6 +176,10 @@ class DeadLetterStore(ABC):
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         """The dead letter of this id."""
 
+    def count_dead(self, selection: Selection = EVERYTHING) -> int:
+        """How many messages are dead letters."""
+        return sum(dead_letter.block.count for dead_letter in self.dead(selection))
+
     @abstractmethod
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
         """Remove for good what waits (pending and delayed, never what is leased) or dead letters; returns the number

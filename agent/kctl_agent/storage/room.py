@@ -67,6 +67,8 @@ class TableStats:
     limits: Limits
     free: Free | None
     counts: TableCounts | None = None
+    dead: int | None = None
+    """Dead letters in the table beside it."""
     commits_failed: int = 0
     """Of this process; and how often others got ahead of one in a way that had it decided anew."""
     commits_retried: int = 0
@@ -80,6 +82,13 @@ def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None
     """
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
+    dead, limit = stats.dead, stats.limits.dead
+    if dead is not None and limit is not None and dead >= limit * share:
+        in_queue = "" if isinstance(stats, TableStats) else "`kctl storage requeue --dead` and "
+        return (
+            f"the storage holds {dead:,} dead letters, and storage.dead_limit is {limit:,}: "
+            f"`kctl storage dead list` shows them, {in_queue}`clear --dead` make{'' if in_queue else 's'} room"
+        )
     free = stats.free
     if free is not None and free.minimum is not None and free.bytes * share < free.minimum:
         return f"{free.where} has {readable(free.bytes)} left, and {readable(free.minimum)} should stay free"
@@ -94,11 +103,6 @@ def _why_queue_full(stats: StorageStats, share: float) -> str | None:
     if limits.bytes is not None and stats.bytes >= limits.bytes * share:
         dead = f" ({stats.dead:,} dead letters among them)" if stats.dead else ""
         return f"the storage holds {readable(stats.bytes)}{dead}, and storage.limit_bytes is {readable(limits.bytes)}"
-    if limits.dead is not None and stats.dead >= limits.dead * share:
-        return (
-            f"the storage holds {stats.dead:,} dead letters, and storage.dead_limit is {limits.dead:,}: "
-            "`kctl storage dead list` shows them, `kctl storage requeue --dead` and `clear --dead` make room"
-        )
     return None
 
 

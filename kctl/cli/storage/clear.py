@@ -56,6 +56,6 @@ def _count(storage: DeadLetterStore, selection: Selection, *, is_dead: bool) -> 
     from kctl_agent.storage.base import Storage
 
     if not isinstance(storage, Storage):  # a table, in which nothing waits
-        return sum(each.block.count for each in storage.dead(selection)) if is_dead else 0
+        return storage.count_dead(selection) if is_dead else 0
     chosen = [p for p in storage.stats().partitions if selection.takes_partition(p.topic, p.partition)]
     return sum(p.dead if is_dead else p.pending + p.delayed for p in chosen)

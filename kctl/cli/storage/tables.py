@@ -87,6 +87,8 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
 def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
     """Of a table, in which nothing waits: what it holds, and how far each partition of the group is stored. Raises
     StorageUnusable."""
+    from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+
     stats, counts = lake.stats(), lake.count()
     return {
         "storage": lake.identity,
@@ -95,6 +97,7 @@ def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
         "files": counts.files,
         "small_files": counts.small_files,
         "bytes": counts.bytes,
+        "dead": DeadLetterTable(lake, group).count_dead(),
         "target_file_bytes": lake.target_file_bytes,
         "last_commit_seconds": None if counts.committed_at is None else max(time.time() - counts.committed_at, 0.0),
         "free_bytes": None if stats.free is None else stats.free.bytes,
@@ -107,7 +110,7 @@ def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
 
 
 def table_lines(document: dict[str, Any]) -> list[str]:
-    names = ("version", "rows", "files", "small_files", "bytes")
+    names = ("version", "rows", "files", "small_files", "bytes", "dead")
     columns = [Column(name.replace("_", "-"), is_number=True) for name in (*names, "last_commit")]
     held = [(*(document[name] for name in names), duration(document["last_commit_seconds"]))]
     coordinates = ("cluster", "topic", "partition", "stored")

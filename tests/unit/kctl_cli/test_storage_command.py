@@ -314,7 +314,7 @@ def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl:
         {"cluster": "cluster/1", "topic": "t", "partition": partition, "stored": stored}
         for partition, stored in ((0, 100), (1, 101), (10, 7))
     ]
-    assert lines[2] == ["version", "rows", "files", "small-files", "bytes", "last-commit"]
+    assert lines[2] == ["version", "rows", "files", "small-files", "bytes", "dead", "last-commit"]
     assert lines[5:] == [["cluster", "topic", "partition", "stored"]] + [
         ["cluster/1", "t", str(partition), str(stored)] for partition, stored in ((0, 100), (1, 101), (10, 7))
     ]
@@ -387,6 +387,7 @@ def test_dead_letters_of_a_table_are_listed_shown_exported_and_removed(kctl: Kct
 
     listed = kctl("storage", "dead", "list", "-o", "json")
     by_error = kctl("storage", "dead", "list", "--by-error")
+    status = json.loads(kctl("storage", "status", "-o", "json").out)
     shown = kctl("storage", "dead", "show", "t:0:7")
     exported = kctl("storage", "export", "--dead", "--offset-from", "7")
     asked = kctl("storage", "clear", "--dead")
@@ -398,6 +399,7 @@ def test_dead_letters_of_a_table_are_listed_shown_exported_and_removed(kctl: Kct
         ("t:0:7", "no JSON"),
     ]
     assert "no JSON" in by_error.out
+    assert status["dead"] == 2
     assert "t:0:7" in shown.out
     assert [json.loads(line)["offset"] for line in exported.out.splitlines()] == [7]
     assert "Remove 2 messages (dead) of lake:" in asked.err

@@ -25,12 +25,10 @@ from kctl_agent.storage.base import (
     TopicPartition,
 )
 from kctl_agent.storage.claim import EVERYTHING
-from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, Move
+from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, Move, dead_letter_path
 
-__all__ = ["SUFFIX", "DeadLetterTable"]
+__all__ = ["DeadLetterTable"]
 
-SUFFIX = "_dead_letters"
-"""Behind the name of the table's folder."""
 TRIES = 1
 """A transform sees a message once; a batch that is run again counts nothing."""
 
@@ -41,7 +39,7 @@ class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: LakeStorage, group: str) -> None:
         self.group = group
         self._lake = lake
-        self._storage = LakeStorage(lake.path.with_name(lake.path.name + SUFFIX), limits=lake.limits)
+        self._storage = _beside(lake)
 
     @property
     def identity(self) -> str:
@@ -77,15 +75,9 @@ class DeadLetterTable(DeadLetterStore):
         return self._storage.plan(id_, version, moves, below)
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
-        if not self._exists():
-            return
-        import pyarrow as pa
-        from deltalake import QueryBuilder
-
-        with self._storage.table.latest() as table:
-            found = QueryBuilder().register("dead", table).execute(_query(self.group, selection, limit))
-            for rows in found:
-                yield from map(_dead_letter, pa.record_batch(rows).to_pylist())
+        limited = "" if limit is None else f" limit {limit}"
+        order = f'order by failed_at, topic, "partition", "offset"{limited}'
+        return map(_dead_letter, self._execute(f"{_query('*', self.group, selection)} {order}"))
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         """An id is `TOPIC:PARTITION:OFFSET`; of a message that became a dead letter again, the newest is found."""
@@ -96,10 +88,13 @@ class DeadLetterTable(DeadLetterStore):
         found = list(self.dead(Selection(topic, partition, offset, offset)))
         return found[-1] if found else None
 
+    def count_dead(self, selection: Selection = EVERYTHING) -> int:
+        return sum(row["messages"] for row in self._execute(_query("count(*) as messages", self.group, selection)))
+
     def clear(self, state: str, selection: Selection = EVERYTHING) -> int:
         if state != "dead":
             raise StorageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage')
-        if not self._exists():
+        if not self._storage.table.exists():
             return 0
         with self._storage.table.latest() as table:
             return int(table.delete(_predicate(self.group, selection))["num_deleted_rows"])
@@ -109,16 +104,23 @@ class DeadLetterTable(DeadLetterStore):
         age = self._storage.limits.dead_seconds
         return 0 if age is None else self.clear("dead", Selection(older_than_seconds=age))
 
-    def _exists(self) -> bool:
-        return (self.path / "_delta_log").is_dir()
+    def _execute(self, query: str) -> Iterator[dict[str, Any]]:
+        if not self._storage.table.exists():
+            return
+        import pyarrow as pa
+        from deltalake import QueryBuilder
+
+        with self._storage.table.latest() as table:
+            for rows in QueryBuilder().register("dead", table).execute(query):
+                yield from pa.record_batch(rows).to_pylist()
 
 
-def _query(group: str, selection: Selection, limit: int | None) -> str:
-    limited = "" if limit is None else f" limit {limit}"
-    return (
-        f"select * from dead where {_predicate(group, selection)} "  # noqa: S608 - each value is a number or quoted
-        f'order by failed_at, topic, "partition", "offset"{limited}'
-    )
+def _beside(lake: LakeStorage) -> LakeStorage:
+    return LakeStorage(dead_letter_path(lake.path), target_file_bytes=lake.target_file_bytes, limits=lake.limits)
+
+
+def _query(what: str, group: str, selection: Selection) -> str:
+    return f"select {what} from dead where {_predicate(group, selection)}"  # noqa: S608 - values are quoted or numbers
 
 
 def _predicate(group: str, selection: Selection) -> str:

@@ -40,13 +40,18 @@ from kctl_agent.storage.room import Free, Limits, TableCounts, TableStats
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["LakeBatch", "LakeStorage", "Move"]
+__all__ = ["LakeBatch", "LakeStorage", "Move", "dead_letter_path"]
 
 Move = tuple[StoredOffset | None, StoredOffset]
 """What a stored offset was (None: there was none), and what it becomes."""
 SWEEP_SECONDS = 60.0
 TARGET_FILE_BYTES = 128 << 20
 """As Delta's own auto compaction (`spark.databricks.delta.autoCompact.maxFileSize`)."""
+
+
+def dead_letter_path(table: Path) -> Path:
+    """Of the table of its dead letters, which is beside it."""
+    return table.with_name(f"{table.name}_dead_letters")
 
 
 class LakeStorage(OffsetStore):
@@ -70,6 +75,8 @@ class LakeStorage(OffsetStore):
         self.table = LakeTable(path)
         self._owner: Binding | None = None
         self._counter = TableCounter(self.table, target_file_bytes)
+        self._dead_letters = LakeTable(dead_letter_path(path))
+        self._dead_letter_counter = TableCounter(self._dead_letters, target_file_bytes)
         self._commits_failed = 0
         self._sweep_at = 0.0
         self._sweeping = threading.Lock()
@@ -118,7 +125,21 @@ class LakeStorage(OffsetStore):
         except OSError as error:
             raise StorageUnusable(f"the disk of {place} cannot be measured: {error.strerror}") from error
         free = Free(f"the disk of {place}", disk.f_bavail * disk.f_frsize, self.limits.min_free_bytes)
-        return TableStats(self.limits, free, self._counter.last(), self._commits_failed, self.table.commits_retried)
+        return TableStats(
+            self.limits,
+            free,
+            self._counter.last(),
+            self._count_dead(),
+            self._commits_failed,
+            self.table.commits_retried,
+        )
+
+    def _count_dead(self) -> int | None:
+        """None where that cannot be counted."""
+        if not self._dead_letters.exists():
+            return 0
+        counts = self._dead_letter_counter.last()
+        return None if counts is None else counts.rows
 
     def expire_dead(self) -> int:
         from kctl_agent.storage.lake.dead_letters import DeadLetterTable  # which is made of a LakeStorage

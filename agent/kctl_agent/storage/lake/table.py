@@ -61,7 +61,7 @@ class LakeTable:
             raise TableRefused("storage.mode is \"lake\", which needs delta-rs: pip install 'kctl-agent[lake]'")
         if not self.path.parent.is_dir():
             raise StorageUnusable(f"the folder {self.path.parent} of storage.uri does not exist: make it first")
-        if self._exists():
+        if self.exists():
             with self.latest() as table:
                 _check_features(self.path, table)
         elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
@@ -75,7 +75,7 @@ class LakeTable:
         """
         wanted = json.loads(schema)["fields"]
         _check_columns(wanted, partition_by)
-        if not self._exists():
+        if not self.exists():
             self._create(wanted, partition_by)
         with self.latest() as table:
             _check_features(self.path, table)
@@ -99,7 +99,7 @@ class LakeTable:
             return
         try:
             with self._errors():
-                yield self._newest() if self._exists() else None
+                yield self._newest() if self.exists() else None
         finally:
             self._lock.release()
 
@@ -143,7 +143,7 @@ class LakeTable:
                 return
         raise StorageUnusable(f"other writers of the table {self.path} came first {ATTEMPTS} times: {refused}")
 
-    def _exists(self) -> bool:
+    def exists(self) -> bool:
         from deltalake import DeltaTable
 
         return DeltaTable.is_deltatable(str(self.path))
@@ -161,7 +161,7 @@ class LakeTable:
             try:
                 DeltaTable.create(self.path, schema, partition_by=list(partition_by), name=self.path.name)
             except DeltaError:
-                if not self._exists():
+                if not self.exists():
                     raise
                 # another worker was first
 

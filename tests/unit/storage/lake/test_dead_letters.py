@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from kctl_agent.storage.base import Selection, StorageError, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.lake import LakeBatch, LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.room import Limits, why_full
 from tests.unit.storage.lake.test_storage import GROUP, TP, begun, opened, schema
 
 HEADER = {
@@ -155,6 +156,7 @@ def test_they_are_selected_and_removed_by_group_place_and_age(storage: LakeStora
     written(other, batch, [115], group="it's another", at=NOW - timedelta(hours=1)).commit()
 
     assert dead(table, Selection(offset_from=101, offset_to=102)) == [101, 102]
+    assert (table.count_dead(), table.count_dead(Selection(offset_from=102))) == (4, 2)
     assert dead(table, Selection(partition=1)) == dead(table, Selection(topic="u")) == []
     assert dead(other) == dead(other, Selection(older_than_seconds=3000)) == [115]
     assert dead(other, Selection(older_than_seconds=4000)) == []
@@ -167,16 +169,26 @@ def test_they_are_selected_and_removed_by_group_place_and_age(storage: LakeStora
         table.clear("pending")
 
 
+def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
+    storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
+) -> None:
+    limited = LakeStorage(tmp_path / "orders", limits=Limits(dead=2))
+    assert (limited.stats().dead, why_full(limited.stats())) == (0, None)
+    written(table, begun(storage, 100, 110), [101, 102]).commit()
+
+    assert limited.stats().dead == 2
+    assert str(why_full(limited.stats())).endswith("`kctl storage dead list` shows them, `clear --dead` makes room")
+
+
 def test_a_table_without_dead_letters_has_none(table: DeadLetterTable) -> None:
     assert dead(table) == []
     assert table.find_dead("t:0:1") is None
+    assert table.count_dead() == 0
     assert table.clear("dead") == 0
     assert not table.path.exists()
 
 
 def test_they_are_removed_at_an_age(tmp_path: Path, storage: LakeStorage) -> None:
-    from kctl_agent.storage.room import Limits
-
     limited = LakeStorage(tmp_path / "orders", limits=Limits(dead_seconds=3600.0))
     limited.bind(GROUP)
     table = DeadLetterTable(limited, GROUP.group)
