@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 import psutil
+from deltalake import DeltaTable
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 
@@ -43,7 +44,8 @@ FREEZE_SECONDS = (1.0, 30.0)
 """Shorter and longer than a session (6 s) and a lease (20 s)."""
 LONGEST_ABSENCE_SECONDS = 3.0
 """Until broker, Redis or master are started again."""
-NAMES = ("sinker-0", "sinker-1", "worker-0", "worker-1")
+SINKERS = ("sinker-0", "sinker-1")
+WORKERS = ("worker-0", "worker-1")
 """Beside the engine, where there is one."""
 MASTER_RESTART_SECONDS = 1.0
 _KINDS = {
@@ -55,6 +57,7 @@ _KINDS = {
 }
 """A word of the command line to what it is."""
 KINDS = ("broker", "master", "redis", *_KINDS.values())
+MARKING = "tests.acceptance.transforms:every_tenth_marked"
 SINKERS_TOML = f"""\
 count = 2
 handler = "{HANDLER}"
@@ -77,21 +80,27 @@ class OwnBroker(KafkaBroker):
 
 
 class Schedule:
-    """Two workers, two sinkers, a producer. `run` kills, `settle_accounts` returns what became of it."""
+    """Two workers, two sinkers, a producer. `run` kills, `settle_accounts` returns what became of it.
+
+    With a table there are no sinkers and no Python in the executors: workers store its rows themselves, and one message
+    in ten becomes a dead letter.
+    """
 
     def __init__(
         self,
         seed: int,
         make_fleet: Callable[..., Fleet],
         broker: OwnBroker,
-        redis: RedisServer | None,
         eventually: Eventually,
+        redis: RedisServer | None = None,
+        table: Path | None = None,
     ) -> None:
-        """Without a Redis the storage is a file."""
+        """Without a Redis and a table the storage is a file."""
         self._chance = random.Random(seed)
         self._eventually = eventually
         self._broker = broker
         self._redis = redis
+        self._table = table
         self._is_up: dict[str, bool] = {"broker": True, "redis": True, "master": True}
         if redis is None:
             del self._is_up["redis"]
@@ -103,16 +112,16 @@ class Schedule:
             workers=2,
             partitions=PARTITIONS,
             on=broker,
-            storage="" if redis is None else f'mode = "redis"\nurl = "{redis.url}"',
-            sinkers=SINKERS_TOML,
-            workers_more=WORKERS_TOML,
+            storage=self._storage_toml(),
+            sinkers="" if table else SINKERS_TOML,
+            workers_more=f'{WORKERS_TOML}\ntransform = "{MARKING}"' if table else WORKERS_TOML,
         )
-        self._names = {*NAMES, *(["engine"] if self.fleet.has_engine else [])}
+        self._names = {*WORKERS, *(() if table else SINKERS), *(["engine"] if self.fleet.has_engine else [])}
         absent = {*([] if redis else ["redis"]), *([] if self.fleet.has_engine else [_KINDS["kctl_agent.engine"]])}
         self._kinds = tuple(kind for kind in KINDS if kind not in absent)
         self.fleet.start()
         eventually(self.is_whole, START_SECONDS, "workers and sinkers run")
-        if redis is None:
+        if redis is None and table is None:
             keep_account(self.fleet.storage.path)
         self._load = self.fleet.load(RATE)
 
@@ -157,23 +166,13 @@ class Schedule:
         """Without help: all is whole, nothing is lost, nothing is stored twice, nothing is left over."""
         self._await_flow()
         self.fleet.finish(self._load)
-        with closing(self.fleet.open_storage()) as storage:
-            self._eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
-            self._eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
-            dead = {(dead_letter.block.partition, dead_letter.offset) for dead_letter in storage.dead()}
+        self._eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
-        acknowledged, _ = counted(self.fleet.ledger)
-        put = list(ever_put(self._redis.directory) if self._redis else account(self.fleet.storage.path))
-        again = sum(acknowledged.values()) - len(acknowledged)
-        blamed = {place for place in dead if not is_poison(place[1])}
-        print(
-            f"{dict(self.struck)}; produced {len(produced)}, stored {len(put)}, handled {len(acknowledged)}, of them "
-            f"again {again}; dead {len(dead)}, of them blamed for kills {len(blamed)}"
-        )
         assert {p: count for (_, p), count in self.fleet.sent.items()} == self._ends(), "produced, as the broker counts"
-        assert len(put) == len(set(put)), "stored twice"
-        assert set(put) == produced
-        assert set(acknowledged) | dead == produced
+        if self._table is None:
+            self._settle_storage(produced)
+        else:
+            self._settle_table(self._table, produced)
         self._eventually(self.is_whole, SETTLE_SECONDS, "the fleet is still whole")
         self._eventually(lambda: not self._strangers(), SETTLE_SECONDS, "no process is left that nobody supervises")
         assert self._files() == {"master.json", "master.lock", "master.pid", "master.sock"} | {
@@ -184,14 +183,45 @@ class Schedule:
         self._eventually(lambda: not list(self._marked()), 10, "every process has ended")
         assert self._files() == set()
 
+    def _storage_toml(self) -> str:
+        if self._table is not None:
+            return f'mode = "lake"\nuri = "{self._table.as_uri()}"'
+        return "" if self._redis is None else f'mode = "redis"\nurl = "{self._redis.url}"'
+
+    def _settle_table(self, table: Path, produced: set[Place]) -> None:
+        rows, dead = _rows(table), _rows(table.with_name(f"{table.name}_dead_letters"))
+        print(f"{dict(self.struck)}; produced {len(produced)}, rows {rows.total()}, dead letters {dead.total()}")
+        marked = {place for place in produced if place[1] % 10 == 0}
+        assert not [place for place, count in (rows + dead).items() if count > 1], "stored twice"
+        assert (set(rows), set(dead)) == (produced - marked, marked)
+
+    def _settle_storage(self, produced: set[Place]) -> None:
+        with closing(self.fleet.open_storage()) as storage:
+            self._eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
+            dead = {(dead_letter.block.partition, dead_letter.offset) for dead_letter in storage.dead()}
+        acknowledged, _ = counted(self.fleet.ledger)
+        put = list(ever_put(self._redis.directory) if self._redis else account(self.fleet.storage.path))
+        again = sum(acknowledged.values()) - len(acknowledged)
+        blamed = {place for place in dead if not is_poison(place[1])}
+        print(
+            f"{dict(self.struck)}; produced {len(produced)}, stored {len(put)}, handled {len(acknowledged)}, of them "
+            f"again {again}; dead {len(dead)}, of them blamed for kills {len(blamed)}"
+        )
+        assert len(put) == len(set(put)), "stored twice"
+        assert set(put) == produced
+        assert set(acknowledged) | dead == produced
+
     def _await_flow(self) -> None:
         """All is whole, without help, and a message comes all the way that had not before."""
         self._eventually(self.is_whole, 2 * START_SECONDS, "the fleet is whole")
-        handled = self._bytes_handled()
-        self._eventually(lambda: self._bytes_handled() > handled, SETTLE_SECONDS, "messages are handled")
+        handled = self._handled()
+        self._eventually(lambda: self._handled() > handled, SETTLE_SECONDS, "messages are handled")
 
-    def _bytes_handled(self) -> int:
+    def _handled(self) -> int:
+        """Bytes that the handler has written down; of a table, its commits."""
         self._keep_up()
+        if self._table is not None:
+            return DeltaTable(self._table).version()
         return sum(path.stat().st_size for path in self.fleet.ledger.glob("*.ledger"))
 
     def _ends(self) -> dict[int, int]:
@@ -306,6 +336,12 @@ def account(storage: Path) -> Iterator[Place]:
     with closing(sqlite3.connect(storage)) as db:
         for partition, first, last in db.execute("select partition, first, last from ever").fetchall():
             yield from ((partition, offset) for offset in range(first, last + 1))
+
+
+def _rows(table: Path) -> Counter[Place]:
+    """How often each message is in a table."""
+    columns = DeltaTable(table).to_pyarrow_table(columns=["partition", "offset"])
+    return Counter(zip(columns["partition"].to_pylist(), columns["offset"].to_pylist(), strict=True))
 
 
 def _kind(process: psutil.Process) -> str | None:

@@ -33,6 +33,16 @@ EMPTY_WHEN_HEALTHY = {
     "group: Caught up in A": "as of its partitions",
     "worker: Batch in progress A": "there is none between two batches",
     **{
+        f"storage: {panel}": "its storage is no table"
+        for panel in (
+            "Files of the table A",
+            "Files of the table B",
+            "Commits to the table A",
+            "Commits to the table B",
+            "Commits to the table C",
+        )
+    },
+    **{
         f"{board}: annotation {name}": "nothing was restarted or rebalanced in the last seconds"
         for board in ("fleet", "group", "worker", "storage")
         for name in ("Restarts", "Rebalances")

@@ -19,6 +19,7 @@ from tests.acceptance.schedule import OwnBroker, Schedule
 
 pytestmark = [pytest.mark.real]
 
+ROOT = Path(__file__).parents[2]
 STRIKES = 50
 SEEDS = [int(word) for word in os.environ.get("KCTL_TEST_SEEDS", "1").split()]
 
@@ -36,7 +37,7 @@ def own_broker() -> Iterator[OwnBroker]:
 @pytest.mark.long
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("storage", ["redis", "file"])
+@pytest.mark.parametrize("storage", ["redis", "file", "lake"])
 def test_whatever_is_killed_or_frozen_whenever_all_is_whole_afterwards_and_nothing_is_lost(
     seed: int,
     storage: str,
@@ -44,8 +45,13 @@ def test_whatever_is_killed_or_frozen_whenever_all_is_whole_afterwards_and_nothi
     redis_server: RedisServer,
     make_fleet: Callable[..., Fleet],
     eventually: Eventually,
+    short_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    schedule = Schedule(seed, make_fleet, own_broker, redis_server if storage == "redis" else None, eventually)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    redis = redis_server if storage == "redis" else None
+    table = short_dir / "orders" if storage == "lake" else None
+    schedule = Schedule(seed, make_fleet, own_broker, eventually, redis, table)
 
     schedule.run(STRIKES)
 

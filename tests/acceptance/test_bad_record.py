@@ -20,6 +20,7 @@ WHY = "ValueError: the price of order 7 is no number"
 BAD, GOOD = 2, (0, 1, 3)
 
 
+@pytest.mark.long
 def test_the_partition_of_a_record_that_fails_is_isolated_while_the_others_are_read(
     make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

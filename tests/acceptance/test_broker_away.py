@@ -27,9 +27,9 @@ def own_broker() -> Iterator[KafkaBroker]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "away_seconds",
-    [pytest.param(0, id="restarted", marks=pytest.mark.long), pytest.param(12, id="away longer than a session")],
+    "away_seconds", [pytest.param(0, id="restarted"), pytest.param(12, id="away longer than a session")]
 )
 def test_workers_recover_and_nothing_is_lost_or_stored_twice(
     away_seconds: int, own_broker: KafkaBroker, make_fleet: Callable[..., Fleet], eventually: Eventually

@@ -281,6 +281,40 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
     assert after.files - before.files < 10
 
 
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    """One after another; more of them with KCTL_SOAK_BATCHES."""
+    batches = int(os.environ.get("KCTL_SOAK_BATCHES", "5000"))
+    fleet = make_fleet(workers=1, partitions=1, workers_more='engine = "shared"')
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")
+    load = fleet.load(rate=100)
+
+    def run_until(total: int) -> None:
+        eventually(lambda: fleet.workers()["worker-0"]["batches_total"] >= total, 1800, f"{total} batches are stored")
+
+    engine, jvm, worker = fleet.engine()["pid"], fleet.jvm(), psutil.Process(fleet.workers()["worker-0"]["pid"])
+    run_until(500)
+    before, before_worker = held_at_rest(fleet, jvm, eventually), worker.memory_full_info().uss
+    run_until(500 + batches)
+    after, after_worker = held_at_rest(fleet, jvm, eventually), worker.memory_full_info().uss
+    print(f"before {before}, worker {before_worker:,} B; after {batches} batches {after}, worker {after_worker:,} B")
+
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+    assert (fleet.engine()["pid"], fleet.workers()["worker-0"]["pid"]) == (engine, worker.pid)
+    assert after.threads - before.threads < 10
+    assert after.descriptors - before.descriptors < 30
+    assert after.heap - before.heap < 8 << 20
+    assert after.files - before.files < 10
+    assert after_worker - before_worker < 8 << 20
+
+
 class Held(NamedTuple):
     """What the engine's JVM holds, garbage collected."""
 

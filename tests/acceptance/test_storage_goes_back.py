@@ -65,6 +65,7 @@ def copy(source: Path, target: Path) -> None:
         old.backup(new)
 
 
+@pytest.mark.long
 def test_an_older_copy_of_the_storage_is_noticed_and_what_it_lacks_is_read_again(
     make_fleet: Callable[..., Fleet], eventually: Eventually, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_run_dir_and_everything_in_it_are_for_their_owner_alone(fleet: Fleet) ->
 def test_another_user_learns_from_the_command_line_that_the_fleet_is_not_theirs(fleet: Fleet) -> None:
     for folder in (fleet.directory.parent, fleet.directory):
         folder.chmod(0o755)
+    fleet.config.chmod(0o644)
     code = "from kctl.cli import main; sys.exit(main())"
 
     done = run_as_nobody(code, "rpc", "kafka_lag", "-c", str(fleet.config))

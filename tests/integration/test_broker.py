@@ -165,6 +165,7 @@ def test_topics_are_ready_grown_trimmed_and_gone_when_the_call_returns(short_dir
         assert offsets_of(broker, "orders", 1) == [0]
 
 
+@pytest.mark.long
 def test_kafkas_own_tool_is_read_as_it_prints(short_dir: Path) -> None:
     with KafkaBroker(short_dir) as broker:
         servers = broker.bootstrap_servers

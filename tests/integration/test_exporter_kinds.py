@@ -41,6 +41,9 @@ KINDS: Mapping[str, Callable[[str, str, str], AbstractContextManager[None]]] = {
     "streams": streams_member,
 }
 EACH_KIND = pytest.mark.parametrize("kind", KINDS)
+SLOW_FOR_EACH = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "classic" else pytest.mark.long) for kind in KINDS]
+)
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ def test_with_and_without_members_state_and_members_are_shown_and_lag_stays(worl
     world.has("kctl_consumer_lag", {0: 3})
 
 
-@EACH_KIND
+@SLOW_FOR_EACH
 def test_a_topic_that_is_deleted_and_made_again_is_a_new_one_for_groups_of_every_kind(world: World, kind: str) -> None:
     world.produce({0: 5, 2: 1})
     world.commit({0: 2, 2: 1})
@@ -183,7 +186,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_a_new_one_for_groups_of_every
     assert world.of("kctl_consumer_committed_offset") == {0: 1}
 
 
-@EACH_KIND
+@SLOW_FOR_EACH
 def test_partitions_that_are_added_are_shown_once_they_are_committed(world: World, kind: str) -> None:
     world.produce({0: 5})
     world.commit({0: 2})

@@ -23,8 +23,8 @@ from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
 from kctl.reduce.workers import Workers
-from kctl.rows.storage import StorageStats
-from kctl.rows.workers import SinkerStats, WorkerRow
+from kctl.rows.storage import StorageStats, TableStats
+from kctl.rows.workers import CommitStats, SinkerStats, WorkerRow
 from kctl.status import Assessment, Status
 from tests.conftest import eventually
 from tests.expressions import RULES_FILE, alerts, of_dashboards
@@ -68,11 +68,19 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
         batch_running_seconds=0.1,
         rows_total=100 * tick,
         batches_total=tick,
+        commits=CommitStats(failed=tick if is_sick else 0, retried=0),
     )
     lost = {"records_lost": tick, "storage_rolled_back": tick} if is_sick else {}
     full = "900 messages wait, and storage.limit is 900" if is_sick else None
+    small_files, last_commit = (20_000, 7200.0) if is_sick else (5, 1.0)
     stored = StorageStats(
-        pending=900 if is_sick else 5, processing=0, dead=7 if is_sick else 0, bytes=10_000, limit=1000, full=full
+        pending=900 if is_sick else 5,
+        processing=0,
+        dead=7 if is_sick else 0,
+        bytes=10_000,
+        limit=1000,
+        full=full,
+        table=TableStats(tick, 1000 * tick, 30_000, small_files, last_commit),
     )
     asked = ("worker-0", "sinker-0")
     answered = asked[1:] if is_sick else asked
