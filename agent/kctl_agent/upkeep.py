@@ -22,10 +22,8 @@ from kctl_agent.storage import open_lake
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact, small_files
 from kctl_agent.storage.lake.plans import FOLDER
-from kctl_agent.storage.lake.storage import dead_letter_path
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
-from kctl_agent.storage.room import readable
 
 __all__ = ["LEAST_FILES", "VACUUM_SECONDS", "looked_after", "main"]
 
@@ -57,11 +55,7 @@ def looked_after(lake: LakeStorage, least_files: int = LEAST_FILES) -> Iterator[
         with lake.table.latest() as table:
             found = small_files(table, lake.target_file_bytes, least_files)
         if found.files:
-            done = compact(lake.table, lake.target_file_bytes)
-            yield (
-                f"{number_of(done.files_removed, 'file')} ({readable(done.bytes_removed)}) became "
-                f"{number_of(done.files_added, 'file')} ({readable(done.bytes_added)}): version {done.version}"
-            )
+            yield str(compact(lake.table, lake.target_file_bytes))
         vacuumed = lake.path / FOLDER / "vacuumed"
         if _age(vacuumed) > VACUUM_SECONDS:
             removed = remove(lake.table, unused(lake.table))
@@ -73,9 +67,9 @@ def looked_after(lake: LakeStorage, least_files: int = LEAST_FILES) -> Iterator[
 def _tables(lake: LakeStorage) -> Iterator[LakeStorage]:
     """The table, and the one of its dead letters where there is one."""
     yield lake
-    dead_letters = dead_letter_path(lake.path)
-    if dead_letters.is_dir():
-        yield LakeStorage(dead_letters, target_file_bytes=lake.target_file_bytes)
+    dead_letters = lake.beside()
+    if dead_letters.path.is_dir():
+        yield dead_letters
 
 
 def _age(path: Path) -> float:

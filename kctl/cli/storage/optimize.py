@@ -45,11 +45,7 @@ def optimize(
             return
         with upkeep_lock(lake.path), operation(fleet_log(fleet), "storage optimize", {}) as running:
             sys.stderr.write(f"compacting {what} …\n")
-            done = compact(lake.table, lake.target_file_bytes, _print_version)
-            running.text = (
-                f"{number_of(done.files_removed, 'file')} ({readable(done.bytes_removed)}) became "
-                f"{number_of(done.files_added, 'file')} ({readable(done.bytes_added)}): version {done.version}"
-            )
+            running.text = str(compact(lake.table, lake.target_file_bytes, _print_version))
     typer.echo(running.text)
 
 

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kctl_agent.messages import number_of
 from kctl_agent.storage.lake.counts import is_small
 from kctl_agent.storage.lake.files import sync
 from kctl_agent.storage.lake.log import added, entry_path
+from kctl_agent.storage.room import readable
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -49,6 +51,12 @@ class Compacted:
     bytes_added: int
     version: int
     """Of the table afterwards."""
+
+    def __str__(self) -> str:
+        return (
+            f"{number_of(self.files_removed, 'file')} ({readable(self.bytes_removed)}) became "
+            f"{number_of(self.files_added, 'file')} ({readable(self.bytes_added)}): version {self.version}"
+        )
 
 
 def small_files(table: DeltaTable, target_file_bytes: int, least: int = 2) -> SmallFiles:

@@ -25,7 +25,7 @@ from kctl_agent.storage.base import (
     TopicPartition,
 )
 from kctl_agent.storage.claim import EVERYTHING
-from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, Move, dead_letter_path
+from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, Move
 
 __all__ = ["DeadLetterTable"]
 
@@ -39,7 +39,7 @@ class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: LakeStorage, group: str) -> None:
         self.group = group
         self._lake = lake
-        self._storage = _beside(lake)
+        self._storage = lake.beside()
 
     @property
     def identity(self) -> str:
@@ -113,10 +113,6 @@ class DeadLetterTable(DeadLetterStore):
         with self._storage.table.latest() as table:
             for rows in QueryBuilder().register("dead", table).execute(query):
                 yield from pa.record_batch(rows).to_pylist()
-
-
-def _beside(lake: LakeStorage) -> LakeStorage:
-    return LakeStorage(dead_letter_path(lake.path), target_file_bytes=lake.target_file_bytes, limits=lake.limits)
 
 
 def _query(what: str, group: str, selection: Selection) -> str:

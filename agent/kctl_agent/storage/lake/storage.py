@@ -85,6 +85,10 @@ class LakeStorage(OffsetStore):
     def identity(self) -> str:
         return f"lake:{self.path}"
 
+    def beside(self) -> LakeStorage:
+        """The table of its dead letters."""
+        return LakeStorage(dead_letter_path(self.path), target_file_bytes=self.target_file_bytes, limits=self.limits)
+
     def prepare(self) -> None:
         self.table.prepare()
 

@@ -27,11 +27,6 @@ ODD = ("a b/c", None, "ü%")
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "orders"
-
-
-@pytest.fixture
 def storage(path: Path) -> LakeStorage:
     """With four batches of ten rows."""
     made = opened(path)

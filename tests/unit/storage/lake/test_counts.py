@@ -17,11 +17,6 @@ from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "orders"
-
-
-@pytest.fixture
 def storage(path: Path) -> LakeStorage:
     made = opened(path)
     made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])

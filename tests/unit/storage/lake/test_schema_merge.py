@@ -20,11 +20,6 @@ AMOUNT = ("amount", "double")
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "orders"
-
-
-@pytest.fixture
 def storage(path: Path) -> LakeStorage:
     """With one batch of the columns of before."""
     made = opened(path)

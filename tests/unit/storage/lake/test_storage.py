@@ -36,11 +36,6 @@ def schema(*fields: tuple[str, object]) -> str:
     )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "orders"
-
-
 def opened(path: Path, owner: Binding = GROUP) -> LakeStorage:
     storage = LakeStorage(path)
     storage.prepare()
