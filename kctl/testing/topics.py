@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import InvalidMetadataError, KafkaTimeoutError
 
 __all__ = ["add_partitions", "create_topic", "delete_records", "delete_topic", "has_topic"]
 
@@ -70,9 +70,18 @@ def _wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int, timeo
         [topic] = admin.describe_topics([name])
         return len(topic["partitions"]) == partitions
 
+    def all_answer() -> bool:
+        """Each request goes to any broker, and one that lags behind denies what another has already shown."""
+        try:
+            admin.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
+        except InvalidMetadataError:
+            return False
+        return True
+
+    wanted = [TopicPartition(name, number) for number in range(partitions)]
     _wait_until(is_visible, f"topic {name} does not have {partitions} partitions yet", timeout_seconds)
     admin.wait_for_topics([name], timeout_ms=int(timeout_seconds * 1000))
-    admin.list_partition_offsets({TopicPartition(name, number): OffsetSpec.LATEST for number in range(partitions)})
+    _wait_until(all_answer, f"not every partition of topic {name} answers", timeout_seconds)
 
 
 def _wait_until(is_done: Callable[[], bool], otherwise: str, timeout_seconds: float) -> None:
