@@ -12,8 +12,8 @@ PYTEST := $(BIN)/pytest -m "not long"
 SIDE_BY_SIDE := -n 2 --dist loadfile
 # What mostly waits for a broker.
 WAITING := -n 3 --dist loadfile
-# The last tests of a long tier do not wait for one another.
-SPREAD := -n 2 --dist worksteal
+# Half of it is waiting for Spark; tests/acceptance/conftest.py says which process has which test.
+SPREAD := -n 3 --dist loadscope
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-long bench bench-long lock lock-jars clean

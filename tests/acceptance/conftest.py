@@ -9,12 +9,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.kafka_cluster import KafkaCluster
 from kctl.testing.redis_server import RedisServer
 from tests.acceptance.fleets import Eventually, Fleet
 from tests.redis_server import require_redis
+
+ONE_FLEET = {"test_strangers_on_the_host.py", "test_who_may_call.py"}
+"""Files whose tests share a fleet."""
+
+
+class EachByItself(LoadScopeScheduling):
+    """Gives the next test to whichever process is free, but a file's tests to one where they share a fleet. (Marks do
+    that too, `--dist loadgroup`: pytest-xdist 3.8 ignores them with pytest 9.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return path if Path(path).name in ONE_FLEET else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> EachByItself:
+    return EachByItself(config, log)
 
 
 @pytest.fixture(scope="session")

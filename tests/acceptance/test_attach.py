@@ -94,18 +94,31 @@ def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_l
 
     eventually(seen_by_kafkas_tool, SETTLE_SECONDS, "the shadow group holds its offsets")
 
-    os.killpg(report.pid, signal.SIGKILL)
+    os.killpg(report.pid, signal.SIGINT)  # as a terminal does: spark-submit's JVM and Python
     report.wait()
-    eventually(lambda: not rows(fleet), SETTLE_SECONDS, "nothing is shown of what is gone")
-    eventually(lambda: fleet.kctl("rpc", "ping", exit_code=None).returncode == 0, SETTLE_SECONDS, "nor is it missed")
-    assert not list((fleet.directory / "run").glob("report.*"))
-
-    again = application(fleet)
-    eventually(lambda: rows(fleet), START_SECONDS, "it is there again")
-    os.killpg(again.pid, signal.SIGINT)  # as a terminal does: spark-submit's JVM and Python
-    again.wait()
     # The JVM ends its Python with SIGTERM when it is first; then it is the master that removes what is left.
     eventually(
         lambda: not list((fleet.directory / "run").glob("report.*")), SETTLE_SECONDS, "Ctrl-C leaves nothing behind"
     )
     assert fleet.kctl("rpc", "ping").returncode == 0
+
+
+@pytest.mark.long
+def test_an_attached_application_that_is_killed_is_not_shown_and_not_missed(
+    make_fleet: Callable[..., Fleet],
+    application: Callable[[Fleet], subprocess.Popen[bytes]],
+    eventually: Eventually,
+) -> None:
+    fleet = make_fleet(workers=0, partitions=2)
+    fleet.start()
+    eventually(lambda: fleet.ask("ping") is not None, START_SECONDS, "the master answers")
+    fleet.send(100)
+    report = application(fleet)
+    eventually(lambda: rows(fleet), START_SECONDS, "it is there")
+
+    os.killpg(report.pid, signal.SIGKILL)
+    report.wait()
+
+    eventually(lambda: not rows(fleet), SETTLE_SECONDS, "nothing is shown of what is gone")
+    eventually(lambda: fleet.kctl("rpc", "ping", exit_code=None).returncode == 0, SETTLE_SECONDS, "nor is it missed")
+    assert not list((fleet.directory / "run").glob("report.*"))

@@ -92,6 +92,7 @@ def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
     assert generations(two) == before_it
     status = two.engine()["supervisor"]
     assert status["restarts_by_cause"]["exit"] == 1
+    assert "its JVM died (signal 9)" in status["last_error"]
     assert not alive([jvm])
 
 

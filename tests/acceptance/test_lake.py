@@ -20,7 +20,8 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, F
 
 pytestmark = [pytest.mark.real]
 
-KILLS = 4
+KILLS = 2
+"""With more of anything: test_any_kill.py, in `make test-long`."""
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "items.py"
 
@@ -218,7 +219,7 @@ def test_messages_that_cannot_be_read_are_dead_letters_once_however_often_the_wo
 
     load = fleet.load(2000)
     dead_letters = table.with_name("orders_dead_letters")
-    for number in range(2 * KILLS):
+    for number in range(4 * KILLS):
         before = DeltaTable(dead_letters).version()
         eventually(lambda: DeltaTable(dead_letters).version() > before, START_SECONDS, "batches are stored")  # noqa: B023
         pid = fleet.workers()["worker-0"]["pid"]

@@ -1,8 +1,7 @@
-"""A JVM or a master that is killed under load: no process stays behind, nothing is lost or stored twice."""
+"""A master that is killed or stopped under load: no process stays behind, nothing is lost or stored twice."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,23 +16,12 @@ from tests.processes import alive
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
-def test_a_killed_jvm_and_a_killed_master_leave_nothing_behind(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_a_killed_master_leaves_nothing_behind(make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
     load = fleet.load(rate=500)
-    driver = "engine" if fleet.has_engine else "worker-0"
-    first = fleet.processes()[driver]["pid"]
-
-    fleet.jvm().kill()
-    eventually(lambda: fleet.processes().get(driver, {}).get("pid") not in (None, first), SETTLE_SECONDS)
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "a new JVM runs")
-    rows = json.loads(fleet.kctl("status", "-o", "json").stdout)["rows"]
-    [status] = [row for row in rows if row["name"] == driver]
-    assert status["restarts"] == 1
-    assert "its JVM died (signal 9)" in status["last_error"]
+    eventually(lambda: fleet.workers()["worker-0"]["batches_total"], SETTLE_SECONDS, "it stores")
 
     everybody = fleet.family()
     assert any(process.name() == "java" for process in everybody)

@@ -1,4 +1,4 @@
-"""A batch that takes 20 s hides nothing: the agent answers at once and the lag grows while it runs."""
+"""A batch that takes long hides nothing: the agent answers at once and the lag grows while it runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import socket
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,11 +56,11 @@ def call_times(fleet: Fleet) -> list[float]:
     return times
 
 
-@pytest.mark.alone
 def test_the_agent_answers_at_once_and_the_lag_grows_while_a_batch_is_held(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    make_fleet: Callable[..., Fleet], eventually: Eventually, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", ".")
+    monkeypatch.setenv("KCTL_SLOW_UNTIL", str(tmp_path / "go on"))
     fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "tests.acceptance.transforms:slow"')
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
@@ -82,7 +83,8 @@ def test_the_agent_answers_at_once_and_the_lag_grows_while_a_batch_is_held(
     p99 = times[int(CALLS * 0.99)]
     print(f"agent calls during a batch: p50 {statistics.median(times) * 1e3:.3f} ms, p99 {p99 * 1e3:.3f} ms")
     # How fast exactly is measured by `benchmarks/agent_under_load.py`: beside other work a call waits for a processor.
-    assert (statistics.median(times) < 0.005, p99 < 0.1) == (True, True), "nobody waits for the batch"
+    assert (statistics.median(times) < 0.05, p99 < 1) == (True, True), "nobody waits for the batch"
+    (tmp_path / "go on").touch()
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "the held batch and what came after it are committed")
     found = fleet.audit()
     assert (found.stored, found.lost, found.duplicated) == (400, 0, 0)

@@ -6,14 +6,19 @@ in test_bad_input.py; the rules one by one, in tests/unit/agent/test_paths.py.
 
 from __future__ import annotations
 
+import shutil
 import stat
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.server import AgentServer
-from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import START_SECONDS, Fleet
 from tests.acceptance.stranger import NOBODY, needs_root, run_as_nobody
+from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -36,13 +41,39 @@ with socket.socket(socket.AF_UNIX) as peer:
 """Ask once and print what came. (A peer that is refused may find the socket closed before it has sent.)"""
 
 
-@pytest.fixture
-def fleet(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
+@pytest.fixture(scope="module")
+def fleet(broker: KafkaBroker) -> Iterator[Fleet]:
     """A master that runs; its worker cannot start, so that no Spark is needed."""
-    fleet = make_fleet(partitions=1, workers_more='transform = "no_such_module:clean"')
-    fleet.start()
-    eventually(lambda: "action=fatal" in fleet.log.read_text(), START_SECONDS, "the worker has been given up")
-    return fleet
+    directory = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
+    fleet = Fleet(directory, broker, partitions=1, workers=1, workers_more='transform = "no_such_module:clean"')
+    try:
+        fleet.start()
+        eventually(lambda: "action=fatal" in fleet.log.read_text(), START_SECONDS, "the worker has been given up")
+        yield fleet
+    finally:
+        fleet.close()
+        print(fleet.log_tail())
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def open_to_all(fleet: Fleet) -> Iterator[Callable[..., None]]:
+    """Lets everybody enter folders and use files of the fleet, until the test is over."""
+    before: dict[Path, int] = {}
+
+    def let(mode: int, *paths: Path) -> None:
+        for path in paths:
+            before.setdefault(path, stat.S_IMODE(path.stat().st_mode))
+            path.chmod(mode)
+
+    yield let
+    for path, mode in before.items():
+        path.chmod(mode)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> None:
+    """The fleet outlives a test here."""
 
 
 def test_run_dir_and_everything_in_it_are_for_their_owner_alone(fleet: Fleet) -> None:
@@ -56,10 +87,11 @@ def test_run_dir_and_everything_in_it_are_for_their_owner_alone(fleet: Fleet) ->
 
 
 @needs_root
-def test_another_user_learns_from_the_command_line_that_the_fleet_is_not_theirs(fleet: Fleet) -> None:
-    for folder in (fleet.directory.parent, fleet.directory):
-        folder.chmod(0o755)
-    fleet.config.chmod(0o644)
+def test_another_user_learns_from_the_command_line_that_the_fleet_is_not_theirs(
+    fleet: Fleet, open_to_all: Callable[..., None]
+) -> None:
+    open_to_all(0o755, fleet.directory)
+    open_to_all(0o644, fleet.config)
     code = "from kctl.cli import main; sys.exit(main())"
 
     done = run_as_nobody(code, "rpc", "kafka_lag", "-c", str(fleet.config))
@@ -73,12 +105,11 @@ def test_another_user_learns_from_the_command_line_that_the_fleet_is_not_theirs(
 @needs_root
 @pytest.mark.parametrize(("rpc", "method"), [("kafka_lag", "onKafkaLag"), ("status", "getStatus")])
 def test_another_user_is_refused_by_the_kernels_word_even_where_every_mode_lets_him_in(
-    fleet: Fleet, rpc: str, method: str
+    fleet: Fleet, open_to_all: Callable[..., None], rpc: str, method: str
 ) -> None:
     run_dir = fleet.directory / "run"
-    for folder in (fleet.directory.parent, fleet.directory, run_dir):
-        folder.chmod(0o755)
-    (run_dir / "master.sock").chmod(0o666)
+    open_to_all(0o755, fleet.directory, run_dir)
+    open_to_all(0o666, run_dir / "master.sock")
 
     done = run_as_nobody(_ASK, str(run_dir / "master.sock"), rpc, method)
 

@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
 __all__ = ["POISON", "chokes", "drops_offsets", "every_tenth_marked", "marks_at_random", "shuffles", "slow"]
 
-HELD_SECONDS = 20.0
 POISON = b"poison"
 
 
 def slow(frame: DataFrame) -> DataFrame:
-    """Holds the batch with a partition's first record for 20 s, in the executor."""
+    """Holds the batch with a partition's first record, in the executor, until the file is there that
+    `KCTL_SLOW_UNTIL` names."""
 
     def hold(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             if 0 in batch.column("offset").to_pylist():
-                threading.Event().wait(HELD_SECONDS)
+                while not os.path.exists(os.environ["KCTL_SLOW_UNTIL"]):
+                    threading.Event().wait(0.05)
             yield batch
 
     return frame.mapInArrow(hold, frame.schema)
