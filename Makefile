@@ -8,10 +8,8 @@ SETUP_DONE := .venv/.setup-done
 SCRIPTS := scripts/lock_jars scripts/runtime_requirements deploy/docker/probe
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 PYTEST := $(BIN)/pytest -m "not long"
-# Most of a test is waiting. Two at once, each file in one process; ARGS="-n 0" for one after another.
-SIDE_BY_SIDE := -n 2 --dist loadfile
-# What mostly waits for a broker.
-WAITING := -n 3 --dist loadfile
+# Most of a test is waiting. Three at once, each file in one process; ARGS="-n 0" for one after another.
+SIDE_BY_SIDE := -n 3 --dist loadfile
 # Half of it is waiting for Spark; tests/acceptance/conftest.py says which process has which test.
 SPREAD := -n 3 --dist loadscope
 
@@ -45,7 +43,7 @@ check: $(SETUP_DONE) ## format, lint, types, dependency rules
 test: setup check ## everything the project can prove about itself, the fast part first
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/project
-	$(PYTEST) $(WAITING) $(ARGS) tests/integration
+	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/integration
 	$(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
 
 test-long: setup ## soak and fault runs, and workers with a Spark driver each

@@ -110,12 +110,13 @@ class ClusterSnapshot:
     columns: GroupColumns | None = None
     """The partitions of all `groups`, one group after the other; None where they are kept as rows."""
 
-    def __del__(self) -> None:
-        """Lets the groups go in parts: tens of thousands at once hold all other threads for 60 ms."""
+    def __del__(self, at_once: int = _LET_GO_AT_ONCE) -> None:
+        """Lets the groups go in parts: tens of thousands at once hold all other threads for 60 ms. (The number is an
+        argument, since at the interpreter's end a module's names are gone.)"""
         groups = list(self.groups)
         object.__setattr__(self, "groups", ())
         while groups:
-            del groups[-_LET_GO_AT_ONCE:]
+            del groups[-at_once:]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -55,6 +55,7 @@ class Faults:
             storage=storage,
             sinkers=SINKERS_TOML.format(lease_seconds=lease_seconds),
             workers_more=WORKERS_TOML,
+            trigger="0.0",  # as many puts as there can be, to be killed in
         )
         self.fleet.start()
         eventually(self._is_up, START_SECONDS, "worker and sinkers run")

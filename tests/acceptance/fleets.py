@@ -31,6 +31,8 @@ __all__ = ["SETTLE_SECONDS", "START_SECONDS", "Eventually", "Fleet"]
 
 START_SECONDS = 90.0
 SETTLE_SECONDS = 60.0
+BATCH_SECONDS = "0.5"
+"""From the start of a batch to the next: without a pause a worker under load takes a core from the other tests."""
 
 Eventually = Callable[..., Any]
 
@@ -48,6 +50,7 @@ session_timeout_seconds = 6.0
 [workers]
 count = {workers}
 backoff_min_seconds = {backoff}
+trigger_seconds = {trigger}
 {workers_more}
 
 [spark]
@@ -108,6 +111,7 @@ class Fleet(DemoFleet):
                 workers=workers,
                 kafka=self._more.get("kafka", ""),
                 backoff=self._more.get("backoff", "0.2"),
+                trigger=self._more.get("trigger", BATCH_SECONDS),
                 workers_more=self._more.get("workers_more", ""),
                 storage=self._more.get("storage", ""),
                 sinkers=self._more.get("sinkers", ""),
@@ -225,7 +229,7 @@ class Fleet(DemoFleet):
                 "transform": "",
                 "import_dir": str(self.directory),
                 "max_records_per_batch": 100_000,
-                "trigger_seconds": 0.0,
+                "trigger_seconds": float(BATCH_SECONDS),
                 "on_data_loss": "continue",
                 "revoke_timeout_seconds": 15.0,
             },

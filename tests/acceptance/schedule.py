@@ -115,6 +115,7 @@ class Schedule:
             storage=self._storage_toml(),
             sinkers="" if table else SINKERS_TOML,
             workers_more=f'{WORKERS_TOML}\ntransform = "{MARKING}"' if table else WORKERS_TOML,
+            trigger="0.0",
         )
         self._names = {*WORKERS, *(() if table else SINKERS), *(["engine"] if self.fleet.has_engine else [])}
         absent = {*([] if redis else ["redis"]), *([] if self.fleet.has_engine else [_KINDS["kctl_agent.engine"]])}

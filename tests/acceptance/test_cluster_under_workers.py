@@ -105,7 +105,7 @@ def test_a_log_that_was_truncated_and_has_grown_past_the_position_again_is_read_
     """While nobody polls the end of the log: between two batches, with nothing but the memory of a worker that is
     paused, and with nothing but what the group has committed."""
     seconds = {"between two batches": 15.0}.get(meanwhile, 0.0)
-    fleet = make_fleet(workers=1, partitions=2, on=cluster, workers_more=f"trigger_seconds = {seconds}")
+    fleet = make_fleet(workers=1, partitions=2, on=cluster, trigger=str(seconds))
     topics.delete_topic(cluster.bootstrap_servers, fleet.topic)
     eventually(lambda: layout(cluster, fleet.topic) == (), SETTLE_SECONDS, "the topic is gone")
     create(cluster, fleet.topic, UncleanElection.REPLICAS, **UncleanElection.CONFIGS)

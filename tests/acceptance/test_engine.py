@@ -289,7 +289,7 @@ def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(
 ) -> None:
     """One after another; more of them with KCTL_SOAK_BATCHES."""
     batches = int(os.environ.get("KCTL_SOAK_BATCHES", "5000"))
-    fleet = make_fleet(workers=1, partitions=1, workers_more='engine = "shared"')
+    fleet = make_fleet(workers=1, partitions=1, workers_more='engine = "shared"', trigger="0.0")
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")
     load = fleet.load(rate=100)

@@ -21,7 +21,8 @@ def test_a_full_storage_throttles_its_workers_until_there_is_room(
         workers=1,
         partitions=1,
         storage="limit = 300",
-        workers_more="max_records_per_batch = 100\ntrigger_seconds = 1.0",
+        workers_more="max_records_per_batch = 100",
+        trigger="1.0",
     )
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")

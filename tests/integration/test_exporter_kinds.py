@@ -41,6 +41,8 @@ KINDS: Mapping[str, Callable[[str, str, str], AbstractContextManager[None]]] = {
     "streams": streams_member,
 }
 EACH_KIND = pytest.mark.parametrize("kind", KINDS)
+SHOWN_ALIKE = {"consumer", "streams"}
+"""Kinds whose offsets are read and shown as those of classic groups are."""
 SLOW_FOR_EACH = pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind == "classic" else pytest.mark.long) for kind in KINDS]
 )
@@ -135,8 +137,16 @@ def world(broker: KafkaBroker, exporter: Exporter, request: pytest.FixtureReques
     return made
 
 
-@EACH_KIND
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [
+        pytest.param(
+            kind, state, marks=pytest.mark.long if kind in SHOWN_ALIKE and state.startswith("an offset") else ()
+        )
+        for kind in KINDS
+        for state in STATES
+    ],
+)
 def test_offsets_of_groups_of_every_kind_are_shown_in_every_state(world: World, kind: str, state: str) -> None:
     case = STATES[state]
     world.produce({number: int(count) for number, count in case.produced.items()})
@@ -199,7 +209,7 @@ def test_partitions_that_are_added_are_shown_once_they_are_committed(world: Worl
     world.has("kctl_consumer_lag", {0: 3, 3: 4})
 
 
-@EACH_KIND
+@SLOW_FOR_EACH
 def test_of_a_deleted_group_nothing_is_left(world: World, kind: str) -> None:
     world.produce({0: 5})
     world.commit({0: 2})
