@@ -10,7 +10,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 PYTEST := $(BIN)/pytest -m "not long"
 # Most of a test is waiting. Three at once, each file in one process; ARGS="-n 0" for one after another.
 SIDE_BY_SIDE := -n 3 --dist loadfile
-# Half of it is waiting for Spark; tests/acceptance/conftest.py says which process has which test.
+# Half of it is waiting for Spark; tests/acceptance/conftest.py gives each test to a process.
 SPREAD := -n 3 --dist loadscope
 
 .DEFAULT_GOAL := help

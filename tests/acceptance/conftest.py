@@ -22,7 +22,7 @@ ONE_FLEET = {"test_strangers_on_the_host.py", "test_who_may_call.py"}
 """Files whose tests share a fleet."""
 
 
-class EachByItself(LoadScopeScheduling):
+class EachByItself(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """Gives the next test to whichever process is free, but a file's tests to one where they share a fleet. (Marks do
     that too, `--dist loadgroup`: pytest-xdist 3.8 ignores them with pytest 9.)"""
 
