@@ -277,6 +277,8 @@ class ProcessSupervisor:
 
     async def _watch(self, child: Child) -> None:
         code = await child.wait()
+        if self._health_check is not None:
+            self._health_check.cancel()  # an answer from before the end would clear the error that follows
         lines = await child.last_lines()
         # Its JVM must be gone before a new one starts: two would be two members of the group and two writers.
         await self._kill_rest(child)
