@@ -48,7 +48,7 @@ test: setup check ## everything the project can prove about itself, the fast par
 
 test-long: setup ## soak and fault runs, and workers with a Spark driver each
 	$(BIN)/pytest -m long $(ARGS) tests
-	KCTL_WORKERS_ENGINE=own $(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
+	KCTL_TEST_ENGINE=own $(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
 
 bench: setup ## the results of benchmarks/README.md, as JSON lines
 	@$(BIN)/python -m benchmarks $(ARGS)

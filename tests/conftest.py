@@ -35,6 +35,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
+FOR_TESTS = ("KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY", "KCTL_TEST_")
+"""How the names of variables begin that reach the tests."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -80,7 +82,7 @@ def short_dir() -> Iterator[Path]:
 def own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No setting of the person who runs the tests reaches them, and their fleets and audit log are not touched."""
     for name in list(os.environ):
-        if name.startswith("KCTL_") and name not in {"KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY"}:
+        if name.startswith("KCTL_") and not name.startswith(FOR_TESTS):
             monkeypatch.delenv(name)
     runtime = Path(tempfile.mkdtemp(prefix="x", dir="/tmp"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))

@@ -33,6 +33,8 @@ START_SECONDS = 90.0
 SETTLE_SECONDS = 60.0
 BATCH_SECONDS = "0.5"
 """From the start of a batch to the next: without a pause a worker under load takes a core from the other tests."""
+ENGINE = os.environ.get("KCTL_TEST_ENGINE", "shared")
+"""Of all workers but those of a test that sets it: `own` is a Spark driver for each."""
 
 Eventually = Callable[..., Any]
 
@@ -51,6 +53,7 @@ session_timeout_seconds = 6.0
 count = {workers}
 backoff_min_seconds = {backoff}
 trigger_seconds = {trigger}
+engine = "{engine}"
 {workers_more}
 
 [spark]
@@ -111,6 +114,7 @@ class Fleet(DemoFleet):
                 workers=workers,
                 kafka=self._more.get("kafka", ""),
                 backoff=self._more.get("backoff", "0.2"),
+                engine=self._more.get("engine", ENGINE),
                 trigger=self._more.get("trigger", BATCH_SECONDS),
                 workers_more=self._more.get("workers_more", ""),
                 storage=self._more.get("storage", ""),

@@ -68,7 +68,8 @@ def two(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
     fleet = make_fleet(
         workers=2,
         partitions=4,
-        workers_more='engine = "shared"\ntransform = "sameness:keep"\nping_timeout_seconds = 60.0',
+        engine="shared",
+        workers_more='transform = "sameness:keep"\nping_timeout_seconds = 60.0',
     )
     (fleet.directory / "sameness.py").write_text(SAME)
     fleet.start()
@@ -104,7 +105,7 @@ def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
 def test_a_worker_that_is_killed_leaves_nothing_in_the_engine_and_the_other_one_reads_on(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
-    fleet = make_fleet(workers=2, partitions=4, workers_more='engine = "shared"', backoff="5.0")
+    fleet = make_fleet(workers=2, partitions=4, engine="shared", backoff="5.0")
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both run")
     load = fleet.load(rate=500)
@@ -147,7 +148,7 @@ def test_a_frozen_worker_holds_up_no_other(two: Fleet, eventually: Eventually) -
 def test_a_worker_that_is_started_again_with_new_code_runs_it_in_the_executors_too(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
-    fleet = make_fleet(workers=1, partitions=1, workers_more='engine = "shared"\ntransform = "marking:mark"')
+    fleet = make_fleet(workers=1, partitions=1, engine="shared", workers_more='transform = "marking:mark"')
     (fleet.directory / "marking.py").write_text(TRANSFORM.format(version=b"old"))
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")
@@ -185,7 +186,7 @@ def test_a_worker_whose_handler_does_not_return_keeps_no_other_waiting(
     fleet = make_fleet(
         workers=2,
         partitions=8,
-        workers_more='engine = "shared"',
+        engine="shared",
         storage='mode = "directly"',
         sinkers='handler = "slow_at_times:handle"',
     )
@@ -216,7 +217,7 @@ def test_an_engine_that_is_killed_twenty_times_costs_nothing_but_time(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(
-        workers=4, partitions=8, workers_more='engine = "shared"\nbackoff_max_seconds = 0.2\nmax_failures = 1000'
+        workers=4, partitions=8, engine="shared", workers_more="backoff_max_seconds = 0.2\nmax_failures = 1000"
     )
     fleet.start()
     names = [f"worker-{number}" for number in range(4)]
@@ -252,7 +253,8 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
         partitions=1,
         backoff="0.05",
         kafka=kafka,
-        workers_more='engine = "shared"\nmax_failures = 1000\nbackoff_max_seconds = 0.1',
+        engine="shared",
+        workers_more="max_failures = 1000\nbackoff_max_seconds = 0.1",
     )
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")
@@ -292,9 +294,9 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
 def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
-    """One after another; more of them with KCTL_SOAK_BATCHES."""
-    batches = int(os.environ.get("KCTL_SOAK_BATCHES", "5000"))
-    fleet = make_fleet(workers=1, partitions=1, workers_more='engine = "shared"', trigger="0.0")
+    """One after another; more of them with KCTL_TEST_BATCHES."""
+    batches = int(os.environ.get("KCTL_TEST_BATCHES", "5000"))
+    fleet = make_fleet(workers=1, partitions=1, engine="shared", trigger="0.0")
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")
     load = fleet.load(rate=100)
