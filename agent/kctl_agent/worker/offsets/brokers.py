@@ -359,6 +359,9 @@ class BrokerWatcher(threading.Thread):
                 if not self._failing and not self._stop_asked.is_set():
                     log.warning("%s", self._brokers.describe(error, "stats of partitions age until brokers answer"))
                 self._failing = True
+            except RuntimeError:  # what kafka-python raises for a request of a client that is closed meanwhile
+                if not self._stop_asked.is_set():
+                    raise
 
     def _poll(self) -> None:
         view = self.view
