@@ -32,6 +32,16 @@ def documented(fleet: Fleet) -> str:
 
 
 @pytest.fixture
+def fleet(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
+    """Without workers of its own, and with 100 messages in its topic."""
+    fleet = make_fleet(workers=0, partitions=2)
+    fleet.start()
+    eventually(lambda: fleet.ask("ping") is not None, START_SECONDS, "the master answers")
+    fleet.send(100)
+    return fleet
+
+
+@pytest.fixture
 def application() -> Iterator[Callable[[Fleet], subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
@@ -62,14 +72,8 @@ def rows(fleet: Fleet) -> dict[int, dict[str, Any]]:
 
 
 def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_lag(
-    make_fleet: Callable[..., Fleet],
-    application: Callable[[Fleet], subprocess.Popen[bytes]],
-    eventually: Eventually,
+    fleet: Fleet, application: Callable[[Fleet], subprocess.Popen[bytes]], eventually: Eventually
 ) -> None:
-    fleet = make_fleet(workers=0, partitions=2)
-    fleet.start()
-    eventually(lambda: fleet.ask("ping") is not None, START_SECONDS, "the master answers")
-    fleet.send(100)
     report = application(fleet)
 
     eventually(
@@ -105,14 +109,8 @@ def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_l
 
 @pytest.mark.long
 def test_an_attached_application_that_is_killed_is_not_shown_and_not_missed(
-    make_fleet: Callable[..., Fleet],
-    application: Callable[[Fleet], subprocess.Popen[bytes]],
-    eventually: Eventually,
+    fleet: Fleet, application: Callable[[Fleet], subprocess.Popen[bytes]], eventually: Eventually
 ) -> None:
-    fleet = make_fleet(workers=0, partitions=2)
-    fleet.start()
-    eventually(lambda: fleet.ask("ping") is not None, START_SECONDS, "the master answers")
-    fleet.send(100)
     report = application(fleet)
     eventually(lambda: rows(fleet), START_SECONDS, "it is there")
 
