@@ -1,17 +1,16 @@
 """Samples as the text that Prometheus reads: the classic format 0.0.4, or OpenMetrics 1.0.
 
-Partitions come by the hundred thousand, so their lines are not built one by one: the labels of each partition are kept
-as text from scrape to scrape, and the lines of a block are name, labels, value, name, ... joined once
-(benchmarks/scrape.py). Blocks of which no value has changed stay as they are.
+Partitions come by the hundred thousand, so their lines are not built one by one: the labels of each block are kept as
+one text from scrape to scrape, into which the name is put, and all values at once (benchmarks/scrape.py). Blocks of
+which no value has changed stay as they are.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, compress
+from itertools import accumulate, compress, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,68 +138,54 @@ class _Part:
         is_known = _is_known(values)
         if not is_known.any():
             return []
-        kept, blocks = self._kept.get(metric.name), []
+        kept, blocks = self._kept.get(metric.name), list[Block]()
+        is_same = [] if kept is None else _is_same(kept.values, values)
         for number, begin in enumerate(range(0, len(values), _BLOCK_ROWS)):
             part = slice(begin, begin + _BLOCK_ROWS)
-            if kept is not None and _is_same(kept.values[part], values[part]):
+            if kept is not None and is_same[number]:
                 blocks.append(kept.blocks[number])
             else:
-                blocks.append(Block(partial(self._joined, self._texts, metric, values[part], is_known[part], begin)))
+                labels = self._texts.of(metric.labels, number)
+                blocks.append(Block(partial(_joined, labels, metric, values[part], is_known[part])))
         self._kept[metric.name] = _Kept(values, blocks)
         return blocks
 
-    @staticmethod
-    def _joined(
-        texts: _LabelTexts,
-        metric: Column | WordColumn,
-        values: NDArray[Any],
-        is_known: NDArray[np.bool_],
-        begin: int,
-    ) -> bytes:
-        befores, partitions = texts.of(metric, begin, begin + len(values))
-        if not is_known.all():
-            chosen = is_known.tolist()
-            befores, partitions = list(compress(befores, chosen)), list(compress(partitions, chosen))
-            values = values[is_known]
-        pieces = [""] * (3 * len(partitions))
-        pieces[0::3], pieces[1::3], pieces[2::3] = befores, partitions, _endings(metric, values)
-        pieces[0] = pieces[0][1:]
-        pieces.append("\n")
-        return "".join(pieces).encode()
-
 
 class _LabelTexts:
-    """The labels of each partition as text, the same for many metrics."""
+    """The labels of the partitions of each block as text, one partition a line: the same for many metrics."""
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
-        self._begins = [0, *accumulate(count for _, count in labels.groups)]
-        """Of the groups."""
-        self._partitions: dict[tuple[str, ...], list[str]] = {}
+        self._made: dict[tuple[str, ...], list[bytes]] = {}
 
-    def of(self, metric: Column | WordColumn, begin: int, end: int) -> tuple[list[str], list[str]]:
-        """Of the partitions from `begin` to `end`: what a line has before its topic, from the end of the line before
-        on; and topic and partition, to where the value or the word is."""
-        of_cluster, of_group, of_topic, of_partition, *_ = metric.labels
-        key = of_topic, of_partition, "," if isinstance(metric, WordColumn) else "} "
-        known = self._partitions.get(key)
-        if known is None:
-            known = self._partitions[key] = self._made(*key)
-        befores, first, number = list[str](), begin, bisect_right(self._begins, begin) - 1
-        before = f'\n{metric.name}{{{of_cluster}="{_escaped(self._labels.cluster)}",{of_group}="'
-        while first < min(end, len(known)):
-            group, count = self._labels.groups[number]
-            until = min(self._begins[number] + count, end)
-            befores += [f'{before}{_escaped(group)}",'] * (until - first)
-            first, number = until, number + 1
-        return befores, known[begin:end]
+    def of(self, names: Sequence[str], number: int) -> bytes:
+        """Of the block of that number; a per cent sign in it is doubled. `names` are those of the labels: cluster,
+        group, topic, partition, and what else there may be."""
+        key = (*names[:4],)
+        if key not in self._made:
+            self._made[key] = self._blocks(*key)
+        return self._made[key][number]
 
-    def _made(self, of_topic: str, of_partition: str, after: str) -> list[str]:
-        """The same object for the same partition, for many groups may read it."""
-        partitions = self._labels.partitions
-        topics = {topic: _escaped(topic) for topic, _ in partitions}
-        texts = {key: f'{of_topic}="{topics[key[0]]}",{of_partition}="{key[1]}"{after}' for key in set(partitions)}
-        return list(map(texts.__getitem__, partitions))
+    def _blocks(self, of_cluster: str, of_group: str, of_topic: str, of_partition: str) -> list[bytes]:
+        labels = self._labels
+        topics = {topic: _escaped(topic) for topic, _ in labels.partitions}
+        cluster = f'{of_cluster}="{_escaped(labels.cluster)}",{of_group}="'
+        befores = (f'{cluster}{_escaped(group)}",{of_topic}="' for group, count in labels.groups for _ in range(count))
+        each = zip(befores, labels.partitions, strict=True)
+        lines = (f'{before}{topics[topic]}",{of_partition}="{number}"' for before, (topic, number) in each)
+        blocks = iter(lambda: "\n".join(islice(lines, _BLOCK_ROWS)), "")
+        return [block.replace("%", "%%").encode() for block in blocks]
+
+
+def _joined(labels: bytes, metric: Column | WordColumn, values: NDArray[Any], is_known: NDArray[np.bool_]) -> bytes:
+    """The lines of a block; `labels` has one for each partition."""
+    if not is_known.all():
+        labels, values = b"\n".join(compress(labels.split(b"\n"), is_known.tolist())), values[is_known]
+    if not len(values):
+        return b""
+    name, value = f"{metric.name}{{".encode(), _placeholder(metric, values)
+    lines = b"".join((name, labels.replace(b"\n", value + name), value))
+    return lines % tuple(_texts(metric, values))
 
 
 def _is_known(values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -208,21 +193,31 @@ def _is_known(values: NDArray[Any]) -> NDArray[np.bool_]:
     return values >= 0 if values.dtype == np.int8 else found
 
 
-def _is_same(old: NDArray[Any], new: NDArray[Any]) -> bool:
-    return np.array_equal(old, new, equal_nan=old.dtype == np.float64)
+def _is_same(old: NDArray[Any], new: NDArray[Any]) -> list[bool]:
+    """Of each block. What is not known is the same as ever."""
+    bits = f"i{old.itemsize}"
+    is_changed = old.view(bits) != new.view(bits)
+    changed: list[bool] = np.logical_or.reduceat(is_changed, range(0, len(old), _BLOCK_ROWS)).tolist()
+    return [not each for each in changed]
 
 
-def _endings(metric: Column | WordColumn, values: NDArray[Any]) -> Iterable[str]:
-    """Of integers what str makes of them, in a third of the time. To write a float takes long, and many are the
-    same."""
-    numbers = values.tolist()
+def _placeholder(metric: Column | WordColumn, values: NDArray[Any]) -> bytes:
+    """From the last label to the end of the line, with the place of what `_texts` gives."""
     if isinstance(metric, WordColumn):
-        endings = [f'{metric.labels[-1]}="{_escaped(word)}"}} 1' for word in metric.words]
-        return [endings[number] for number in numbers]
-    if values.dtype == np.float64:
-        texts = {number: repr(number) for number in set(numbers)}
-        return map(texts.__getitem__, numbers)
-    return map(repr, numbers)
+        return f',{metric.labels[-1]}="%b"}} 1\n'.encode()
+    return b"} %b\n" if values.dtype == np.float64 else b"} %d\n"
+
+
+def _texts(metric: Column | WordColumn, values: NDArray[Any]) -> Iterable[Any]:
+    """Integers as they are. To write a float takes long, and many are the same."""
+    if isinstance(metric, WordColumn):
+        words = [_escaped(word).encode() for word in metric.words]
+        return map(words.__getitem__, values.tolist())
+    if values.dtype != np.float64:
+        return list[int](values.tolist())
+    numbers, places = np.unique(values, return_inverse=True)
+    texts = [repr(number).encode() for number in numbers.tolist()]
+    return map(texts.__getitem__, places.tolist())
 
 
 def _header(metric: Metric, is_openmetrics: bool) -> bytes:

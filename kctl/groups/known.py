@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 
 from kctl.groups.partitions import Names, PartitionColumns
 from kctl.kafka.cluster_reading import ClusterReading
+from kctl.kafka.committed_bytes import GroupOffsets, TopicPartitions
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.layout import Partition
-from kctl.kafka.offset_bytes import TopicOffsets, by_topic
 from kctl.status.columns import Reported
 from kctl.status.history import ABSENT
 from kctl.status.observations import Bools, Ints, Rows
@@ -35,29 +34,28 @@ class KnownGroup:
     share_lag: Mapping[Partition, int] = field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
     """Of which an offset is committed, sorted; the same object while they are the same."""
-    offsets: Sequence[Sequence[int]] = ()
-    """What is committed, one topic after the other, in the order of `partitions`."""
-    _reported: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
-    _is_sorted: bool = True
-    """Whether they are reported in that order."""
+    offsets: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """What is committed, in the order of `partitions`."""
+    _reported: tuple[TopicPartitions, ...] = ()
+    _order: Rows | None = None
+    """The places of `partitions` among those that are reported; None: they are reported in that order."""
 
     def commit(
         self,
-        committed: Sequence[TopicOffsets],
+        committed: GroupOffsets,
         share_lag: Mapping[Partition, int],
         at: float,
         same: dict[Partition, Partition],
     ) -> None:
         """`same` has one object for each partition: many groups read it."""
-        reported = [each[:2] for each in committed]
-        if reported != self._reported:
-            each_key = ((topic, number) for topic, numbers in reported for number in numbers)
-            known = [same.setdefault(key, key) for key in each_key]
+        if committed.topics != self._reported:
+            known = [same.setdefault(key, key) for key, _ in committed.items()]
             self.partitions = tuple(sorted(known))
-            self._reported, self._is_sorted = reported, known == [*self.partitions]
-        if not self._is_sorted:
-            committed = by_topic({(each.topic, n): o for each in committed for n, o in zip(*each[1:], strict=True)})
-        self.offsets, self.share_lag, self.committed_at = [each.offsets for each in committed], share_lag, at
+            order = sorted(range(len(known)), key=known.__getitem__)
+            self._order = None if order == [*range(len(known))] else np.array(order, np.intp)
+        self._reported = committed.topics
+        self.offsets = committed.offsets if self._order is None else committed.offsets[self._order]
+        self.share_lag, self.committed_at = share_lag, at
 
 
 class _Logs:
@@ -161,7 +159,7 @@ class Known:
         if any(map(reads_committed, names.groups)):
             is_stable = names.spread(np.array([reads_committed(name) for name in names.groups]))
             end = np.where(is_stable, logs.stable_end[places], end)
-        committed, share_lag = _committed(groups, len(names)), _share_lag(groups)
+        committed, share_lag = _committed(groups), _share_lag(groups)
         reported = Reported(
             at=np.fmin(log_at, committed_at),
             start=np.where(np.isnan(log_at), ABSENT, logs.start[places]),
@@ -221,9 +219,8 @@ def _time(at: float | None) -> float:
     return -np.inf if at is None else at
 
 
-def _committed(groups: Sequence[KnownGroup], count: int) -> Ints:
-    topics = chain.from_iterable(each.offsets for each in groups)
-    return np.fromiter(chain.from_iterable(topics), np.int64, count)
+def _committed(groups: Sequence[KnownGroup]) -> Ints:
+    return np.concatenate([np.empty(0, np.int64), *(each.offsets for each in groups)])
 
 
 def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:

@@ -79,10 +79,8 @@ def merge(known: dict[Partition, Known], reading: ClusterReading, group: str, no
 
 def _committed(reading: ClusterReading, group: str) -> dict[Partition, int] | None:
     """Where there is nothing for a partition, nothing is committed; None: that was not answered."""
-    topics = reading.committed.get(group)
-    if topics is None:
-        return None
-    return {(each.topic, number): at for each in topics for number, at in zip(*each[1:], strict=True)}
+    committed = reading.committed.get(group)
+    return None if committed is None else dict(committed.items())
 
 
 def _stats(reading: ClusterReading, group: str) -> GroupStats | None:

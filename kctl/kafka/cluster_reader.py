@@ -17,12 +17,11 @@ from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.access import Access
 from kctl.kafka.all_groups import AllGroups
 from kctl.kafka.cluster_reading import ClusterReading
+from kctl.kafka.committed_bytes import GroupOffsets, by_topic
+from kctl.kafka.committed_reader import CommittedReader
 from kctl.kafka.connection import Connection
 from kctl.kafka.log_reader import LogReader, WantedLogs
 from kctl.kafka.named_groups import NamedGroups
-from kctl.kafka.offset_bytes import by_topic
-from kctl.kafka.offsets import committed_on
-from kctl.kafka.raw import KeptRequests
 from kctl.kafka.share import share_starts_on
 
 __all__ = ["ClusterReader", "Groups"]
@@ -59,7 +58,7 @@ class ClusterReader:
         self._logs = LogReader(WantedLogs() if logs is None else logs)
         self._wants_topic = wants_topic
         self._connection: Connection | None = None
-        self._fetches = KeptRequests()
+        self._committed = CommittedReader()
         self.asked: Mapping[str, int] = {}
         """How many requests of each name the last poll has sent."""
 
@@ -115,7 +114,7 @@ class ClusterReader:
 
     def close(self) -> None:
         """Closes the connections; the next poll opens new ones."""
-        connection, self._connection, self._fetches = self._connection, None, KeptRequests()
+        connection, self._connection, self._committed = self._connection, None, CommittedReader()
         if connection is not None:
             self._groups.reconnect()
             connection.close()
@@ -141,16 +140,24 @@ class ClusterReader:
         for group in reading.groups.values():
             (shares if group.type == "share" else offsets)[group.coordinator].append(group.group)
         connection.deadline.renew()
-        for name, answer in committed_on(connection, offsets, self._fetches).items():
+        known = dict[str, GroupOffsets]()
+        for name, answer in self._committed.read(connection, offsets).items():
             if isinstance(answer, KctlError):
                 reading.failed("committed", answer)
             else:
-                reading.committed[name] = tuple(each for each in answer if self._wants_topic(each.topic))
+                known[name] = answer
+        reading.committed = self._wanted(known)
         for name, starts in share_starts_on(connection, shares).items():
             if isinstance(starts, KctlError):
                 reading.failed("committed", starts)
                 continue
-            known = {key: each for key, each in starts.items() if self._wants_topic(key[0])}
-            begun = {key: each.offset for key, each in known.items() if each.offset is not None}
+            wanted = {key: each for key, each in starts.items() if self._wants_topic(key[0])}
+            begun = {key: each.offset for key, each in wanted.items() if each.offset is not None}
             reading.committed[name] = by_topic(begun)
-            reading.share_lag[name] = {key: each.lag for key, each in known.items() if each.lag is not None}
+            reading.share_lag[name] = {key: each.lag for key, each in wanted.items() if each.lag is not None}
+
+    def _wanted(self, committed: dict[str, GroupOffsets]) -> dict[str, GroupOffsets]:
+        """Thousands of groups have committed in a few topics, and mostly all are wanted."""
+        topics = {topic for each in committed.values() for topic, _ in each.topics}
+        unwanted = {topic for topic in topics if not self._wants_topic(topic)}
+        return {name: each.without(unwanted) for name, each in committed.items()} if unwanted else committed

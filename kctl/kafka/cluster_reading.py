@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kctl.errors import KctlError
+from kctl.kafka.committed_bytes import GroupOffsets
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.layout import Partition
-from kctl.kafka.offset_bytes import TopicOffsets
 
 __all__ = ["PARTS", "ClusterReading"]
 
@@ -28,8 +28,8 @@ class ClusterReading:
     unclear: set[str] = field(default_factory=set)
     """Groups that no broker has just now, and that may be there all the same: their coordinator is just moving."""
     members: dict[str, int] = field(default_factory=dict)
-    committed: dict[str, tuple[TopicOffsets, ...]] = field(default_factory=dict)
-    """Each topic once. Of a share group, the offset below which all is done. What is left out is not committed."""
+    committed: dict[str, GroupOffsets] = field(default_factory=dict)
+    """Of a share group, the offset below which all is done. What is left out is not committed."""
     share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
     """Of share groups the broker itself counts what is not done yet."""
     end: dict[Partition, int] = field(default_factory=dict)

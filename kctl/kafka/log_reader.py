@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kctl.kafka.cluster_reading import ClusterReading
+from kctl.kafka.committed_bytes import GroupOffsets
 from kctl.kafka.connection import Connection
 from kctl.kafka.layout import Partition, Topic, topics_of
-from kctl.kafka.offset_bytes import Keys, TopicOffsets
+from kctl.kafka.offset_bytes import Keys
 from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets_on
 from kctl.kafka.raw import Raw
 
@@ -82,7 +83,7 @@ class LogReader:
         Raises:
             KctlError: no broker answered.
         """
-        committed = {each.topic for of_group in reading.committed.values() for each in of_group}
+        committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}
         names = committed.union(self._wanted.topics)
         if time.monotonic() - self._topics_at > self._wanted.topics_seconds:
             connection.deadline.renew()
@@ -121,9 +122,9 @@ class LogReader:
         if self._led.topics is not self._topics or self._led.wanted != wanted:
             self._led = _led(self._topics, wanted)
 
-    def _partitions(self, of_groups: Iterable[tuple[TopicOffsets, ...]]) -> set[Partition]:
+    def _partitions(self, of_groups: Iterable[GroupOffsets]) -> set[Partition]:
         """Many groups read the same partitions."""
-        topics = {(each.topic, each.partitions) for committed in of_groups for each in committed}
+        topics = {each for committed in of_groups for each in committed.topics}
         return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
 
     def _ask(self, connection: Connection, reading: ClusterReading, silent: set[int]) -> None:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest
 
-from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
+from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.connection import Connection
 from kctl.kafka.flexible import UNREADABLE
 from kctl.kafka.layout import Partition, Topic, topics_of
-from kctl.kafka.offset_bytes import LIST_VERSIONS, Keys, TopicOffsets, fetched, listed
-from kctl.kafka.raw import KeptRequests, Raw
+from kctl.kafka.offset_bytes import LIST_VERSIONS, Keys, listed
+from kctl.kafka.raw import Raw
 from kctl.kafka.reasons import code_failure, name_of_code
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "LogOffsets",
     "commit",
     "committed",
-    "committed_on",
+    "fetch_all",
     "log_offsets",
     "log_offsets_on",
 ]
@@ -125,28 +125,6 @@ def committed(
         if again:
             connection.pause()
     return done
-
-
-def committed_on(
-    connection: Connection, groups: Mapping[int, list[str]], kept: KeptRequests
-) -> dict[str, tuple[TopicOffsets, ...] | KctlError]:
-    """All that each group has committed, partitions without an offset left out; the groups are given by coordinator.
-    All is asked at once, once, and read by the block: for callers that poll, and know the coordinators."""
-    requests = [(node, kept.of(node, names, _fetch_all)) for node, names in groups.items()]
-    found: dict[str, tuple[TopicOffsets, ...] | KctlError] = {}
-    for names, answer in zip(groups.values(), connection.ask_each(requests), strict=True):
-        if isinstance(answer, KctlError):
-            found |= dict.fromkeys(names, answer)
-            continue
-        try:
-            groups_of_node = fetched(answer.body)
-        except UNREADABLE as error:
-            found |= dict.fromkeys(names, WrongProtocol(f"a response to OffsetFetch cannot be read: {error}"))
-            continue
-        for name, group in groups_of_node.items():
-            code = group.error_code
-            found[name] = code_failure(code, f"group {name}") if code else group.committed
-    return found
 
 
 class LogOffsets(NamedTuple):
@@ -312,7 +290,8 @@ def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_r
     )
 
 
-def _fetch_all(names: list[str]) -> Any:
+def fetch_all(names: list[str]) -> Any:
+    """The request for all that these groups have committed."""
     return _fetch(dict.fromkeys(names), names)
 
 

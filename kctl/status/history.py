@@ -258,7 +258,7 @@ class History:
         for table, slots, part in self.rows.tables(rows[chosen]):
             these, committed = rows[chosen[part]], new.committed[chosen[part]]
             last = bisected(table.end, slots, self.rows.count[these] - 1, committed) - 1
-            self._caught_up_at[these] = np.fmax(self._caught_up_at[these], table.at[slots, last])
+            self._caught_up_at[these] = np.fmax(self._caught_up_at[these], table.at[last, slots])
 
 
 _COLUMNS: dict[str, Any] = {

@@ -8,6 +8,7 @@ be millions, which the garbage collector looks through again and again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from mmap import mmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,12 +29,15 @@ _THINNED = 48
 _DETAIL = 6.0
 """From one observation to the next it is about this part of their age."""
 _NEVER = np.inf
-_HIGHEST = np.iinfo(np.int64).max
+_LARGE_BYTES = 1 << 20
 
 
 class Table(NamedTuple):
-    """Rows of some partitions, one line each: oldest first, then filled up with times and ends that never come. Or one
-    row of each."""
+    """Rows of some partitions, one column each, oldest first; behind the last is anything. Or one row of each.
+
+    Row after row in memory: most partitions are read and written in the same row, and what no partition has reached
+    yet takes no memory.
+    """
 
     at: Reals
     committed: Ints
@@ -41,29 +45,23 @@ class Table(NamedTuple):
 
     @classmethod
     def empty(cls, size: int, width: int) -> Table:
-        shape = (size, width)
-        return cls(np.full(shape, _NEVER), np.zeros(shape, np.int64), np.full(shape, _HIGHEST))
+        return cls(*(_zeros((width, size), kind) for kind in (np.float64, np.int64, np.int64)))
 
-    def taken(self, slots: Rows) -> Table:
-        return Table(self.at[slots], self.committed[slots], self.end[slots])
+    def taken(self, slots: Rows, height: int | None = None) -> Table:
+        """The first rows of some partitions; None: all."""
+        return Table._make(column[:height].take(slots, axis=1) for column in self)
 
     def put(self, slots: Rows, lines: Table) -> None:
-        width = lines.at.shape[1]
         for column, new in zip(self, lines, strict=True):
-            column[slots, :width] = new
-
-    def widened(self, width: int) -> Table:
-        wide = Table.empty(len(self.at), width)
-        wide.put(np.arange(len(self.at)), self)
-        return wide
+            column[: len(new), slots] = new
 
     def kept(self, is_kept: Bools) -> Table:
         """Without the rows that are not kept; those behind move up."""
-        found = Table.empty(*self.at.shape)
-        lines, _ = np.nonzero(is_kept)
-        places = (np.cumsum(is_kept, axis=1) - 1)[is_kept]
+        found = Table.empty(self.at.shape[1], len(self.at))
+        _, lines = np.nonzero(is_kept)
+        places = (np.cumsum(is_kept, axis=0) - 1)[is_kept]
         for column, old in zip(found, self, strict=True):
-            column[lines, places] = old[is_kept]
+            column[places, lines] = old[is_kept]
         return found
 
 
@@ -77,17 +75,18 @@ class _Tier:
 
     def allot(self, count: int) -> Rows:
         if len(self.free) < count:
-            size = len(self.table.at)
+            size = self.table.at.shape[1]
             more = max(count - len(self.free), size // 4)
             added = Table.empty(more, self.width)
-            self.table = Table._make(np.concatenate(each) for each in zip(self.table, added, strict=True))
+            joined = (np.concatenate(each, axis=1) for each in zip(self.table, added, strict=True))
+            self.table = Table._make(joined) if size else added
             self.free = np.concatenate((self.free, np.arange(size, size + more)))
         slots, self.free = self.free[:count], self.free[count:]
         return slots
 
     def release(self, slots: Rows) -> None:
         self.free = np.concatenate((self.free, slots))
-        if len(self.free) == len(self.table.at):
+        if len(self.free) == self.table.at.shape[1]:
             self.table, self.free = Table.empty(0, self.width), self.free[:0]
 
 
@@ -122,8 +121,7 @@ class Observations:
             chosen = np.full(len(rows), fill, column.dtype)
             chosen[is_old] = column[rows[is_old]]
             setattr(self, name, chosen)
-        self._slot[~is_old] = slots = self._tiers[0].allot(int(np.count_nonzero(~is_old)))
-        self._tiers[0].table.put(slots, Table.empty(len(slots), _WIDTHS[0]))
+        self._slot[~is_old] = self._tiers[0].allot(int(np.count_nonzero(~is_old)))
 
     def forget(self, rows: Rows) -> None:
         self._store(rows, Table.empty(len(rows), _WIDTHS[0]), np.zeros(len(rows), np.intp))
@@ -132,8 +130,7 @@ class Observations:
         """Ends above `end` become that."""
         for table, slots, part in self.tables(rows):
             lines = table.taken(slots)
-            is_above = (lines.end > end[part, None]) & (lines.end < _HIGHEST)
-            table.end[slots] = np.where(is_above, end[part, None], lines.end)
+            table.end[:, slots] = np.minimum(lines.end, end[part])
             self._note(rows[part], table.taken(slots))
 
     def add(self, rows: Rows, new: Table, is_same: Bools, is_end_same: Bools) -> None:
@@ -148,7 +145,7 @@ class Observations:
         for number, tier in enumerate(self._tiers):
             part = np.flatnonzero(self._tier[rows] == number)
             if len(part):
-                where = self._slot[rows[part]], place[part]
+                where = place[part], self._slot[rows[part]]
                 for column, values in zip(tier.table, new, strict=True):
                     column[where] = values[part]
         self.count[rows] = place + 1
@@ -164,8 +161,9 @@ class Observations:
         rows, since = rows[is_passed], since[is_passed]
         for table, slots, part in self.tables(rows):
             lines, passed = table.taken(slots), self._held_in(table, slots, rows[part], since[part])
-            is_kept = (np.arange(lines.at.shape[1]) >= passed[:, None]) & (lines.at < _NEVER)
-            self._store(rows[part], lines.kept(is_kept), np.count_nonzero(is_kept, axis=1))
+            numbers = np.arange(len(lines.at))[:, None]
+            is_kept = (numbers >= passed) & (numbers < self.count[rows[part]])
+            self._store(rows[part], lines.kept(is_kept), np.count_nonzero(is_kept, axis=0))
 
     def thin(self, rows: Rows) -> None:
         """Where there are too many, drops the more, the older they are; so an hour fits beside the last seconds."""
@@ -181,7 +179,7 @@ class Observations:
             some = lines.taken(many)
             is_kept = _worth_keeping(some, count[many], share)
             lines.put(many, some.kept(is_kept))
-            count[many] = np.count_nonzero(is_kept, axis=1)
+            count[many] = np.count_nonzero(is_kept, axis=0)
             share *= 2
         self._store(rows, lines, count)
 
@@ -196,7 +194,7 @@ class Observations:
         """What each of `rows` has in its row of that number: time, committed, end."""
         found = Table(np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64))
         for table, slots, part in self.tables(rows):
-            where = slots, numbers[part]
+            where = numbers[part], slots
             for column, old in zip(found, table, strict=True):
                 column[part] = old[where]
         return found
@@ -215,8 +213,8 @@ class Observations:
     def _move(self, rows: Rows, number: int) -> None:
         old, new = self._tiers[int(self._tier[rows[0]])], self._tiers[number]
         slots = new.allot(len(rows))
-        lines = old.table.taken(self._slot[rows]).widened(new.width)
-        new.table.put(slots, lines)
+        for column, narrower in zip(new.table, old.table, strict=True):  # one at a time: together they take much memory
+            column[: old.width, slots] = narrower.take(self._slot[rows], axis=1)
         old.release(self._slot[rows])
         self._tier[rows], self._slot[rows] = number, slots
 
@@ -234,8 +232,7 @@ class Observations:
                     old.release(self._slot[moving])
                     self._tier[moving], self._slot[moving] = number, new.allot(len(moving))
             some = lines.taken(part)
-            some = Table._make(each[:, : new.width] for each in some)
-            new.table.put(self._slot[there], some if some.at.shape[1] == new.width else some.widened(new.width))
+            new.table.put(self._slot[there], Table._make(each[: new.width] for each in some))
         self.count[rows] = count
         self._note(rows, lines)
 
@@ -243,15 +240,16 @@ class Observations:
         """What is kept of the lines as columns."""
         count, number = self.count[rows], np.arange(len(rows))
         last, before = np.maximum(count - 1, 0), np.maximum(count - 2, 0)
-        self.first_at[rows], self.first_end[rows] = lines.at[:, 0], lines.end[:, 0]
-        self._second_at[rows] = lines.at[:, 1]
-        end = lines.end[number, last]
+        self.first_at[rows], self.first_end[rows] = np.where(count > 0, lines.at[0], _NEVER), lines.end[0]
+        self._second_at[rows] = np.where(count > 1, lines.at[1], _NEVER)
+        end = lines.end[last, number]
         self._is_run[rows] = (
             (count > 1)
-            & (lines.end[number, before] == end)
-            & (lines.committed[number, before] == lines.committed[number, last])
+            & (lines.end[before, number] == end)
+            & (lines.committed[before, number] == lines.committed[last, number])
         )
-        self.end_since[rows] = lines.at[number, np.argmax(lines.end == end[:, None], axis=1)]
+        end_since = lines.at[np.argmax(lines.end == end, axis=0), number]
+        self.end_since[rows] = np.where(count > 0, end_since, _NEVER)
 
 
 _COLUMNS: dict[str, Any] = {
@@ -266,12 +264,21 @@ _COLUMNS: dict[str, Any] = {
 }
 
 
+def _zeros(shape: tuple[int, int], kind: type) -> NDArray[Any]:
+    """Straight from the system where it is much: what is not touched takes no memory, and what is let go is given back.
+    malloc keeps large blocks once it has seen some come and go, and writes zeros into them."""
+    size = np.dtype(kind).itemsize * shape[0] * shape[1]
+    if size < _LARGE_BYTES:
+        return np.zeros(shape, kind)
+    return np.frombuffer(mmap(-1, size), kind).reshape(shape)
+
+
 def bisected(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]) -> Rows:
     """How many of the first `ends` of each line are not above its value, as bisect_right finds it."""
     low, high = np.zeros(len(slots), np.intp), ends.copy()
-    for _ in range(int(column.shape[1]).bit_length()):
+    for _ in range(int(ends.max(initial=0)).bit_length()):
         middle = (low + high) >> 1
-        is_lower = (column[slots, middle] <= values) & (low < high)
+        is_lower = (column[middle, slots] <= values) & (low < high)
         low = np.where(is_lower, middle + 1, low)
         high = np.where(is_lower, high, middle)
     return np.minimum(low, high)
@@ -280,8 +287,8 @@ def bisected(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]
 def _worth_keeping(lines: Table, count: NDArray[np.intp], share: float) -> Bools:
     """The rows without which there would be a gap longer than that share of their age; and those that show what a
     commit has left over, as long as there are others of the same commit."""
-    at, committed = np.ascontiguousarray(lines.at.T), np.ascontiguousarray(lines.committed.T)
-    newest = lines.at[np.arange(len(count)), count - 1]
+    at, committed = lines.at, lines.committed
+    newest = at[count - 1, np.arange(len(count))]
     is_kept = np.zeros(at.shape, np.bool_)
     is_kept[0] = True
     kept_at, kept_committed = at[0].copy(), committed[0].copy()
@@ -293,4 +300,4 @@ def _worth_keeping(lines: Table, count: NDArray[np.intp], share: float) -> Bools
         np.copyto(kept_at, at[row], where=is_kept[row])
         np.copyto(kept_committed, committed[row], where=is_kept[row])
     is_kept[count - 1, np.arange(len(count))] = True
-    return np.ascontiguousarray(is_kept.T)
+    return is_kept

@@ -269,18 +269,19 @@ def _rise(case: _Case, rows: Rows, first: Rows, began: Reals, least: Reals) -> t
     make it seem to; right after commits, because between commits every lag grows. Whether, and from which lag."""
     seen, is_rise, low = case.seen, np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
     for table, slots, part in seen.rows.tables(rows):
-        these, lines = rows[part], table.taken(slots)
-        lag, numbers = np.maximum(lines.end - lines.committed, 0), np.arange(lines.at.shape[1])
+        these = rows[part]
+        lines = table.taken(slots, int(seen.rows.count[these].max()))
+        lag, numbers = np.maximum(lines.end - lines.committed, 0), np.arange(len(lines.at))[:, None]
         is_commit = np.zeros(lag.shape, np.bool_)
-        is_commit[:, 1:] = lines.committed[:, 1:] != lines.committed[:, :-1]
-        is_commit &= (numbers < seen.rows.count[these, None]) & (numbers >= first[part, None])
-        is_late = lines.at > ((began[part] + seen.newest.at[these]) / 2)[:, None]
+        is_commit[1:] = lines.committed[1:] != lines.committed[:-1]
+        is_commit &= (numbers < seen.rows.count[these]) & (numbers >= first[part])
+        is_late = lines.at > (began[part] + seen.newest.at[these]) / 2
         late, early = is_commit & is_late, is_commit & ~is_late
         last, more = seen.left_over[these], least[part]
-        least_late, least_early = (np.where(each, lag, _MOST).min(axis=1) for each in (late, early))
-        most_late = np.where(late, lag, 0).max(axis=1)
-        goes_on = (np.count_nonzero(late, axis=1) >= _LEAST_COMMITS) & (last - least_late > (_RISES - 1) * more)
-        goes_on &= (last >= most_late - more) & early.any(axis=1) & (least_early > case.allowed_lag[these])
+        least_late, least_early = (np.where(each, lag, _MOST).min(axis=0) for each in (late, early))
+        most_late = np.where(late, lag, 0).max(axis=0)
+        goes_on = (np.count_nonzero(late, axis=0) >= _LEAST_COMMITS) & (last - least_late > (_RISES - 1) * more)
+        goes_on &= (last >= most_late - more) & early.any(axis=0) & (least_early > case.allowed_lag[these])
         is_rise[part] = goes_on & (least_late - least_early > more)
         low[part] = least_early
     return is_rise, low
@@ -334,8 +335,8 @@ def growth_per_second(seen: History, span: Reals) -> Reals:
     for table, slots, part in seen.rows.tables(rows):
         these = rows[part]
         begin, end = _commits(table.committed, slots, first[part], seen.rows.count[these] - 1)
-        seconds = table.at[slots, end] - table.at[slots, begin]
-        lags = [np.maximum(table.end[slots, each] - table.committed[slots, each], 0) for each in (begin, end)]
+        seconds = table.at[end, slots] - table.at[begin, slots]
+        lags = [np.maximum(table.end[each, slots] - table.committed[each, slots], 0) for each in (begin, end)]
         with np.errstate(divide="ignore", invalid="ignore"):
             found[these] = np.where(seconds > 0, (lags[1] - lags[0]) / seconds, np.nan)
     return found
@@ -345,12 +346,12 @@ def _commits(committed: Ints, slots: Rows, first: Rows, last: Rows) -> tuple[Row
     """From `first` to `last` of each line, the rows of the first commit and of the last; those two themselves where
     there is none, or but one."""
     begin, end = first.copy(), last.copy()
-    oldest, newest = committed[slots, first], committed[slots, last]
+    oldest, newest = committed[first, slots], committed[last, slots]
     more = np.arange(len(slots))
-    while len(more := more[(begin[more] < last[more]) & (committed[slots[more], begin[more]] == oldest[more])]):
+    while len(more := more[(begin[more] < last[more]) & (committed[begin[more], slots[more]] == oldest[more])]):
         begin[more] += 1
     more = np.arange(len(slots))
-    while len(more := more[(end[more] > first[more]) & (committed[slots[more], end[more] - 1] == newest[more])]):
+    while len(more := more[(end[more] > first[more]) & (committed[end[more] - 1, slots[more]] == newest[more])]):
         end[more] -= 1
     is_none = (end == first) | (end == begin)
     return np.where(is_none, first, begin), np.where(is_none, last, end)

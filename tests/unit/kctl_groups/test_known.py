@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from kctl.groups.known import Known
 from kctl.kafka.cluster_reading import ClusterReading
+from kctl.kafka.committed_bytes import GroupOffsets, by_topic
 from kctl.kafka.groups import ListedGroup
-from kctl.kafka.offset_bytes import TopicOffsets, by_topic
 from kctl.reduce import PartitionRow
 
 GROUP = ListedGroup("billing", "Stable", "classic", "consumer", 1)
@@ -120,9 +122,10 @@ def test_a_group_that_no_broker_lists_while_its_coordinator_moves_stays_and_grow
 
 
 def test_partitions_are_sorted_however_the_coordinator_orders_them() -> None:
-    mixed = (TopicOffsets("p", (0,), (5,)), TopicOffsets("orders", (2, 0, 10), (7, 4, 9)))
+    mixed = GroupOffsets((("p", (0,)), ("orders", (2, 0, 10))), np.array([5, 7, 4, 9]))
+    other = GroupOffsets((("orders", (2, 0, 10)), ("p", (0,))), np.array([7, 4, 9, 5]))
 
-    found = known((100, whole(committed={"billing": mixed})), (101, whole(committed={"billing": mixed[::-1]})))
+    found = known((100, whole(committed={"billing": mixed})), (101, whole(committed={"billing": other})))
 
     assert [(row.topic, row.partition, row.committed) for row in rows(found, "billing", 101)] == [
         ("orders", 0, 4),

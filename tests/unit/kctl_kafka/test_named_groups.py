@@ -13,7 +13,8 @@ from kctl.config import Kafka
 from kctl.kafka.access import plain
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.cluster_reader import ClusterReader
-from kctl.kafka.offset_bytes import TopicOffsets
+from kctl.kafka.cluster_reading import ClusterReading
+from kctl.kafka.layout import Partition
 from kctl.reduce import BrokerSnapshot, GroupStats
 from kctl.testing.broker_frames import metadata_fields
 from kctl.testing.scripted_broker import Answers, ScriptedBroker, Step
@@ -72,6 +73,10 @@ def reader_of(broker: ScriptedBroker) -> ClusterReader:
     return ClusterReader.of_group(plain(broker.address), "readers", ["orders"], "read_uncommitted", 10)
 
 
+def committed(reading: ClusterReading) -> dict[str, dict[Partition, int]]:
+    return {name: dict(each.items()) for name, each in reading.committed.items()}
+
+
 def test_of_a_group_that_its_new_coordinator_denies_all_stays_and_grows_older(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
@@ -111,7 +116,7 @@ def test_denied_by_the_coordinator_that_had_it_a_group_is_gone(reader: ClusterRe
     gone = reader.read()
 
     assert (gone.groups["readers"].state, gone.members, gone.unclear) == ("Dead", {"readers": 0}, set())
-    assert gone.committed == {"readers": ()}, "nothing, which is knowledge"
+    assert committed(gone) == {"readers": {}}, "nothing, which is knowledge"
 
 
 def test_a_group_that_was_never_there_is_dead_and_its_first_commit_is_seen_at_once(
@@ -123,11 +128,11 @@ def test_a_group_that_was_never_there_is_dead_and_its_first_commit_is_seen_at_on
     coordinator.state = "knows"
     begun = reader.read()
 
-    assert [(each.groups["readers"].state, each.committed, each.errors) for each in absent] == [
-        ("Dead", {"readers": ()}, {})
+    assert [(each.groups["readers"].state, committed(each), each.errors) for each in absent] == [
+        ("Dead", {"readers": {}}, {})
     ] * 3
     assert described_before == 1, "to be sure that there is none takes a request of each kind"
-    assert begun.committed == {"readers": (TopicOffsets("orders", (0,), (5,)),)}
+    assert committed(begun) == {"readers": {FIRST: 5}}
 
 
 def test_a_poll_is_three_requests_and_topics_are_asked_for_as_the_connection_opens(
@@ -143,7 +148,7 @@ def test_a_poll_is_three_requests_and_topics_are_asked_for_as_the_connection_ope
     assert (broker.asked.count("Metadata"), broker.asked.count("ListOffsets")) == (1, 3)
     assert first.start == first.end == second.end == {FIRST: 10, SECOND: 20}
     assert second.start == {}, "where logs begin changes rarely"
-    assert (first.partitions, first.committed) == ({"orders": 2}, {"readers": (TopicOffsets("orders", (0,), (5,)),)})
+    assert (first.partitions, committed(first)) == ({"orders": 2}, {"readers": {FIRST: 5}})
     assert not reader.missing_topics()
 
 

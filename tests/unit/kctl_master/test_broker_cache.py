@@ -12,9 +12,9 @@ import pytest
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.cluster_reading import ClusterReading
+from kctl.kafka.committed_bytes import by_topic
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.layout import Partition
-from kctl.kafka.offset_bytes import by_topic
 from kctl.reduce import BrokerSnapshot, PartitionRow
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ import pytest
 
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.cluster_reading import ClusterReading
-from kctl.kafka.offset_bytes import TopicOffsets
+from kctl.kafka.committed_bytes import by_topic
 from kctl.master.control.service import Service
 from kctl.master.members import Members
 from kctl.master.reduction import OFFSET_CHECKER, reduced
@@ -54,7 +54,7 @@ class NoBrokers:
 
 class OnePartition(NoBrokers):
     def read(self) -> ClusterReading:
-        committed = (TopicOffsets("t", (0,), (4,)),)
+        committed = by_topic({("t", 0): 4})
         return ClusterReading(partitions={"t": 1}, committed={"g": committed}, end={("t", 0): 10})
 
 

@@ -119,7 +119,7 @@ def watch(history: History, at: float, committed: int, end: int, keep_seconds: f
 def rows_of(history: History) -> tuple[list[float], list[int], list[int]]:
     [(table, [slot], _)] = history.rows.tables(np.array([0]))
     count = int(history.rows.count[0])
-    return table.at[slot, :count].tolist(), table.committed[slot, :count].tolist(), table.end[slot, :count].tolist()
+    return table.at[:count, slot].tolist(), table.committed[:count, slot].tolist(), table.end[:count, slot].tolist()
 
 
 def growth(history: History) -> float:
