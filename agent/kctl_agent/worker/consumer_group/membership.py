@@ -95,6 +95,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         for topic in settings.topics:
             self._consumer.partitions_for_topic(topic)  # a leader that knows no partitions assigns nothing at first
         self._consumer.subscribe(list(settings.topics), listener=self)
+        take_in_metadata(self._consumer)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -167,6 +168,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         """Awaited on the I/O loop. Pauses here: after this callback the first poll has already returned records."""
         self._consumer.pause(*assigned)
         self._suspended = False
+        names = sorted(f"{tp.topic}-{tp.partition}" for tp in self._consumer.assignment())
+        log.info("generation %d of the group, assigned: %s", self._metadata().generation_id, names)
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002
         """Awaited on the I/O loop when the group has gone on without this member."""
@@ -215,16 +218,44 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return await done
 
 
-def take_up_forgotten_join(consumer: Any) -> None:
-    """To be called before each poll: kafka-python 3.0.12 forgets a join that outlasts a poll and was caused by new
-    metadata.
+def take_in_metadata(consumer: Any) -> None:
+    """To be called after `subscribe`: kafka-python 3.0.12 takes in the partitions of the topics with the next metadata,
+    finds that a leader has assigned them without knowing any, and has the whole group join once more."""
+    coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
+    coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
-    The leader's own assignment makes `need_rejoin` false, so nobody awaits the result; with its heartbeats off the
-    member is evicted, for good.
+
+def take_up_forgotten_join(consumer: Any) -> None:
+    """To be called before each poll: kafka-python 3.0.12 forgets joins that outlast a poll.
+
+    - One that was caused by new metadata: the leader's own assignment makes `need_rejoin` false, so nobody awaits the
+      result; with its heartbeats off the member is evicted, for good.
+    - One that ends between two polls: the next begins another instead of taking the result, and so all others have to
+      join again. Two members whose polls are far apart keep each other from reading, for as long as that lasts.
     """
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
-    if consumer.group_metadata().state == MemberState.REBALANCING and not coordinator.need_rejoin():
+    if consumer.group_metadata().state != MemberState.REBALANCING:
+        return
+    if not coordinator.need_rejoin():
         coordinator.request_rejoin()
+    join = coordinator._join_task  # noqa: SLF001
+    if join is not None and join.is_done and join.exception is None:
+        coordinator._join_task = _EndedJoin(join.value)  # noqa: SLF001
+
+
+class _EndedJoin:
+    """A future with this value as `BaseCoordinator.join_group_async` awaits it, which takes none that is done."""
+
+    is_done = False
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def add_callback(self, callback: Callable[[Any], Any]) -> None:
+        callback(self._value)
+
+    def add_errback(self, callback: Callable[[BaseException], Any]) -> None:
+        """It has not failed."""
 
 
 def has_given_up_heartbeats(consumer: Any) -> bool:

@@ -51,8 +51,7 @@ def group_script(answers: Script) -> Script:
 
 
 def has_settled(broker: ScriptedBroker) -> bool:
-    """Whether the member has stayed in the group for a while: kafka-python's often joins once more, as soon as it has
-    refreshed its metadata."""
+    """Whether the member has stayed in the group for a while."""
     asked = broker.asked
     since = len(asked) - asked[::-1].index("JoinGroup") if "JoinGroup" in asked else len(asked)
     return asked[since:].count("Heartbeat") >= 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -13,9 +14,19 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from kctl.testing.scripted_broker import Answers, Script
-from kctl_agent.worker.consumer_group.membership import Lost
-from tests.unit.worker.consumer_group.coordinator import ORDERS_0, ORDERS_1, PAYMENTS_0, committed, scripted_group
+from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker, Stalls
+from kctl_agent.worker.consumer_group.membership import Lost, Membership
+from tests.unit.worker.consumer_group.coordinator import (
+    EVERYTHING,
+    ORDERS_0,
+    ORDERS_1,
+    PAYMENTS_0,
+    TOPICS,
+    committed,
+    group_script,
+    member_settings,
+    scripted_group,
+)
 
 OFFSETS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
 UNKNOWN_MEMBER, REBALANCING = 25, 27
@@ -60,6 +71,44 @@ def test_what_is_committed_at_a_revocation_is_known_without_what_was_refused() -
 
     assert known, "at the end, and before if it has joined once more"
     assert all(offsets == {ORDERS_0: 10, ORDERS_1: 20} for offsets in known)
+
+
+def test_a_member_that_starts_joins_once_though_it_is_the_leader(eventually: Callable[..., object]) -> None:
+    with scripted_group({}) as (broker, member):
+
+        def asked(name: str) -> int:
+            member.poll(0.05)
+            return broker.asked.count(name)
+
+        metadata = asked("Metadata")
+        eventually(lambda: asked("Metadata") > metadata, what="metadata is refreshed")
+        heartbeats = asked("Heartbeat")
+        eventually(lambda: asked("Heartbeat") > heartbeats + 2, what="and nothing comes of it")
+
+        assert broker.asked.count("JoinGroup") == 1
+
+
+def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun(
+    eventually: Callable[..., object],
+) -> None:
+    may_end, sync = threading.Event(), group_script({})["SyncGroup"]
+    assert isinstance(sync, Answers)
+    script = group_script({"SyncGroup": [Stalls(may_end, sync), sync]})
+    with ScriptedBroker(script, topics=TOPICS) as broker:
+        member = Membership(member_settings(broker.address), "worker-0", lambda _: {}, lambda: None, lambda _: None)
+        coordinator = member._consumer._coordinator
+        try:
+            while "SyncGroup" not in broker.asked:
+                member.poll(0.05)
+            may_end.set()
+            eventually(lambda: coordinator._join_task.is_done, what="it has ended, and nobody polls")
+            assert member.partitions == frozenset()
+
+            while member.partitions != EVERYTHING:
+                member.poll(0.05)
+            assert broker.asked.count("JoinGroup") == 1
+        finally:
+            member.close()
 
 
 def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_time(
