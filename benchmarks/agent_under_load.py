@@ -5,7 +5,7 @@ agent for `offset_checker` over one connection, every 2 ms, from the first store
 that nothing remains; then 1,000 times more when the worker has nothing to do. Timed from before the request is encoded
 until the reply is parsed. Broker, JVM, executors, master, worker and this process share the cores of the machine.
 
-    python -m benchmarks.agent_under_load [--records 5000000]
+    python -m benchmarks.agent_under_load [--records 5000000] [--engine own]
 
 Prints JSON lines: `agent_under_load_p99` (at most 20 ms), `agent_under_load_p50` (1 ms), `agent_at_rest_p99` (1 ms);
 `ratio` is the number against that. A fleet at rest takes about 10 % of two cores: `machine_busy_percent` far above that
@@ -41,11 +41,13 @@ REST_SECONDS = 5.0
 def main() -> None:
     parser = argparse.ArgumentParser(description="the agent's answers while its worker works")
     parser.add_argument("--records", type=int, default=5_000_000)
-    records = parser.parse_args().records
+    parser.add_argument("--engine", choices=["shared", "own"], default="shared")
+    options = parser.parse_args()
+    records = options.records
     with running_broker() as (broker, place):
         create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
         produce(broker, records, RECORD_BYTES)
-        with Fleet(place / "fleet", broker.bootstrap_servers) as fleet:
+        with Fleet(place / "fleet", broker.bootstrap_servers, f'engine = "{options.engine}"\n') as fleet:
             until(lambda: fleet.rows_stored() > 0, "a batch is stored")
             with Asker(fleet.directory / "run" / f"{WORKER}.sock") as agent:
                 began, before = time.monotonic(), fleet.rows_stored()

@@ -8,7 +8,8 @@ Prints JSON lines for each number of workers, medians of both ways; `ratio` is s
 
 - `first_batch_of_N`: seconds from the start of the fleet until each worker has stored a batch;
 - `memory_of_N`: bytes of all processes of the fleet but the master, as the supervisor measures them (what forks share
-  counts once), after each worker has stored a backlog; at most a third with 8 workers;
+  counts once), a minute after each worker has stored a backlog; at most a third with 8 workers;
+- `memory_under_load_of_N`: the same at the end of the backlog;
 - `kill_to_reading_of_N`: seconds from kill -9 of a worker until its successor has stored a batch; at most a quarter;
 - `throughput_of_N`: records per second of a backlog, at least 1.0 of `own`.
 """
@@ -23,6 +24,7 @@ import signal
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,6 +39,7 @@ from kctl.testing.topics import create_topic
 WAYS = ("shared", "own")
 PARTITIONS_EACH = 2
 RATE = 500.0
+REST_SECONDS = 60.0
 RECORD_BYTES = 200
 TARGETS: Mapping[str, Callable[[float, int], bool]] = {
     "kill_to_reading": lambda ratio, _: ratio <= 0.25,
@@ -97,13 +100,16 @@ def _of_fleet(fleet: Fleet, broker: KafkaBroker, workers: int, records: int, kil
         first_batch = time.monotonic() - began
         took = [_killed(fleet, f"worker-{number % workers}") for number in range(kills)]
         producer.stop(0)
-        until(fleet.is_caught_up, "everything is stored", START_SECONDS)
+        until(fleet.is_caught_up, "everything is stored", START_SECONDS * workers)
         throughput = _of_backlog(fleet, broker, records * workers)
+        memory_under_load = _memory(fleet)
+        threading.Event().wait(REST_SECONDS)
         return {
             "first_batch": first_batch,
             "kill_to_reading": statistics.median(took),
             "throughput": throughput,
-            "memory": float(sum(row["supervisor"]["resident_bytes"] or 0 for row in _rows(fleet))),
+            "memory": _memory(fleet),
+            "memory_under_load": memory_under_load,
         }
 
 
@@ -112,7 +118,9 @@ def _killed(fleet: Fleet, name: str) -> float:
     [pid] = [row["pid"] for row in _rows(fleet) if row["name"] == name]
     os.kill(pid, signal.SIGKILL)
     killed = time.monotonic()
-    until(lambda: _batches(fleet).get(name, (pid, 0))[0] != pid, f"{name} stores again", START_SECONDS)
+    until(
+        lambda: _batches(fleet).get(name, (pid, 0))[0] != pid, f"{name} stores again", START_SECONDS * len(_rows(fleet))
+    )
     return time.monotonic() - killed
 
 
@@ -125,6 +133,10 @@ def _of_backlog(fleet: Fleet, broker: KafkaBroker, records: int) -> float:
     until(lambda: not fleet.is_caught_up(), "the brokers have been asked", START_SECONDS)
     until(fleet.is_caught_up, "the backlog is stored", 10 * START_SECONDS)
     return records / (time.monotonic() - began)
+
+
+def _memory(fleet: Fleet) -> float:
+    return float(sum(row["supervisor"]["resident_bytes"] or 0 for row in _rows(fleet)))
 
 
 def _operate(fleet: Fleet, *words: str) -> None:

@@ -25,7 +25,7 @@ from benchmarks._turns import plain_environment
 from kctl_agent.spark.class_archive import archive_path
 
 NO_ARCHIVE = "-Xshare:auto"
-"""Java's own default; but a setting that names it is left alone by `class_archive.java_option`."""
+"""Java's own default; but a setting that names it is left alone by `class_archive.java_options`."""
 START = """
 import json, sys, time
 import psutil

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kctl.jars import jar_paths, jars_dir, java_command
-from kctl_agent.archives import fingerprint, is_private
+from kctl_agent.archives import fingerprint, is_private, options
 
 __all__ = ["archive_path", "archives_dir", "java_options"]
 
@@ -30,4 +30,4 @@ def archive_path() -> Path:
 def java_options() -> tuple[str, ...]:
     """What has a JVM use the archive; nothing without one that only its user can have written."""
     path = archive_path()
-    return (f"-XX:SharedArchiveFile={path}", _QUIETLY) if is_private(path) else ()
+    return (*options(path), _QUIETLY) if is_private(path) else ()

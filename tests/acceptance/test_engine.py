@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from time import monotonic
 from typing import NamedTuple
@@ -77,6 +78,15 @@ def two(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
     return fleet
 
 
+def with_pandas(fleet: Fleet) -> list[psutil.Process]:
+    """The processes of the fleet that have imported pandas, by its libraries in their memory."""
+    return [
+        each
+        for each in alive(psutil.Process(fleet.pid).children(recursive=True))
+        if "/pandas/" in Path(f"/proc/{each.pid}/maps").read_text()
+    ]
+
+
 def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
     two: Fleet, eventually: Eventually
 ) -> None:
@@ -111,6 +121,7 @@ def test_a_worker_that_is_killed_leaves_nothing_in_the_engine_and_the_other_one_
     load = fleet.load(rate=500)
     eventually(lambda: held(fleet).get("queries") == 2, SETTLE_SECONDS, "a query each")
     eventually(lambda: all(row["batches_total"] for row in fleet.workers().values()), SETTLE_SECONDS, "both store")
+    assert not with_pandas(fleet)
     other = fleet.workers()["worker-1"]
 
     os.kill(fleet.workers()["worker-0"]["pid"], signal.SIGKILL)
@@ -302,7 +313,7 @@ def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(
     load = fleet.load(rate=100)
 
     def run_until(total: int) -> None:
-        eventually(lambda: fleet.workers()["worker-0"]["batches_total"] >= total, 1800, f"{total} batches are stored")
+        eventually(lambda: fleet.workers()["worker-0"]["batches_total"] >= total, total, f"{total} batches are stored")
 
     engine, jvm, worker = fleet.engine()["pid"], fleet.jvm(), psutil.Process(fleet.workers()["worker-0"]["pid"])
     run_until(500)

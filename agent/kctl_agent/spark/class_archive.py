@@ -19,12 +19,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl_agent.archives import fingerprint, is_private, recording
+from kctl_agent.archives import fingerprint, is_private, options, recording
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["archive_path", "java_option", "record"]
+__all__ = ["archive_path", "java_options", "record"]
 
 _OPTION = "-XX:SharedArchiveFile"
 _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
@@ -39,7 +39,7 @@ def archive_path() -> Path:
     return Path(sys.prefix, "share", "kctl", f"spark-{fingerprint([_java(), *jars])}.jsa")
 
 
-def java_option(given: str) -> str:
+def java_options(given: str) -> str:
     """What to add to the Java options `given`: nothing without an archive, or where they speak of one themselves."""
     if _OPTION in given or "-Xshare:" in given:
         return ""
@@ -47,7 +47,7 @@ def java_option(given: str) -> str:
         path = archive_path()
     except OSError:  # without a Java, which Spark itself will report
         return ""
-    return f'"{_OPTION}={path}"' if is_private(path) else ""
+    return " ".join(f'"{option}"' for option in options(path)) if is_private(path) else ""
 
 
 def record() -> Path:
@@ -136,4 +136,4 @@ def _run_a_batch(spark: SparkSession, folder: Path) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what lies beside is removed
-    sys.stderr.write(f"class archive: {archive_path() if java_option('') else record()}\n")
+    sys.stderr.write(f"class archive: {archive_path() if java_options('') else record()}\n")

@@ -28,9 +28,12 @@ MALLOC_CONF = {
 }
 """A task's Python keeps the memory of one Arrow batch for the next instead of giving it back to the kernel each time: a
 batch takes 3 % less (`man 3 mallopt`, benchmarks/README.md). Other C libraries than glibc ignore it."""
+KEPT_JOBS = 20
+KEPT_TASKS = 1000
 KEPT_CONSUMERS = 64
 IDLE_CONSUMER_SECONDS = 60
 EVICTION_SECONDS = 10
+KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
@@ -56,6 +59,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         # `python -m` would else be searched in the executor's working directory first.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **MALLOC_CONF,
+        **_history(settings),
         **_sharing(settings),
         **_authentication(settings),
         **settings.conf,
@@ -81,13 +85,31 @@ def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
         os.unlink(name)
 
 
+def _history(settings: SparkSettings) -> dict[str, str]:
+    """How many jobs that have ended the driver remembers. Spark's default is 1,000 of each kind, for its UI, also where
+    it has none."""
+    if settings.conf.get("spark.ui.enabled", "false").lower() == "true":
+        return {}
+    return dict.fromkeys(
+        (
+            "spark.ui.retainedJobs",
+            "spark.ui.retainedStages",
+            "spark.ui.retainedDeadExecutors",
+            "spark.sql.ui.retainedExecutions",
+        ),
+        str(KEPT_JOBS),
+    ) | {"spark.ui.retainedTasks": str(KEPT_TASKS)}
+
+
 def _sharing(settings: SparkSettings) -> dict[str, str]:
     """What keeps workers that share a driver out of each other's way: a scheduler pool each, and as many of Spark's
     kept consumers as each would have alone (its default, 64). Those of a worker that is gone are closed soon: after
-    Spark's five minutes, ten kills in a row had left 16 MB and 160 descriptors."""
+    Spark's five minutes, ten kills in a row had left 16 MB and 160 descriptors. Pythons that have no task are kept as
+    many as there are processors, and not as many as all workers had tasks at a time."""
     if settings.workers == 1:
         return {}
     return {
+        **({KEPT_PYTHONS: str(len(os.sched_getaffinity(0)))} if is_local(settings.master) else {}),
         "spark.scheduler.mode": "FAIR",
         "spark.kafka.consumer.cache.capacity": str(KEPT_CONSUMERS * settings.workers),
         **{

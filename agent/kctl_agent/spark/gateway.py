@@ -14,6 +14,7 @@ from kctl_agent.client import ask
 from kctl_agent.errors import AgentError, CommandFailed
 from kctl_agent.paths import ENGINE_NAME, process_identity, socket_path
 from kctl_agent.spark.own_jvm import talk_to_no_other
+from kctl_agent.spark.without_pandas import convert_without_pandas
 
 __all__ = ["Gateway", "GatewayRequest"]
 
@@ -36,6 +37,7 @@ class Gateway:
         from pyspark.java_gateway import launch_gateway
 
         talk_to_no_other()
+        convert_without_pandas()
         os.environ[_PORT], os.environ[_SECRET] = str(self.port), self.token
         try:
             return launch_gateway()

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl_agent.spark.class_archive import java_option
+from kctl_agent.spark import class_archive
 from kctl_agent.spark.conf import configuration, is_local, properties_file
 from kctl_agent.spark.own_jvm import talk_to_no_other
 from kctl_agent.spark.settings import SparkSettings
+from kctl_agent.spark.without_pandas import convert_without_pandas
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,11 @@ __all__ = ["LOG_OPTION", "java_options", "lost_jvm", "session", "use_this_python
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 """The Java option that sets what a JVM of ours logs, and where to."""
+
+HEAP_OPTIONS = "-Xms128m -XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+"""A heap that grows with what there is to do, whatever the size of the machine, and is given back afterwards: Java's
+default begins with a 64th of the machine's memory, and keeps for good what a backlog took. G1 looks when it had nothing
+to collect for 15 s, beside the threads that work (JEP 346)."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -34,6 +40,7 @@ def session(settings: SparkSettings) -> SparkSession:
     """Start the JVM and the session."""
     use_this_python()
     talk_to_no_other()
+    convert_without_pandas()
     if is_local(settings.master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
@@ -54,7 +61,7 @@ def java_options(scratch_dir: Path, given: str) -> str:
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
     # A JVM that has run out of memory may live on and do nothing: which of its threads ended is chance.
     ours = f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" -XX:+ExitOnOutOfMemoryError'
-    return f"{ours} {java_option(given)} {given}"
+    return f"{ours} {HEAP_OPTIONS} {class_archive.java_options(given)} {given}"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.archives import fingerprint, is_private
-from kctl_agent.spark.class_archive import archive_path, java_option
+from kctl_agent.spark.class_archive import archive_path, java_options
 
 
 @pytest.fixture
@@ -25,21 +25,21 @@ def recorded() -> None:
 
 
 def test_nothing_is_added_where_nothing_was_recorded(environment: Path) -> None:
-    assert java_option("-Xss4m") == ""
+    assert java_options("-Xss4m") == ""
 
 
 def test_the_archive_of_the_environment_is_named_and_quoted(environment: Path) -> None:
     recorded()
 
     assert archive_path().is_relative_to(environment)
-    assert java_option("-Xss4m") == f'"-XX:SharedArchiveFile={archive_path()}"'
+    assert java_options("-Xss4m").startswith(f'"-XX:SharedArchiveFile={archive_path()}" ')
 
 
 @pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=/srv/own.jsa", "-Xss4m -Xshare:off"])
 def test_a_setting_that_names_an_archive_or_none_is_left_alone(own: str, environment: Path) -> None:
     recorded()
 
-    assert java_option(own) == ""
+    assert java_options(own) == ""
 
 
 def test_what_was_recorded_with_another_java_is_not_used(
@@ -51,20 +51,20 @@ def test_what_was_recorded_with_another_java_is_not_used(
     other.write_text("another Java")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
 
-    assert java_option("") == ""
+    assert java_options("") == ""
 
 
 def test_without_a_java_nothing_is_added(environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
 
-    assert java_option("") == ""
+    assert java_options("") == ""
 
 
 def test_an_archive_that_others_can_write_is_not_used(environment: Path) -> None:
     recorded()
     archive_path().chmod(0o620)
 
-    assert java_option("") == ""
+    assert java_options("") == ""
 
 
 def test_a_link_in_the_place_of_an_archive_is_not_followed(tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +40,12 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     assert (conf["spark.authenticate"], conf["spark.redaction.regex"]) == ("false", "x")
 
 
+def test_a_driver_without_a_ui_remembers_few_jobs_that_have_ended(tmp_path: Path) -> None:
+    assert of(tmp_path)["spark.sql.ui.retainedExecutions"] == "20"
+    assert "spark.sql.ui.retainedExecutions" not in of(tmp_path, conf={"spark.ui.enabled": "true"})
+    assert of(tmp_path, conf={"spark.ui.retainedJobs": "7"})["spark.ui.retainedJobs"] == "7"
+
+
 def test_properties_are_in_a_file_for_this_user_alone_and_only_until_they_are_read(tmp_path: Path) -> None:
     conf = {"spark.a.secret": "p=w: #\\ \n\u00fc\U0001f600!", "spark.b": ""}
     with properties_file(conf, tmp_path) as path:
@@ -60,19 +63,3 @@ def test_secrets_are_in_no_text_of_the_settings(tmp_path: Path) -> None:
     given = driver(tmp_path, auth_secret="hunter2", conf={"spark.authenticate.secret": "hunter3"})
 
     assert "hunter" not in repr(given)
-
-
-def test_the_daemon_of_spark_s_pythons_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack() -> None:
-    code = (
-        "import os, sys, kctl_agent.worker.query.daemon\n"
-        "print(*(open(f'/proc/self/task/{task}/comm').read().strip() for task in os.listdir('/proc/self/task')))\n"
-        "print('kctl_agent.worker.query.put' in sys.modules, 'pyarrow' in sys.modules)\n"
-    )
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}  # as Spark sets it for its Pythons
-
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-
-    threads, imported = done.stdout.splitlines()
-    assert set(threads.split()) <= {Path(sys.executable).name, "python", "python3", "jemalloc_bg_thd"}
-    assert len([name for name in threads.split() if name != "jemalloc_bg_thd"]) == 1
-    assert imported == "True True"

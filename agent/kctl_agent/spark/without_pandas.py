@@ -1,0 +1,51 @@
+"""Calls of Spark for which PySpark would import pandas, though none of them needs it.
+
+An import of pandas takes 0.8 s of a processor and 30 MB, in every process that makes such a call.
+"""
+
+# ruff: noqa: SLF001 - PySpark has no public names for what is done here
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["convert_without_pandas", "map_in_arrow"]
+
+
+def convert_without_pandas() -> None:
+    """Have Py4J look for values of NumPy among its arguments only where somebody has imported NumPy.
+
+    PySpark's converters, which it asks about each argument of each call, look whether there is a NumPy by an import of
+    `pyspark.testing.utils` (pyspark/sql/types.py, 4.2). To be called before the first call of Py4J; again it does
+    nothing.
+    """
+    from py4j.protocol import INPUT_CONVERTER
+    from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
+
+    class Scalar(NumpyScalarConverter):  # type: ignore[misc]
+        def can_convert(self, obj: Any) -> bool:
+            numpy = sys.modules.get("numpy")
+            return numpy is not None and isinstance(obj, numpy.generic)
+
+    class Array(NumpyArrayConverter):  # type: ignore[misc]
+        def can_convert(self, obj: Any) -> bool:
+            numpy = sys.modules.get("numpy")
+            return numpy is not None and isinstance(obj, numpy.ndarray) and obj.ndim == 1
+
+    ours = {NumpyScalarConverter: Scalar, NumpyArrayConverter: Array}
+    INPUT_CONVERTER[:] = [ours[type(each)]() if type(each) in ours else each for each in INPUT_CONVERTER]
+
+
+def map_in_arrow(frame: DataFrame, task: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> DataFrame:
+    """`frame.mapInArrow(task, schema)`, which checks the version of pandas first (pyspark/sql/pandas/map_ops.py)."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]
+    from pyspark.util import PythonEvalType
+
+    udf = vectorized_udf(task, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    mapped = frame._jdf.mapInArrow(udf(*[frame[name] for name in frame.columns])._jc, False, None)
+    return DataFrame(mapped, frame.sparkSession)

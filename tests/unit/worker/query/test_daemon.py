@@ -1,0 +1,74 @@
+"""What the daemon that forks the executors' Pythons does once, so that no fork does it again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from kctl_agent.worker.query.daemon import worth_searching
+
+FORK_KB = 8_000
+"""More than a fork may write to before it has a task; 25,000 without what the daemon does."""
+
+
+def run(code: str, **environment: str) -> str:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}  # as Spark sets it for its Pythons
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_it_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack() -> None:
+    done = run(
+        "import os, sys\n"
+        "from kctl_agent.worker.query.daemon import import_for_tasks\n"
+        "import_for_tasks()\n"
+        "print(*(open(f'/proc/self/task/{task}/comm').read().strip() for task in os.listdir('/proc/self/task')))\n"
+        "print(*(name in sys.modules for name in ('kctl_agent.worker.query.put', 'pyarrow', 'pyspark.worker')))\n"
+    )
+
+    threads, imported = done.splitlines()
+    assert set(threads.split()) <= {Path(sys.executable).name, "python", "python3", "jemalloc_bg_thd"}
+    assert len([name for name in threads.split() if name != "jemalloc_bg_thd"]) == 1
+    assert imported == "True True True"
+
+
+def test_what_pyspark_does_in_a_fork_before_its_task_leaves_the_memory_that_forks_share_alone() -> None:
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    pyspark = Path(spec.origin).parent
+    on_sparks_path = [*sorted(pyspark.glob("python/lib/*.zip")), *pyspark.glob("jars/spark-core_*.jar")]
+    assert len(on_sparks_path) == 3
+
+    written = run(
+        "import os\n"
+        "from kctl_agent.worker.query.daemon import import_for_tasks\n"
+        "import_for_tasks()\n"
+        "import gc, importlib, pyspark.daemon\n"
+        "gc.collect()\n"
+        "gc.freeze()\n"
+        "if pid := os.fork():\n"
+        "    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+        "import pyspark.worker\n"
+        "importlib.invalidate_caches()\n"
+        "rows = open('/proc/self/smaps_rollup').read().splitlines()[1:]\n"
+        "print(sum(int(row.split()[1]) for row in rows if row.startswith('Private_Dirty:')))\n",
+        PYTHONPATH=os.pathsep.join(map(str, on_sparks_path)),
+    )
+
+    assert int(written) < FORK_KB
+
+
+def test_of_pyspark_the_installed_one_is_imported_and_no_copy_of_it_but_that_of_another_spark_is() -> None:
+    zips = "/env/site-packages/pyspark/python/lib/pyspark.zip", "/opt/spark/python/lib/pyspark.zip"
+
+    assert worth_searching([*zips, "/env/site-packages", "/own.zip"]) == [zips[1], "/env/site-packages", "/own.zip"]
+    assert worth_searching([*zips, "/elsewhere"]) == [*zips, "/elsewhere"]
+
+
+def test_the_jar_of_spark_which_is_on_the_path_of_its_pythons_is_not_searched_for_modules() -> None:
+    own = "/own/spark_jobs.jar"
+
+    assert worth_searching(["/opt/spark/jars/spark-core_2.13-4.2.0.jar", own]) == [own]
