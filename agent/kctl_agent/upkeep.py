@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kctl_agent.errors import StorageError
@@ -39,37 +40,49 @@ def main() -> int:
     settings = json.loads(sys.stdin.readline())
     parent_watch.start(lambda: os._exit(1))
     try:
-        done = [text for table in _tables(open_lake(settings)) for text in looked_after(table)]
-        sys.stdout.write("; ".join(done))
+        done, failed = looked_after(open_lake(settings))
+    except StorageError as error:
+        done, failed = [], [str(error)]
+    sys.stdout.write("; ".join(done + failed))
+    return 1 if failed else 0
+
+
+def looked_after(lake: LakeStorage) -> tuple[list[str], list[str]]:
+    """Does what is due; what was done, and what failed: nothing keeps the rest from being done. Raises
+    StorageUnusable."""
+    done: list[str] = []
+    failed: list[str] = []
+    for table in lake.tables():
+        with suppress(UpkeepBusy), _noted(failed), upkeep_lock(table.path):
+            for step in (_compacted, _vacuumed):
+                with _noted(failed):
+                    done += step(table)
+    return done, failed
+
+
+@contextmanager
+def _noted(failed: list[str]) -> Iterator[None]:
+    try:
+        yield
     except UpkeepBusy:
-        return 0
+        raise
     except (StorageError, OSError) as error:
-        sys.stdout.write(str(error))
-        return 1
-    return 0
+        failed.append(str(error))
 
 
-def looked_after(lake: LakeStorage, least_files: int = LEAST_FILES) -> Iterator[str]:
-    """Does what is due; yields what was done. Raises UpkeepBusy, StorageError, OSError."""
-    with upkeep_lock(lake.path):
-        with lake.table.latest() as table:
-            found = small_files(table, lake.target_file_bytes, least_files)
-        if found.files:
-            yield str(compact(lake.table, lake.target_file_bytes))
-        vacuumed = lake.path / FOLDER / "vacuumed"
-        if _age(vacuumed) > VACUUM_SECONDS:
-            removed = remove(lake.table, unused(lake.table))
-            vacuumed.touch()
-            if removed:
-                yield f"{number_of(removed, 'file')} removed that no version of the last days has"
+def _compacted(lake: LakeStorage) -> list[str]:
+    with lake.table.latest() as table:
+        found = small_files(table, lake.target_file_bytes, LEAST_FILES)
+    return [str(compact(lake.table, lake.target_file_bytes))] if found.files else []
 
 
-def _tables(lake: LakeStorage) -> Iterator[LakeStorage]:
-    """The table, and the one of its dead letters where there is one."""
-    yield lake
-    dead_letters = lake.beside()
-    if dead_letters.path.is_dir():
-        yield dead_letters
+def _vacuumed(lake: LakeStorage) -> list[str]:
+    vacuumed = lake.path / FOLDER / "vacuumed"
+    if _age(vacuumed) <= VACUUM_SECONDS:
+        return []
+    removed = remove(lake.table, unused(lake.table))
+    vacuumed.touch()
+    return [f"{number_of(removed, 'file')} removed that no version of the last days has"] if removed else []
 
 
 def _age(path: Path) -> float:

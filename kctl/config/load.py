@@ -11,7 +11,7 @@ from kctl.config import contexts
 from kctl.config.document import read_document
 from kctl.config.sections import SECTIONS, Cluster, Config, size_bytes
 from kctl.config.tables import named_tables
-from kctl.config.values import allowed, from_text, from_toml
+from kctl.config.values import allowed, from_text, from_toml, shown_url
 from kctl.errors import ConfigError
 
 __all__ = ["CLUSTERS", "check_together", "clusters", "is_setting_variable", "load", "read", "sections", "variable"]
@@ -131,8 +131,14 @@ def _accepted(name: str, value: Any, origin: str, convert: Callable[[Field[Any],
 
 
 def _given(value: object) -> str:
-    """A value as TOML writes it, for scalars; shortened."""
-    text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
+    """A value as TOML writes it, for scalars; shortened, and without a password."""
+    text = (
+        f'"{shown_url(value)}"'
+        if isinstance(value, str)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else repr(value)
+    )
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 

@@ -352,7 +352,10 @@ class Storage:
     uri: str = setting(
         "",
         "The folder of the Delta table of mode `lake`, such as `file:///srv/lake/orders`; made with the first batch.",
-        pattern=(r"|file:///\S+", "a URI of an absolute path that begins with `file:///`"),
+        pattern=(
+            r"|file:///[^\s?#]+",
+            "a URI of an absolute path that begins with `file:///` (`?` and `#` are written as %3F and %23)",
+        ),
     )
     partition_by: tuple[str, ...] = setting(
         (), "Columns by which the table of mode `lake` is partitioned, by its rows' values.", pattern=(r"\S+", "a name")

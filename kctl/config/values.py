@@ -16,7 +16,7 @@ from typing import Any
 
 from kctl_agent.secrecy import SECRET_NAMES
 
-__all__ = ["allowed", "from_text", "from_toml", "kind_words", "shown"]
+__all__ = ["allowed", "from_text", "from_toml", "kind_words", "shown", "shown_url"]
 
 _KIND_WORDS = {
     "str": "text",
@@ -59,18 +59,19 @@ def shown(setting: Field[Any], value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
     if setting.metadata["is_secret"] and isinstance(value, str):
-        return _shown_url(value)
+        return shown_url(value)
     return value
 
 
 def _shown_entry(name: str, text: str) -> str:
     """As Spark itself redacts: a text that speaks of a secret, such as Java options, is hidden as a whole."""
     is_secret = any(re.search(SECRET_NAMES, each) for each in (name, text))
-    return HIDDEN if is_secret and text else _shown_url(text)
+    return HIDDEN if is_secret and text else shown_url(text)
 
 
-def _shown_url(url: str) -> str:
-    """Up to the last `@` is user and password: one that is not written as %40 belongs to the password."""
+def shown_url(url: str) -> str:
+    """A URL without its password. Up to the last `@` is user and password: one that is not written as %40 belongs to
+    the password."""
     scheme, slashes, rest = url.partition("://")
     if not slashes:
         return url

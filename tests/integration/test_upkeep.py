@@ -113,6 +113,27 @@ def test_the_table_of_dead_letters_is_looked_after_too(
     assert offsets(dead_letters) == list(range(LEAST_FILES))
 
 
+def test_what_fails_keeps_nothing_else_from_being_done(config: Config, table: Path) -> None:
+    dead_letters = table.with_name("orders_dead_letters")
+    fill(dead_letters)
+    for file in table.glob("kctl-*/*.parquet"):
+        if file.parent.name != "kctl-left":
+            file.write_bytes(b"x")
+
+    code, output = ran_once(config)
+
+    assert code == 1
+    assert b"1 file removed" in output
+    assert b"cannot be used: " in output
+    assert len(DeltaTable(dead_letters).file_uris()) == 1
+
+
+def test_a_folder_in_the_place_of_the_table_of_dead_letters_is_none(config: Config, table: Path) -> None:
+    table.with_name("orders_dead_letters").mkdir()
+
+    assert ran_once(config)[0] == 0
+
+
 def test_with_the_setting_off_and_while_another_process_is_at_it_nothing_is_done(
     config: Config, table: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -185,6 +185,10 @@ class DeadLetterStore(ABC):
         """Remove for good what waits (pending and delayed, never what is leased) or dead letters; returns the number
         of messages. Stored offsets stay."""
 
+    @abstractmethod
+    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
+        """Put dead letters back, to begin anew; returns the number of messages. Damaged ones stay."""
+
 
 class Storage(OffsetStore, DeadLetterStore):
     """One in which messages wait for sinkers. Instances can be pickled."""
@@ -239,10 +243,6 @@ class Storage(OffsetStore, DeadLetterStore):
     @abstractmethod
     def dead_letter(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
         """Store messages that are not in the storage as dead letters (mode `directly` has no other place)."""
-
-    @abstractmethod
-    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
-        """Put dead letters back to be claimed, with no tries; returns the number of messages. Damaged ones stay."""
 
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:

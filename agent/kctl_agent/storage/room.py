@@ -84,10 +84,9 @@ def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None
         return why
     dead, limit = stats.dead, stats.limits.dead
     if dead is not None and limit is not None and dead >= limit * share:
-        in_queue = "" if isinstance(stats, TableStats) else "`kctl storage requeue --dead` and "
         return (
             f"the storage holds {dead:,} dead letters, and storage.dead_limit is {limit:,}: "
-            f"`kctl storage dead list` shows them, {in_queue}`clear --dead` make{'' if in_queue else 's'} room"
+            "`kctl storage dead list` shows them, `kctl storage requeue --dead` and `clear --dead` make room"
         )
     free = stats.free
     if free is not None and free.minimum is not None and free.bytes * share < free.minimum:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from kctl.audit import fleet_log, operation
 from kctl.cli.options import ConfigOption
 from kctl.cli.storage.opened import load_fleet, opened_table
 from kctl_agent.messages import number_of
+
+if TYPE_CHECKING:
+    from kctl.config import Config
+    from kctl_agent.storage.lake import LakeStorage
 
 __all__ = ["optimize"]
 
@@ -24,29 +28,34 @@ def optimize(
 ) -> None:
     """Compact the small files of a table (mode `lake`).
 
-    Files of about `storage.target_file_bytes` take their place; rows, stored offsets and older versions stay as they
-    are, and `kctl storage vacuum` removes what was replaced. The fleet may run meanwhile.
+    Also those of the table of its dead letters. Files of about `storage.target_file_bytes` take their place; rows,
+    stored offsets and older versions stay as they are, and `kctl storage vacuum` removes what was replaced. The fleet
+    may run meanwhile.
     """
+    fleet = load_fleet(context, config)
+    with opened_table(fleet) as lake:
+        for number, table in enumerate(lake.tables()):
+            typer.echo(f"{'dead letters: ' if number else ''}{_optimized(fleet, table, dry_run=dry_run)}")
+
+
+def _optimized(fleet: Config, lake: LakeStorage, *, dry_run: bool) -> str:
+    """What was done, or would be."""
     from kctl_agent.storage.lake.compaction import compact, small_files
     from kctl_agent.storage.lake.upkeep_lock import upkeep_lock
     from kctl_agent.storage.room import readable
 
-    fleet = load_fleet(context, config)
-    with opened_table(fleet) as lake:
-        with lake.table.latest() as table:
-            found = small_files(table, lake.target_file_bytes)
-        if not found.files:
-            typer.echo("no small files to compact")
-            return
-        where = f" in {number_of(found.partitions, 'partition')}" if found.partitions > 1 else ""
-        what = f"{number_of(found.files, 'small file')} ({readable(found.bytes)}){where}"
-        if dry_run:
-            typer.echo(f"would compact {what}")
-            return
-        with upkeep_lock(lake.path), operation(fleet_log(fleet), "storage optimize", {}) as running:
-            sys.stderr.write(f"compacting {what} …\n")
-            running.text = str(compact(lake.table, lake.target_file_bytes, _print_version))
-    typer.echo(running.text)
+    with lake.table.latest() as table:
+        found = small_files(table, lake.target_file_bytes)
+    if not found.files:
+        return "no small files to compact"
+    where = f" in {number_of(found.partitions, 'partition')}" if found.partitions > 1 else ""
+    what = f"{number_of(found.files, 'small file')} ({readable(found.bytes)}){where}"
+    if dry_run:
+        return f"would compact {what}"
+    with upkeep_lock(lake.path), operation(fleet_log(fleet), "storage optimize", {"table": str(lake.path)}) as running:
+        sys.stderr.write(f"compacting {what} …\n")
+        running.text = str(compact(lake.table, lake.target_file_bytes, _print_version))
+    return running.text
 
 
 def _print_version(version: int) -> None:

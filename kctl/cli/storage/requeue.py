@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.options import ConfigOption
-from kctl.cli.storage.opened import load_fleet, opened
+from kctl.cli.storage.opened import load_fleet, opened_dead_letters
 from kctl.cli.storage.selection import (
     FromOption,
     OlderOption,
@@ -20,6 +20,9 @@ from kctl.cli.storage.selection import (
 )
 from kctl.errors import UsageError
 from kctl_agent.messages import number_of
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.base import DeadLetterStore, Selection
 
 __all__ = ["requeue"]
 
@@ -38,7 +41,7 @@ def requeue(
     offset_to: ToOption = None,
     older_than: OlderOption = None,
 ) -> None:
-    """Put messages back, to be handed out at once.
+    """Put messages back, to be handed out at once. Of a table a worker gives them to the transform once more.
 
     \b
     kctl storage requeue --dead --topic orders --partition 3
@@ -49,7 +52,15 @@ def requeue(
     selection = selection_of(topic, partition, offset_from, offset_to, older_than)
     fleet = load_fleet(context, config)
     params = params_of(selection, "dead" if dead else "stuck")
-    with opened(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
-        count = storage.requeue_dead(selection) if dead else storage.requeue_stuck(selection)
+    with opened_dead_letters(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
+        count = storage.requeue_dead(selection) if dead else _requeue_stuck(storage, selection)
         running.text = f"{number_of(count, 'message')} put back"
     typer.echo(running.text)
+
+
+def _requeue_stuck(storage: DeadLetterStore, selection: Selection) -> int:
+    from kctl_agent.storage.base import Storage
+
+    if not isinstance(storage, Storage):
+        raise UsageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage; give --dead')
+    return storage.requeue_stuck(selection)

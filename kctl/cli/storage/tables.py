@@ -89,7 +89,7 @@ def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
     StorageUnusable."""
     from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 
-    stats, counts = lake.stats(), lake.count()
+    stats, counts, dead_letters = lake.stats(), lake.count(), DeadLetterTable(lake, group)
     return {
         "storage": lake.identity,
         "version": counts.version,
@@ -97,7 +97,8 @@ def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
         "files": counts.files,
         "small_files": counts.small_files,
         "bytes": counts.bytes,
-        "dead": DeadLetterTable(lake, group).count_dead(),
+        "dead": dead_letters.count_dead(),
+        "requeued": dead_letters.count_requeued(),
         "target_file_bytes": lake.target_file_bytes,
         "last_commit_seconds": None if counts.committed_at is None else max(time.time() - counts.committed_at, 0.0),
         "free_bytes": None if stats.free is None else stats.free.bytes,
@@ -110,7 +111,7 @@ def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
 
 
 def table_lines(document: dict[str, Any]) -> list[str]:
-    names = ("version", "rows", "files", "small_files", "bytes", "dead")
+    names = ("version", "rows", "files", "small_files", "bytes", "dead", "requeued")
     columns = [Column(name.replace("_", "-"), is_number=True) for name in (*names, "last_commit")]
     held = [(*(document[name] for name in names), duration(document["last_commit_seconds"]))]
     coordinates = ("cluster", "topic", "partition", "stored")

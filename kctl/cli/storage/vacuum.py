@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption
 from kctl.cli.storage.opened import load_fleet, opened_table
 from kctl_agent.messages import number_of
+
+if TYPE_CHECKING:
+    from kctl.config import Config
+    from kctl_agent.storage.lake import LakeStorage
 
 __all__ = ["vacuum"]
 
@@ -32,27 +36,33 @@ def vacuum(
 ) -> None:
     """Remove files that a table (mode `lake`) no longer needs.
 
-    Those that no version of the last seven days has. Asks first, and shows what it would remove; older versions cannot
-    be read any more then. What a batch is writing stays, however old.
+    Also of the table of its dead letters: those that no version of the last seven days has. Asks first, and shows what
+    it would remove; older versions cannot be read any more then. What a batch is writing stays, however old.
     """
+    fleet = load_fleet(context, config)
+    with opened_table(fleet) as lake:
+        for number, table in enumerate(lake.tables()):
+            of = "dead letters: " if number else ""
+            typer.echo(f"{of}{_vacuumed(fleet, table, retention_hours, dry_run=dry_run, yes=yes)}")
+
+
+def _vacuumed(fleet: Config, lake: LakeStorage, retention_hours: int | None, *, dry_run: bool, yes: bool) -> str:
+    """What was done, or would be."""
     from kctl_agent.storage.lake.upkeep_lock import upkeep_lock
     from kctl_agent.storage.lake.vacuum import remove, unused
     from kctl_agent.storage.room import readable
 
-    fleet = load_fleet(context, config)
-    with opened_table(fleet) as lake, upkeep_lock(lake.path):
+    with upkeep_lock(lake.path):
         found = unused(lake.table, retention_hours)
         if not found:
-            typer.echo("no files to remove")
-            return
-        if dry_run:
-            typer.echo("\n".join(file.path for file in found))
+            return "no files to remove"
         what = f"{number_of(len(found), 'file')} ({readable(sum(file.size for file in found))})"
         if dry_run:
-            typer.echo(f"would remove {what}")
-            return
+            typer.echo("\n".join(file.path for file in found))
+            return f"would remove {what}"
         if not yes:
             confirm(f"Remove {what} of {lake.identity} for good?")
-        with operation(fleet_log(fleet), "storage vacuum", {"retention_hours": retention_hours}) as running:
+        params = {"table": str(lake.path), "retention_hours": retention_hours}
+        with operation(fleet_log(fleet), "storage vacuum", params) as running:
             running.text = f"{number_of(remove(lake.table, found), 'file')} removed"
-    typer.echo(running.text)
+    return running.text

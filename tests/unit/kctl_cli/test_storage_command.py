@@ -287,7 +287,7 @@ def test_of_a_table_its_version_rows_files_and_bytes_are_printed_and_no_message_
     missing = kctl("storage", "status")
     begun_lake(table)
     status = kctl("storage", "status", "-o", "json")
-    refused = kctl("storage", "requeue", "--dead")
+    refused = kctl("storage", "clear", "--pending", "--yes")
 
     assert (missing.code, "there is no Delta table in" in missing.err) == (1, True)
     document = json.loads(status.out)
@@ -314,7 +314,7 @@ def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl:
         {"cluster": "cluster/1", "topic": "t", "partition": partition, "stored": stored}
         for partition, stored in ((0, 100), (1, 101), (10, 7))
     ]
-    assert lines[2] == ["version", "rows", "files", "small-files", "bytes", "dead", "last-commit"]
+    assert lines[2] == ["version", "rows", "files", "small-files", "bytes", "dead", "requeued", "last-commit"]
     assert lines[5:] == [["cluster", "topic", "partition", "stored"]] + [
         ["cluster/1", "t", str(partition), str(stored)] for partition, stored in ((0, 100), (1, 101), (10, 7))
     ]
@@ -351,7 +351,7 @@ def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, s
     kept = kctl("storage", "vacuum", "--yes")
     dry = kctl("storage", "vacuum", "--retention-hours", "0", "--dry-run")
     asked = kctl("storage", "vacuum", "--retention-hours", "0")
-    assert len(list(small_table.glob("kctl-*/*.parquet"))) == 2
+    assert len(list(small_table.glob("kctl-*/*.parquet"))) == 3
     removed = kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
 
     assert (kept.code, kept.out) == (0, "no files to remove\n")
@@ -359,8 +359,27 @@ def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, s
     assert dry.out.splitlines()[2].startswith("would remove 2 files (")
     assert (asked.code, "use --yes" in asked.err) == (2, True)
     assert (removed.code, removed.out) == (0, "2 files removed\n")
-    assert not list(small_table.glob("kctl-*"))
+    assert len(list(small_table.glob("kctl-*/*.parquet"))) == 1
     assert json.loads(kctl("storage", "status", "-o", "json").out)["rows"] == 20
+
+
+def test_the_table_of_dead_letters_is_compacted_and_vacuumed_too(kctl: Kctl, small_table: Path) -> None:
+    lake = opened(small_table, Binding("g", "cluster-1"))
+    lake.init_offsets([StoredOffset("t", 0, None, 0)], lake.stored_offsets([("t", 0)]))
+    start, version = (each := lake.stored_offsets([("t", 0)])["t", 0]).next, each.version
+    for offset in (start, start + 10):
+        batch = begun(lake, offset, offset + 10, version=version)
+        written(DeadLetterTable(lake, "g"), batch, [offset], group="g").commit()
+        batch.commit()
+
+    dry = kctl("storage", "optimize", "--dry-run")
+    done = kctl("storage", "optimize")
+    vacuumed = kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
+
+    assert dry.out.splitlines()[1].startswith("dead letters: would compact 2 small files (")
+    assert done.out.splitlines()[1].startswith("dead letters: 2 files (")
+    assert vacuumed.out.splitlines()[1] == "dead letters: 2 files removed"
+    assert len(json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]) == 2
 
 
 def test_while_another_process_looks_after_the_table_neither_is_done(kctl: Kctl, small_table: Path) -> None:
@@ -405,6 +424,26 @@ def test_dead_letters_of_a_table_are_listed_shown_exported_and_removed(kctl: Kct
     assert "Remove 2 messages (dead) of lake:" in asked.err
     assert removed.out == "2 messages removed\n"
     assert json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"] == []
+
+
+def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl, config: Path) -> None:
+    path = config.parent / "orders"
+    config.write_text(config.read_text() + f'mode = "lake"\nuri = "{path.as_uri()}"\n')
+    lake = opened(path, Binding("g", "cluster-1"))
+    lake.init_offsets([StoredOffset("t", 0, None, 0)])
+    none = kctl("storage", "requeue", "--dead")
+    written(DeadLetterTable(lake, "g"), begun(lake, 0, 10), [3, 7], group="g").commit()
+
+    ran = kctl("storage", "requeue", "--dead", "--topic", "t", "--offset-to", "3")
+    again = kctl("storage", "requeue", "--dead", "--topic", "t", "--offset-to", "3")
+    stuck = kctl("storage", "requeue", "--stuck")
+
+    assert (none.out, ran.out, again.out) == ("0 messages put back\n", "1 message put back\n", "0 messages put back\n")
+    assert (stuck.code, "nothing waits in a storage; give --dead" in stuck.err) == (2, True)
+    status = json.loads(kctl("storage", "status", "-o", "json").out)
+    assert (status["dead"], status["requeued"]) == (1, 1)
+    assert "REQUEUED" in kctl("storage", "status").out.upper()
+    assert [row["offset"] for row in json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]] == [7]
 
 
 def begun_lake(path: Path) -> None:

@@ -32,6 +32,8 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
             '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n[sinkers]\ncount = 1\nhandler = "m:f"',
             'storage.mode is "lake" and sinkers.count is 1, but batches become rows of a table',
         ),
+        ('[storage]\nmode = "lake"\nuri = "file:///srv/or#ders"', "`?` and `#` are written as %3F and %23"),
+        ('[storage]\nmode = "lake"\nuri = "s3://key:secret@bucket/t"', 'storage.uri is "s3://key:***@bucket/t"'),
         (
             '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n[spark]\nmaster = "spark://one:7077"',
             'storage.mode is "lake" and spark.master is "spark://one:7077"',

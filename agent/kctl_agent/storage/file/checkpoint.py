@@ -84,6 +84,10 @@ def copy(path: Path) -> None:
 
     As long as somebody writes, the first pass never reaches the end of the log. The second takes the turn of the puts,
     or it would hardly ever get the write lock between them.
+
+    Raises:
+        sqlite3.Error: others than puts had the write lock all the time, so only the first pass was made; or a fault.
+        OSError: as the system reports.
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -1,23 +1,31 @@
-"""Compaction: the rows of many small files in few large ones, by delta-rs, in commits of its own.
+"""Compaction: the rows of many small files in few large ones, in commits of its own.
 
 Nothing else changes: older versions keep their files until `vacuum` removes them. A commit of a batch meanwhile is no
 conflict; an UPDATE, DELETE, MERGE or another OPTIMIZE of the same files is, and then the compaction has done nothing.
+
+delta-rs does the work, in a table of its own that nobody sees (`_shadow`): it syncs nothing, and knows no moment
+between writing files and committing them. A power cut would leave a commit without its files, of rows that are stored.
 """
 
 from __future__ import annotations
 
-import json
+import os
+import shutil
+import tempfile
+import uuid
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from kctl_agent.messages import number_of
 from kctl_agent.storage.lake.counts import is_small
-from kctl_agent.storage.lake.files import sync
-from kctl_agent.storage.lake.log import added, entry_path
+from kctl_agent.storage.lake.files import TableFile, sync
+from kctl_agent.storage.lake.log import actions
+from kctl_agent.storage.lake.plans import BATCH, FOLDER
 from kctl_agent.storage.room import readable
 
 if TYPE_CHECKING:
@@ -27,9 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Compacted", "SmallFiles", "compact", "small_files"]
 
-COMMIT_SECONDS = 60
-"""What was compacted by then is committed: a conflict or a kill costs no more than that."""
-POLL_SECONDS = 0.5
+ROUND_BYTES = 1 << 30
+ROUND_FILES = 10_000
+"""So many are compacted and committed at a time: a conflict or a kill costs no more than that."""
+SHADOW = "compaction-"
+"""How the folder of a table of links begins, in the folder of plans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,45 +87,106 @@ def small_files(table: DeltaTable, target_file_bytes: int, least: int = 2) -> Sm
 def compact(
     lake: LakeTable, target_file_bytes: int, progress: Callable[[int], None] = lambda _version: None
 ) -> Compacted:
-    """Compact the files of the newest version, one task at a time; `progress` is called with each version that is made.
+    """Compact the small files of the newest version, one task at a time; `progress` is called with each version that is
+    made. Whoever calls holds the `upkeep_lock`.
 
-    Raises StorageUnusable: also where another writer has changed the same files meanwhile.
+    Raises StorageUnusable, TableRefused: also where another writer has changed the same files meanwhile.
     """
-    with lake.latest() as table, ThreadPoolExecutor(1, "kctl-compaction") as thread:
-        synced = table.version()
-        running = thread.submit(
-            table.optimize.compact,
-            target_size=target_file_bytes,
-            max_concurrent_tasks=1,
-            min_commit_interval=COMMIT_SECONDS,
-        )
-        while not wait([running], POLL_SECONDS).done:
-            synced = _sync(lake.path, synced, progress)
-        _sync(lake.path, synced, progress)
-        metrics = running.result()
-        return Compacted(
-            metrics["numFilesRemoved"],
-            metrics["numFilesAdded"],
-            _total(metrics["filesRemoved"]),
-            _total(metrics["filesAdded"]),
-            table.version(),
-        )
+    for left in (lake.path / FOLDER).glob(f"{SHADOW}*"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with lake.latest() as table:
+        rounds = list(_rounds(table, target_file_bytes))
+        total = Compacted(0, 0, 0, 0, table.version())
+    for files in rounds:
+        with lake.errors():
+            removed, added = _compacted(lake, files, target_file_bytes)
+        if removed:
+            total = Compacted(
+                total.files_removed + len(removed),
+                total.files_added + len(added),
+                total.bytes_removed + sum(file.size for file in removed),
+                total.bytes_added + sum(file.size for file in added),
+                lake.replace(removed, added),
+            )
+            progress(total.version)
+    return total
 
 
-def _total(sizes: str) -> int:
-    """Bytes; delta-rs has these metrics as JSON in JSON, without a total where there is no file."""
-    return int(json.loads(sizes).get("totalSize") or 0)
+def _rounds(table: DeltaTable, target_file_bytes: int) -> Iterator[list[TableFile]]:
+    """What is compacted and committed at a time: small files of partitions that have several."""
+    by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
+    for file in _files(table):
+        if is_small(file.size, target_file_bytes):
+            by_partition.setdefault(tuple(file.partition_values.values()), []).append(file)
+    chosen: list[TableFile] = []
+    for files in by_partition.values():
+        for file in files if len(files) > 1 else []:
+            chosen.append(file)
+            if sum(each.size for each in chosen) >= ROUND_BYTES or len(chosen) >= ROUND_FILES:
+                yield chosen
+                chosen = []
+    if chosen:
+        yield chosen
 
 
-def _sync(path: Path, version: int, progress: Callable[[int], None]) -> int:
-    """Whatever was committed after a version is on the disk; the newest version. delta-rs syncs nothing, and knows no
-    moment between writing files and committing them; until here a power cut leaves what they replaced."""
-    while (entry := entry_path(path, version + 1)).exists():
-        version += 1
-        for file in added(path, version):
-            sync(file)
-            sync(file.parent)
-        sync(entry)
-        progress(version)
-    sync(entry.parent)
-    return version
+def _files(table: DeltaTable) -> Iterator[TableFile]:
+    columns = table.get_add_actions(flatten=True)
+    partitions = table.metadata().partition_columns
+    names = ("path", "size_bytes", *(f"partition.{name}" for name in partitions))
+    for path, size, *values in zip(*(columns.column(name).to_pylist() for name in names), strict=True):
+        yield TableFile(unquote(path), size, dict(zip(partitions, map(_text, values), strict=True)))
+
+
+def _text(value: object) -> str | None:
+    """Of a partition, as the protocol of Delta writes it."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _compacted(
+    lake: LakeTable, files: Sequence[TableFile], target_file_bytes: int
+) -> tuple[list[TableFile], list[TableFile]]:
+    """Those of the files that others are to take the place of, and these, which are on the disk in their place."""
+    with _shadow(lake, files) as (shadow, links):
+        shadow.optimize.compact(target_size=target_file_bytes, max_concurrent_tasks=1)
+        folder = Path(lake.path, FOLDER, Path(shadow.table_uri).name)
+        done = [action for version in range(1, shadow.version() + 1) for action in actions(folder, version)]
+        removed = [links[action["remove"]["path"]] for action in done if "remove" in action]
+        made = f"{BATCH}{uuid.uuid4().hex}"
+        added = [_moved(lake.path, folder, made, action["add"]) for action in done if "add" in action]
+    sync(lake.path)
+    return removed, added
+
+
+@contextmanager
+def _shadow(lake: LakeTable, files: Sequence[TableFile]) -> Iterator[tuple[DeltaTable, dict[str, TableFile]]]:
+    """A table of links to these files, for the time of the block, and what each link is of."""
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, create_table_with_add_actions
+
+    parent = lake.path / FOLDER
+    parent.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=SHADOW, dir=parent))
+    try:
+        links = {f"{number}.parquet": file for number, file in enumerate(files)}
+        for name, file in links.items():
+            os.link(lake.path / file.path, folder / name)
+        adds = [AddAction(name, each.size, each.partition_values, 0, False, "{}") for name, each in links.items()]
+        with lake.latest() as table:
+            schema, columns = table.schema(), table.metadata().partition_columns
+        create_table_with_add_actions(str(folder), schema, adds, partition_by=columns)
+        yield DeltaTable(folder), links
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _moved(table: Path, folder: Path, made: str, action: Mapping[str, Any]) -> TableFile:
+    """A new file in its place in the table, synced."""
+    path = f"{made}/{unquote(action['path'])}"
+    place = table / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.rename(folder / unquote(action["path"]), place)
+    for each in (place, *(parent for parent in place.parents if table in parent.parents)):
+        sync(each)
+    return TableFile(path, action["size"], action["partitionValues"], action["modificationTime"], action["stats"])

@@ -2,35 +2,51 @@
 
 Two tables have no common commit. So the dead letters of a batch are committed first, with stored offsets of their own
 (`DeadLetterTable.begin`), and then its rows with those of the group. A batch that is run again, because nothing of its
-rows was committed, finds below which offsets its dead letters are stored already. Each message so ends in one of the
-two tables, provided that the transform marks the same messages when it is run again.
+rows was committed, finds the dead letters that it has stored already (`earlier_try`), and leaves those messages out
+before the transform sees them. So each message ends in one of the two tables, also where another transform, that marks
+other messages, runs the batch again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import as_dead_letters
 from kctl_agent.storage.base import (
-    Binding,
     DeadLetter,
     DeadLetterStore,
     Selection,
     StorageError,
+    StoredOffset,
     TopicPartition,
 )
 from kctl_agent.storage.claim import EVERYTHING
+from kctl_agent.storage.lake.numbered import NUMBER, TRIES, has_column
+from kctl_agent.storage.lake.offsets import dead_letter_owner
+from kctl_agent.storage.lake.requeue import Requeues
+from kctl_agent.storage.lake.selection import READING, of_reading, predicate, reading
 from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, Move
 
-__all__ = ["DeadLetterTable"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
 
-TRIES = 1
-"""A transform sees a message once; a batch that is run again counts nothing."""
+__all__ = ["DeadLetterTable", "EarlierTry"]
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTry:
+    """Of a batch whose rows were not committed then: `stored` are the offsets up to which its dead letters are stored,
+    `messages` those that are dead letters, by topic, partition and offset."""
+
+    stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
+    messages: tuple[tuple[str, int, int], ...] = ()
 
 
 class DeadLetterTable(DeadLetterStore):
@@ -39,45 +55,80 @@ class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: LakeStorage, group: str) -> None:
         self.group = group
         self._lake = lake
-        self._storage = lake.beside()
+        self.storage = lake.beside()
+        self.requeues = Requeues(lake, self.storage, group)
 
     @property
     def identity(self) -> str:
-        return self._storage.identity
+        return self.storage.identity
 
     @property
     def path(self) -> Path:
-        return self._storage.path
+        return self.storage.path
 
-    def begin(self, batch: LakeBatch, schema: str) -> LakeBatch:
-        """What the dead letters of this batch, of that schema, are written to and committed by.
+    def earlier_try(self, batch: LakeBatch) -> EarlierTry:
+        """What became of this batch when it was run before. Raises StorageUnusable."""
+        if not self.storage.table.exists():
+            return EarlierTry()
+        self._bind(batch)
+        stored = self.storage.stored_offsets(batch.moves)
+        found: list[tuple[str, int, int]] = []
+        for tp, (before, _) in batch.moves.items():
+            if before is not None and (at := _stored_before(stored.get(tp), before)) > before.next:
+                selection = Selection(*tp, before.next, at - 1)
+                found += [(*tp, offset) for offset in self._offsets(selection, self.reading(batch, tp))]
+        return EarlierTry(stored, tuple(sorted(found)))
+
+    @staticmethod
+    def reading(batch: LakeBatch, tp: TopicPartition) -> str:
+        """What the column `READING` holds of this batch's messages."""
+        return reading(batch.table_id, batch.moves[tp][1].version)
+
+    def _offsets(self, selection: Selection, reading: str) -> set[int]:
+        """Of this cluster's, also of those that were put back and no worker has taken yet."""
+        rows = self._execute('cluster, "offset"', selection, which=partial(_of_reading, reading=reading))
+        return {row["offset"] for row in rows if row["cluster"] == self._lake.owner.cluster_id}
+
+    def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
+        """What the dead letters of this batch, of that schema, are written to and committed by. None of them may be one
+        of an earlier try.
 
         Raises:
             StoredOffsetMoved: the batch cannot be committed any more.
             StorageUnusable, TableRefused: this table cannot be used.
         """
-        self._storage.prepare()
-        self._storage.fit(schema)
-        owner = self._lake.owner
-        # A table that replaced the other one begins anew here too.
-        id_ = self._storage.bind(Binding(f"{owner.group} {batch.table_id}", owner.cluster_id))
-        with self._storage.table.latest() as table:
+        self.storage.prepare()
+        self.storage.fit(schema)
+        id_ = self._bind(batch)
+        with self.storage.table.latest() as table:
             version = table.version()
-        stored = self._storage.stored_offsets(batch.moves)
         self._lake.check(batch.moves)
-        moves: dict[TopicPartition, Move] = {}
-        below: dict[TopicPartition, int] = {}
-        for tp, (before, after) in batch.moves.items():
-            there = stored.get(tp)
-            if there is not None and before is not None and there.version == before.version:
-                below[tp] = there.next
-            moves[tp] = there, replace(after, next=max(after.next, below.get(tp, 0)))
-        return self._storage.plan(id_, version, moves, below)
+        return self.storage.plan(id_, version, _moves(batch, earlier), {})
+
+    def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
+        """Have nobody store dead letters any more who has read the stored offsets before this batch, such as a process
+        that was frozen while it had its partitions. Without it, it could where this batch has no dead letter.
+
+        False: there is no table yet, which that process may still make.
+
+        Raises:
+            StoredOffsetMoved: somebody has stored dead letters of these partitions since `earlier`.
+            StorageUnusable: it is not known whether that was done.
+        """
+        if not self.storage.table.exists():
+            return False
+        self.storage.commit(_moves(batch, earlier), id_=self._bind(batch))
+        return True
+
+    def _bind(self, batch: LakeBatch) -> str:
+        """The id of this table. One that replaced the other table begins anew here too."""
+        owner = self._lake.owner
+        return self.storage.bind(dead_letter_owner(owner.group, batch.table_id, owner.cluster_id))
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         limited = "" if limit is None else f" limit {limit}"
         order = f'order by failed_at, topic, "partition", "offset"{limited}'
-        return map(_dead_letter, self._execute(f"{_query('*', self.group, selection)} {order}"))
+        return map(_dead_letter, self._execute("*", selection, order))
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         """An id is `TOPIC:PARTITION:OFFSET`; of a message that became a dead letter again, the newest is found."""
@@ -89,63 +140,96 @@ class DeadLetterTable(DeadLetterStore):
         return found[-1] if found else None
 
     def count_dead(self, selection: Selection = EVERYTHING) -> int:
-        return sum(row["messages"] for row in self._execute(_query("count(*) as messages", self.group, selection)))
+        return sum(row["messages"] for row in self._execute("count(*) as messages", selection))
+
+    def count_requeued(self) -> int:
+        """How many were put back and no worker has taken yet."""
+        put_back = partial(_requeued, is_requeued=True)
+        return sum(row["messages"] for row in self._execute("count(*) as messages", which=put_back))
+
+    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
+        """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters."""
+        return self.requeues.request(predicate(self.group, selection)) if self.storage.table.exists() else 0
 
     def clear(self, state: str, selection: Selection = EVERYTHING) -> int:
         if state != "dead":
             raise StorageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage')
-        if not self._storage.table.exists():
+        if not self.storage.table.exists():
             return 0
-        with self._storage.table.latest() as table:
-            return int(table.delete(_predicate(self.group, selection))["num_deleted_rows"])
+
+        def delete(table: DeltaTable) -> int:
+            return int(table.delete(f"{predicate(self.group, selection)}{_requeued(table)}")["num_deleted_rows"])
+
+        return self.storage.table.rewrite(delete)
 
     def expire(self) -> int:
         """Remove those that are older than the limits allow; returns how many. Raises StorageUnusable."""
-        age = self._storage.limits.dead_seconds
+        age = self.storage.limits.dead_seconds
         return 0 if age is None else self.clear("dead", Selection(older_than_seconds=age))
 
-    def _execute(self, query: str) -> Iterator[dict[str, Any]]:
-        if not self._storage.table.exists():
+    def _execute(
+        self,
+        what: str,
+        selection: Selection = EVERYTHING,
+        order: str = "",
+        *,
+        which: Callable[[DeltaTable], str] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """`which` of those that are selected; None: those that were not put back."""
+        if not self.storage.table.exists():
             return
         import pyarrow as pa
         from deltalake import QueryBuilder
 
-        with self._storage.table.latest() as table:
+        with self.storage.table.latest() as table:
+            where = f"{predicate(self.group, selection)}{(which or _requeued)(table)}"
+            query = f"select {what} from dead where {where} {order}"  # noqa: S608 - values are quoted or numbers
             for rows in QueryBuilder().register("dead", table).execute(query):
-                yield from pa.record_batch(rows).to_pylist()
+                yield from _in_microseconds(pa.record_batch(rows)).to_pylist()
 
 
-def _query(what: str, group: str, selection: Selection) -> str:
-    return f"select {what} from dead where {_predicate(group, selection)}"  # noqa: S608 - values are quoted or numbers
+def _in_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """With times as numbers: a producer may have sent one beyond year 9999, which Python does not have."""
+    import pyarrow as pa
+
+    for number, column in enumerate(rows.schema):
+        if pa.types.is_timestamp(column.type):
+            at = rows.column(number).cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+            rows = rows.set_column(number, column.name, at)
+    return rows
 
 
-def _predicate(group: str, selection: Selection) -> str:
-    """What is selected, as SQL."""
-    wanted = [f'"group" = {_quoted(group)}']
-    if selection.topic is not None:
-        wanted.append(f"topic = {_quoted(selection.topic)}")
-    if selection.partition is not None:
-        wanted.append(f'"partition" = {selection.partition}')
-    if selection.offset_from is not None:
-        wanted.append(f'"offset" >= {selection.offset_from}')
-    if selection.offset_to is not None:
-        wanted.append(f'"offset" <= {selection.offset_to}')
-    if selection.older_than_seconds is not None:
-        wanted.append(f"failed_at <= '{_before(selection.older_than_seconds).isoformat()}'")
-    return " and ".join(wanted)
+def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
+    """Up to where dead letters are stored, of messages that were read since the stored offset was last set."""
+    return there.next if there is not None and there.version == before.version else 0
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
+    """What becomes of the stored offsets of dead letters with this batch. Each time they get another id in place of the
+    topic's, by which a commit is refused also where another one has left the offset as it was: a batch that is run
+    again begins where the offset of its earlier try may be ahead."""
+    token = str(uuid.uuid4())
+    moves: dict[TopicPartition, Move] = {}
+    for tp, (before, after) in batch.moves.items():
+        there = earlier.stored.get(tp)
+        at = _stored_before(there, before) if before is not None else 0
+        moves[tp] = there, replace(after, next=max(after.next, at), topic_id=token)
+    return moves
 
 
-def _before(seconds: float) -> datetime:
-    return datetime.now(UTC) - timedelta(seconds=seconds)
+def _requeued(table: DeltaTable, is_requeued: bool = False) -> str:
+    """Of these rows those that were put back, or those that were not. In a table of earlier commits none was."""
+    if not has_column(table, NUMBER):
+        return " and false" if is_requeued else ""
+    return f" and {NUMBER} is {'not ' * is_requeued}null"
+
+
+def _of_reading(table: DeltaTable, reading: str) -> str:
+    """Of these rows those that may be of this reading, put back or not."""
+    return f" and {of_reading(reading)}" if has_column(table, READING) else ""
 
 
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:
-    at: datetime = row["failed_at"]
-    timestamp: datetime = row["timestamp"]
     headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
     message = Message(
         row["topic"],
@@ -153,8 +237,9 @@ def _dead_letter(row: dict[str, Any]) -> DeadLetter:
         row["offset"],
         row["key"],
         row["value"],
-        round(timestamp.timestamp() * 1000),
+        row["timestamp"] // 1000,
         headers,
     )
-    [found] = as_dead_letters([message], None, TRIES, row["error"], "none", at.timestamp())
+    tries = row.get(TRIES) or 1  # a batch that is run again counts nothing
+    [found] = as_dead_letters([message], None, tries, row["error"], "none", row["failed_at"] / 1e6)
     return replace(found, id=f"{message.topic}:{message.partition}:{message.offset}")

@@ -6,19 +6,20 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["DataFile", "read_files", "sync"]
+__all__ = ["DataFile", "TableFile", "read_files", "sync"]
 
 STATS_COLUMNS = 32
 """`delta.dataSkippingNumIndexedCols` of Delta itself."""
 STATS_CHARACTERS = 32
 """As Delta itself cuts strings; what is larger than any string that begins so is marked by the last code point."""
+LAST = "\U0010ffff"
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -46,6 +47,17 @@ class DataFile:
             },
         }
         return json.dumps({"numRecords": self.rows, **bounds, "nullCount": dict(self.nulls)}, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One that a version of the table has, or is to have, as its log describes it. `path` is as on the disk."""
+
+    path: str
+    size: int
+    partition_values: Mapping[str, str | None]
+    modified_ms: int = 0
+    stats: str = "{}"
 
 
 def read_files(table: Path, folder: Path) -> list[DataFile]:
@@ -86,9 +98,9 @@ def _read_file(table: Path, folder: Path, path: Path) -> DataFile:
         if not every or any(stats is None or not stats.has_null_count for stats in every):
             continue
         nulls[name] = sum(stats.null_count for stats in every)
-        known = [stats for stats, group in zip(every, groups, strict=True) if stats.null_count < group.num_values]
-        if known and all(stats.has_min_max for stats in known):
-            least[name], greatest[name] = min(stats.min for stats in known), max(stats.max for stats in known)
+        bounds = _bounds([stats for stats, group in zip(every, groups, strict=True) if _has_values(stats, group)])
+        if bounds is not None:
+            least[name], greatest[name] = bounds
     return DataFile(
         str(path.relative_to(table)),
         stat.st_size,
@@ -99,6 +111,25 @@ def _read_file(table: Path, folder: Path, path: Path) -> DataFile:
         least,
         greatest,
     )
+
+
+def _has_values(stats: Any, group: Any) -> bool:
+    return bool(stats.null_count < group.num_values)
+
+
+def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
+    """The smallest and the largest value by the statistics of row groups; None where there are none that hold:
+    Spark writes dates beyond year 9999 and strings that are no UTF-8, which Python cannot have, and NaN, which is
+    larger than all for Spark and neither larger nor smaller than anything for Python."""
+    if not known or not all(stats.has_min_max for stats in known):
+        return None
+    try:
+        least, greatest = [stats.min for stats in known], [stats.max for stats in known]
+    except (ValueError, OverflowError):
+        return None
+    if any(isinstance(value, float) and math.isnan(value) for value in (*least, *greatest)):
+        return None
+    return min(least), max(greatest)
 
 
 def _top_level(metadata: Any) -> Iterator[int]:
@@ -120,15 +151,22 @@ def _bound(value: object, *, upper: bool = False) -> object:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        return value if len(value) <= STATS_CHARACTERS else value[:STATS_CHARACTERS] + "\U0010ffff" * upper
+        return _upper(value) if upper else value[:STATS_CHARACTERS]
     if isinstance(value, datetime):
-        text = value.astimezone(UTC) if value.tzinfo else value
-        return text.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
+        utc = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        return utc.isoformat(timespec="microseconds") + ("Z" if value.tzinfo else "")  # strftime cuts year 1 short
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, int):
         return value
     return value if isinstance(value, float) and math.isfinite(value) else None
+
+
+def _upper(value: str) -> str | None:
+    if len(value) <= STATS_CHARACTERS:
+        return value
+    # The last code point is no bound of what goes on with the same one.
+    return None if value[STATS_CHARACTERS] == LAST else value[:STATS_CHARACTERS] + LAST
 
 
 def sync(path: Path) -> None:

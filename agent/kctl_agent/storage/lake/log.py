@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["added", "app_ids", "committed_at", "entry_path", "was_added"]
+__all__ = [
+    "LAST_CHECKPOINT",
+    "actions",
+    "added",
+    "app_ids",
+    "checkpoint_path",
+    "committed_at",
+    "entry_path",
+    "last_checkpoint",
+    "was_added",
+]
+
+LAST_CHECKPOINT = "_last_checkpoint"
+"""The file that names the newest checkpoint."""
 
 MOST_ENTRIES = 10_000
 """So many are searched for a batch's files at the most: some hundred milliseconds."""
@@ -15,6 +29,23 @@ MOST_ENTRIES = 10_000
 def entry_path(table: Path, version: int) -> Path:
     """What the commit of a version has written; a clean-up of the log removes it."""
     return table / "_delta_log" / f"{version:020}.json"
+
+
+def checkpoint_path(table: Path, version: int) -> Path:
+    """Of a version that has one, as kctl and delta-rs write it."""
+    return table / "_delta_log" / f"{version:020}.checkpoint.parquet"
+
+
+def added(table: Path, version: int) -> list[Path]:
+    """The files that a commit has added. Raises OSError."""
+    return [table / unquote(action["add"]["path"]) for action in actions(table, version) if "add" in action]
+
+
+def last_checkpoint(table: Path) -> int | None:
+    """The version of the newest checkpoint, by their names: what `_last_checkpoint` has may be older, or damaged.
+    Raises OSError."""
+    found = (table / "_delta_log").glob("[0-9]" * 20 + ".checkpoint*.parquet")
+    return max((int(path.name.partition(".")[0]) for path in found), default=None)
 
 
 def committed_at(table: Path, version: int) -> float | None:
@@ -37,27 +68,19 @@ def was_added(table: Path, folder: str, versions: range) -> bool | None:
         return None
 
 
-def added(table: Path, version: int) -> list[Path]:
-    """The files that a commit has added. Raises OSError."""
-    actions = map(json.loads, entry_path(table, version).read_text().splitlines())
-    return [table / unquote(action["add"]["path"]) for action in actions if "add" in action]
+def actions(table: Path, version: int) -> list[dict[str, Any]]:
+    """What a commit consists of. Raises OSError."""
+    return [json.loads(line) for line in entry_path(table, version).read_text().splitlines()]
 
 
 def app_ids(table: Path) -> set[str]:
     """Names of all `txn` actions, also of such that are not in the newest version any more. Raises OSError."""
-    checkpoint = _last_checkpoint(table)
+    checkpoint = last_checkpoint(table)
     found = set() if checkpoint is None else _of_checkpoint(table, checkpoint)
     for path in (table / "_delta_log").glob("[0-9]" * 20 + ".json"):
         if checkpoint is None or int(path.stem) > checkpoint:
             found |= _of_entry(path)
     return found
-
-
-def _last_checkpoint(table: Path) -> int | None:
-    try:
-        return int(json.loads((table / "_delta_log" / "_last_checkpoint").read_text())["version"])
-    except FileNotFoundError:
-        return None
 
 
 def _of_checkpoint(table: Path, version: int) -> set[str]:

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from kctl_agent.storage.base import Binding, StoredOffset, TopicPartition
 
-__all__ = ["app_id", "owner_of", "read_offset", "transactions"]
+__all__ = ["app_id", "dead_letter_owner", "owner_of", "read_offset", "transactions"]
 
 _HALF = 1 << 64
 
@@ -22,6 +22,12 @@ def app_id(owner: Binding, tp: TopicPartition) -> str:
     """The name under which the next offset of a partition stands in the log."""
     topic, partition = tp
     return f"kctl/{quote(owner.cluster_id or '-', safe='')}/{quote(owner.group, safe='')}/{topic}/{partition}"
+
+
+def dead_letter_owner(group: str, table_id: str, cluster_id: str | None) -> Binding:
+    """Under whose names the stored offsets of a group's dead letters stand in their own table. A table that replaced
+    the other one begins anew there too."""
+    return Binding(f"{group} {table_id}", cluster_id)
 
 
 def owner_of(name: str) -> tuple[Binding, TopicPartition] | None:

@@ -10,8 +10,11 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +22,6 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.log import was_added
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from kctl_agent.storage.lake.table import LakeTable
 
 __all__ = ["BATCH", "FOLDER", "Plan", "plan_path", "sweep"]
@@ -31,6 +32,9 @@ BATCH = "kctl-"
 """How the folder of a batch begins."""
 FOLDER = "_kctl"
 """Of the plans, in the table's folder; one that begins so is hidden from every engine."""
+GIVEN_UP_SECONDS = 86_400.0
+"""After so long a plan without a folder is removed though it may still be committed: a batch that fails for days leaves
+one with each try, and each has to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class Plan:
             written.write_text(json.dumps({"version": self.version, "offsets": self.offsets}))
             os.replace(written, path)
         except OSError as error:
+            with suppress(OSError):
+                written.unlink(missing_ok=True)
             raise StorageUnusable(f"{path.parent} cannot be written: {error.strerror}") from error
 
     @classmethod
@@ -60,12 +66,10 @@ class Plan:
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path} is no plan of a batch") from error
 
-    def may_be_committed(self, table: DeltaTable) -> bool:
-        """Whether all stored offsets still are what they were."""
-        return all(
-            (table.transaction_version(name), table.transaction_version(f"{name}/version")) == numbers
-            for name, numbers in self.offsets.items()
-        )
+    def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
+        """Whether all stored offsets still are what they were; `read` answers the number of a name, as
+        `DeltaTable.transaction_version` does."""
+        return all((read(name), read(f"{name}/version")) == numbers for name, numbers in self.offsets.items())
 
 
 def plan_path(table: Path, name: str) -> Path:
@@ -79,31 +83,48 @@ def sweep(table: LakeTable) -> None:
 
     Raises StorageUnusable.
     """
-    for path in (table.path / FOLDER).glob("*.json"):
+    plans = dict(_read_all(table.path / FOLDER))  # first: none of them is newer than the table that is read
+    if not plans:
+        return
+    with table.latest() as newest:
+        version = newest.version()
+        read = cache(newest.transaction_version)  # which replays the log, and plans mostly have the same names
+        left = {
+            path: plan
+            for path, plan in plans.items()
+            if plan is None or not plan.may_be_committed(read) or _is_given_up(table.path, path)
+        }
+    for path, plan in left.items():
         try:
-            _sweep_one(table, path)
+            _remove(table.path, path, plan, version)
         except OSError as error:  # no batch needs it
             log.debug("what %s has left was not removed: %s", path.stem, error)
 
 
-def _sweep_one(table: LakeTable, path: Path) -> None:
+def _read_all(folder: Path) -> Iterator[tuple[Path, Plan | None]]:
+    """None: a power cut has damaged it."""
+    for path in folder.glob("*.json"):
+        try:
+            yield path, Plan.read(path)
+        except OSError as error:  # mostly because its batch has ended
+            log.debug("the plan of %s was not read: %s", path.stem, error)
+        except ValueError:
+            yield path, None
+
+
+def _is_given_up(table: Path, path: Path) -> bool:
+    """Whether a batch has failed long ago, or was killed before its first file."""
+    return not (table / path.stem).exists() and path.stat().st_mtime < time.time() - GIVEN_UP_SECONDS
+
+
+def _remove(table: Path, path: Path, plan: Plan | None, version: int) -> None:
     """A batch may have been committed all the same, if its process was killed before it removed the plan: then older
     versions have its files, also where an OPTIMIZE has replaced them since. Where the log does not show it any more,
     they are left to `vacuum`, which keeps what an older version may need."""
-    is_added: bool | None = None
-    try:
-        plan = Plan.read(path)
-    except FileNotFoundError:
-        return
-    except ValueError:
-        pass
-    else:
-        with table.latest() as newest:
-            version = newest.version()
-            if plan.may_be_committed(newest):
-                return
-        if version >= plan.version:  # else the table has gone back
-            is_added = was_added(table.path, path.stem, range(plan.version + 1, version + 1))
-    if is_added is False:
-        shutil.rmtree(table.path / path.stem, ignore_errors=True)
+    folder = table / path.stem
+    # A version below the plan's: the table has gone back.
+    if plan is not None and version >= plan.version and folder.exists():
+        is_added = was_added(table, path.stem, range(plan.version + 1, version + 1))
+        if is_added is False:
+            shutil.rmtree(folder, ignore_errors=True)
     path.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from kctl_agent.storage.lake.files import DataFile, read_files
 from kctl_agent.storage.lake.log import app_ids
 from kctl_agent.storage.lake.offsets import app_id, owner_of, read_offset, transactions
 from kctl_agent.storage.lake.plans import BATCH, Plan, plan_path, sweep
-from kctl_agent.storage.lake.table import LakeTable
+from kctl_agent.storage.lake.table import LakeTable, TableRefused
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
 from kctl_agent.storage.room import Free, Limits, TableCounts, TableStats
 
@@ -87,7 +87,16 @@ class LakeStorage(OffsetStore):
 
     def beside(self) -> LakeStorage:
         """The table of its dead letters."""
-        return LakeStorage(dead_letter_path(self.path), target_file_bytes=self.target_file_bytes, limits=self.limits)
+        return LakeStorage(
+            dead_letter_path(self.path),
+            target_file_bytes=self.target_file_bytes,
+            merge_schema=True,  # one of an earlier commit lacks columns
+            limits=self.limits,
+        )
+
+    def tables(self) -> list[LakeStorage]:
+        """This one, and that of its dead letters where there is one. Raises StorageUnusable."""
+        return [self, self.beside()] if self._dead_letters.exists() else [self]
 
     def prepare(self) -> None:
         self.table.prepare()
@@ -195,7 +204,7 @@ class LakeStorage(OffsetStore):
         files: Sequence[DataFile] = (),
         id_: str | None = None,
     ) -> None:
-        """Write what each stored offset becomes, with these files, if each still is what it was."""
+        """Write what each stored offset becomes, with these files, if each is what it was. Raises StorageError."""
         if not moves and not files:
             return
         owner = self.owner
@@ -205,9 +214,19 @@ class LakeStorage(OffsetStore):
         written: dict[str, int] = {}
         for before, after in moves.values():
             written |= transactions(owner, before, after)
+        self.commit_files(id_, partial(self._check, moves), written, files)
+
+    def commit_files(
+        self,
+        id_: str,
+        check: Callable[[DeltaTable], None],
+        transactions: Mapping[str, int],
+        files: Sequence[DataFile] = (),
+    ) -> None:
+        """As `LakeTable.commit`, which is counted where it fails."""
         try:
-            self.table.commit(id_, partial(self._check, moves), written, files)
-        except StorageUnusable:
+            self.table.commit(id_, check, transactions, files)
+        except (StorageUnusable, TableRefused):
             self._commits_failed += 1
             raise
 
@@ -281,10 +300,13 @@ class LakeBatch:
 
         Raises:
             StoredOffsetMoved: another owner was faster; nothing of it is visible.
+            TableRefused: the table was changed, and does not take these files any more; nothing of it is visible.
             StorageUnusable: whether it is stored, the stored offsets show.
         """
+        if not self.folder.exists():  # Spark makes it also where there is no row
+            raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")
         try:
-            files = read_files(self._storage.path, self.folder) if self.folder.exists() else []
+            files = read_files(self._storage.path, self.folder)
         except OSError as error:
             raise StorageUnusable(f"the files in {self.folder} cannot be synced: {error.strerror}") from error
         self._storage.commit(self.moves, files, self.table_id)

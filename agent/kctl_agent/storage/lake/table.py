@@ -7,17 +7,20 @@ commit whose snapshot is no longer the newest is judged by Delta's own rules for
 from __future__ import annotations
 
 import json
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.files import DataFile, sync
-from kctl_agent.storage.lake.log import entry_path
+from kctl_agent.storage.lake.files import DataFile, TableFile, sync
+from kctl_agent.storage.lake.log import LAST_CHECKPOINT, added, checkpoint_path, entry_path, last_checkpoint
 from kctl_agent.storage.lake.schema_merge import add_columns, new_columns, nullable, unknown_type
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ __all__ = ["LakeTable", "TableRefused"]
 ATTEMPTS = 5
 """Of a commit that others got ahead of in a way that delta-rs does not rebase by itself, such as a new schema."""
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
+COMPACTION = {"kctl": "compaction"}
+"""In the log's entry of one, by which the history of a table shows it: for delta-rs it is a WRITE."""
 RETENTION = "delta.setTransactionRetentionDuration"
 UNFIT = frozenset(" ,;{}()\n\t=")
 """What a column's name may not have without column mapping."""
@@ -47,6 +52,8 @@ class LakeTable:
         self._lock = threading.RLock()
         self._table: DeltaTable | None = None
         self._stamp: tuple[int, int] | None = None
+        self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
+        """The columns and partitions that the table was last found to take."""
         self.commits_retried = 0
         """How often others got ahead of a commit in a way that had it decided anew."""
 
@@ -84,11 +91,12 @@ class LakeTable:
                 self._add_columns(wanted)
         with self.latest() as table:
             _check_schema(self.path, table, wanted, partition_by)
+            self._fitting = wanted, partition_by
 
     @contextmanager
     def latest(self) -> Iterator[DeltaTable]:
         """The newest version, which stays the one that is read until the end of the block. Raises StorageUnusable."""
-        with self._lock, self._errors():
+        with self._lock, self.errors():
             yield self._newest()
 
     @contextmanager
@@ -98,7 +106,7 @@ class LakeTable:
             yield None
             return
         try:
-            with self._errors():
+            with self.errors():
                 yield self._newest() if self.exists() else None
         finally:
             self._lock.release()
@@ -113,7 +121,10 @@ class LakeTable:
         """Add these files and set these transaction numbers, all or nothing. `check` is called with the version that
         is written upon, and raises if it is not what the commit was decided on.
 
-        Raises what `check` raises; StorageUnusable: it is not known to be written, or the table is not `id_` any more.
+        Raises:
+            what `check` raises.
+            TableRefused: others have changed the table, and what was written does not fit it any more.
+            StorageUnusable: it is not known to be written, or the table is not `id_` any more.
         """
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
@@ -124,11 +135,12 @@ class LakeTable:
         ]
         properties = CommitProperties(app_transactions=[Transaction(*each) for each in transactions.items()])
         refused: Exception | None = None
-        with self._lock, self._errors():
+        with self._lock, self.errors():
             for _ in range(ATTEMPTS):
                 table = self._newest()
                 if str(table.metadata().id) != id_:
                     raise StorageUnusable(f"the table {self.path} was replaced by another while a batch was written")
+                self._check_unchanged(table, has_files=bool(files))
                 check(table)
                 columns = table.metadata().partition_columns
                 try:
@@ -143,10 +155,77 @@ class LakeTable:
                 return
         raise StorageUnusable(f"other writers of the table {self.path} came first {ATTEMPTS} times: {refused}")
 
+    def replace(self, removed: Sequence[TableFile], added: Sequence[TableFile]) -> int:
+        """Let files take the place of others that hold the same rows; the version that is made. Older versions keep
+        theirs.
+
+        Raises:
+            TableRefused: the table is of a kind that cannot be written.
+            StorageUnusable: another writer has changed one of the files meanwhile; nothing was changed.
+        """
+        from deltalake import CommitProperties
+        from deltalake.transaction import AddAction, RemoveAction
+
+        now = time.time_ns() // 1_000_000
+        actions: list[AddAction | RemoveAction] = [
+            *(RemoveAction(f.path, False, now, f.size, dict(f.partition_values)) for f in removed),
+            *(AddAction(f.path, f.size, f.partition_values, f.modified_ms, False, f.stats) for f in added),
+        ]
+        with self._lock, self.errors():
+            table = self._newest()
+            _check_features(self.path, table)
+            there = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
+            if not there.issuperset(file.path for file in removed):
+                raise StorageUnusable(
+                    f"another writer has changed the same files of {self.path}: nothing was compacted"
+                )
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                table.metadata().partition_columns,
+                commit_properties=CommitProperties(custom_metadata=COMPACTION),
+            )
+            return self._newest().version()
+
+    def _check_unchanged(self, table: DeltaTable, *, has_files: bool) -> None:
+        """Others may have given it a feature, another schema or other partitions since `fit`. Raises TableRefused."""
+        _check_features(self.path, table)
+        if has_files and self._fitting is not None:
+            _check_schema(self.path, table, *self._fitting)
+
+    def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
+        """Change rows by an UPDATE or DELETE of delta-rs, which `change` is for, and returns how many it has changed.
+        It is called anew with the newest version where other writers came first.
+
+        Raises what `change` raises; StorageUnusable, TableRefused.
+        """
+        from deltalake.exceptions import CommitFailedError
+
+        refused: Exception | None = None
+        with self._lock, self.errors():
+            for _ in range(ATTEMPTS):
+                table = self._newest()
+                _check_features(self.path, table)
+                before = table.version()
+                try:
+                    count = change(table)
+                except CommitFailedError as error:
+                    refused = error
+                    self.commits_retried += 1
+                    continue
+                for version in range(before + 1, table.version() + 1):
+                    self._sync_files(version)
+                self._newest()
+                return count
+        raise StorageUnusable(f"other writers of the table {self.path} came first {ATTEMPTS} times: {refused}")
+
     def exists(self) -> bool:
+        """Raises StorageUnusable: that cannot be known."""
         from deltalake import DeltaTable
 
-        return DeltaTable.is_deltatable(str(self.path))
+        with self.errors():
+            return DeltaTable.is_deltatable(str(self.path))
 
     def _create(self, fields: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
         from deltalake import DeltaTable, Schema
@@ -157,7 +236,7 @@ class LakeTable:
             schema = Schema.from_json(text)
         except Exception as error:  # whatever delta-rs raises of a type that it does not know
             raise TableRefused(f"a Delta table cannot have these columns: {error}") from error
-        with self._lock, self._errors():
+        with self._lock, self.errors():
             try:
                 DeltaTable.create(self.path, schema, partition_by=list(partition_by), name=self.path.name)
             except DeltaError:
@@ -196,7 +275,7 @@ class LakeTable:
             table = DeltaTable(self.path)
         version = table.version()
         if version != before:
-            self._sync(range(version if before is None else before + 1, version + 1))
+            self._sync(version, before)
             self._table, self._stamp = table, self._stamp_of(version)
         return table
 
@@ -208,24 +287,48 @@ class LakeTable:
             return None
         return stat.st_ino, stat.st_mtime_ns
 
-    def _sync(self, versions: range) -> None:
-        """What was read of the log is on the disk before anything is decided on it."""
-        for path in [
-            *(entry for version in versions if (entry := entry_path(self.path, version)).exists()),
-            entry_path(self.path, 0).parent,
-        ]:
-            sync(path)
+    def _sync(self, version: int, before: int | None) -> None:
+        """What was read of the log is on the disk before anything is decided on it, and so are the checkpoints that
+        were made meanwhile, which delta-rs does not sync either: a power cut that damages the newest one would make the
+        whole table unreadable. What precedes a checkpoint was synced with it."""
+        first = (last_checkpoint(self.path) or 0) if before is None else before + 1
+        for each in range(first, version + 1):
+            for path in (entry_path(self.path, each), checkpoint_path(self.path, each)):
+                with suppress(FileNotFoundError):  # most versions have no checkpoint; entries are cleaned up
+                    sync(path)
+        log = entry_path(self.path, version).parent
+        with suppress(FileNotFoundError):
+            sync(log / LAST_CHECKPOINT)
+        sync(log)
+
+    def _sync_files(self, version: int) -> None:
+        """Those that a commit has added, which delta-rs has not synced."""
+        for path in added(self.path, version):
+            with suppress(FileNotFoundError):  # somebody has compacted and removed it meanwhile
+                sync(path)
+                sync(path.parent)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def errors(self) -> Iterator[None]:
+        """Where something of the table is used. Raises StorageUnusable."""
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
             yield
         except TableNotFoundError as error:
-            raise StorageUnusable(f"there is no Delta table in {self.path} (storage.uri)") from error
+            raise StorageUnusable(
+                f"there is no Delta table in {self.path} (storage.uri): nothing was stored yet, or another folder is "
+                "meant"
+            ) from error
         except (DeltaError, OSError) as error:
-            raise StorageUnusable(f"the table {self.path} cannot be used: {' '.join(str(error).split())}") from error
+            # delta-rs reads checkpoints when they are needed, and goes on with one that a clean-up has removed.
+            self._table = None
+            raise StorageUnusable(f"the table {self.path} cannot be used: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    """What delta-rs reports, without the stack of its threads and colours."""
+    return " ".join(re.sub(r"(?s)\n\s*0: .*|\x1b\[\d*m", "", str(error)).split())
 
 
 def _check_features(path: Path, table: DeltaTable) -> None:
@@ -263,6 +366,8 @@ def _check_columns(wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[s
             raise TableRefused(
                 f"storage.partition_by names {name}, by whose type, {types[name]}, nothing is partitioned"
             )
+    if len(set(partition_by)) < len(partition_by):
+        raise TableRefused(f"storage.partition_by names a column twice: {', '.join(partition_by)}")
     if len(partition_by) == len(names):
         raise TableRefused("storage.partition_by names every column: one must remain for the files")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from kctl_agent.storage.base import StorageError, StorageUnusable
 from kctl_agent.storage.lake.plans import FOLDER
 
-__all__ = ["UpkeepBusy", "upkeep_lock"]
+__all__ = ["UpkeepBusy", "file_lock", "upkeep_lock"]
 
 
 class UpkeepBusy(StorageError):
@@ -27,7 +27,15 @@ def upkeep_lock(table: Path) -> Iterator[None]:
 
     Raises UpkeepBusy, StorageUnusable.
     """
-    path = table / FOLDER / "upkeep.lock"
+    with file_lock(table / FOLDER / "upkeep.lock") as is_ours:
+        if not is_ours:
+            raise UpkeepBusy(f"another process compacts or vacuums the table {table}: wait for its end")
+        yield
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[bool]:
+    """Whether the lock of this file is ours for the time of the block; nobody is waited for. Raises StorageUnusable."""
     try:
         path.parent.mkdir(exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -36,8 +44,9 @@ def upkeep_lock(table: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UpkeepBusy(f"another process compacts or vacuums the table {table}: wait for its end") from error
-        yield
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
     finally:
         os.close(descriptor)

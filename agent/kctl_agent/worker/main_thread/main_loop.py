@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kafka import TopicPartition
@@ -19,6 +20,8 @@ from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox, is_paused
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore
+from kctl_agent.storage.lake import LakeStorage, dead_letter_path
+from kctl_agent.storage.lake.requeue import PutBack
 from kctl_agent.worker.consumer_group.membership import Fenced, Lost, Membership
 from kctl_agent.worker.lifecycle import events
 from kctl_agent.worker.lifecycle.machine import Lifecycle
@@ -28,6 +31,7 @@ from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.main_thread.query_start import QueryStart
 from kctl_agent.worker.main_thread.reported_error import GRACE_SECONDS, ReportedError
 from kctl_agent.worker.main_thread.requests import Requests
+from kctl_agent.worker.main_thread.requeuing import Requeuing
 from kctl_agent.worker.main_thread.seeking import Seeking
 from kctl_agent.worker.main_thread.unread_partitions import UnreadPartitions
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView, BrokerWatcher
@@ -49,6 +53,8 @@ ABANDON_SECONDS = 30.0
 """A batch that runs for so long beside a partition without leader waits for its records: it is not waited for."""
 ENGINE_SECONDS = 60.0
 """An engine takes less to start, on a busy machine too."""
+REQUEUE_SECONDS = 5.0
+"""For dead letters that are put back while the worker stops, after it has left the group."""
 RESUME_FRACTION = 0.8
 """A throttled worker goes on when the storage holds less than this part of its limit, so that it does not flap."""
 
@@ -97,6 +103,7 @@ class MainLoop:
         self._requests = Requests(
             settings.name, inbox, member, self._lifecycle, seeking, self._handle, self._on_lost, self._describe
         )
+        self._requeuing = self._made_requeuing(storage)
         stats.draw_from(self._sources())
         self._watcher.start()
 
@@ -107,6 +114,8 @@ class MainLoop:
             self._requests.carry_out()
             if not self._lifecycle.is_seeking:
                 self._check_queries()
+            if self._requeuing is not None:
+                self._requeuing.turn(time.monotonic())
         except Fenced as error:
             self._handle(events.Fenced(str(error)))
             raise
@@ -116,6 +125,8 @@ class MainLoop:
         self._handle(events.StopRequested())
         self._watcher.stop()
         self._membership.close()  # calls _on_revoked, commits, leaves
+        if self._requeuing is not None:
+            self._requeuing.close(REQUEUE_SECONDS)
 
     def _sources(self) -> Sources:
         member, pipeline, progress, watcher = self._membership, self._pipeline, self._progress, self._watcher
@@ -128,6 +139,17 @@ class MainLoop:
             batch_started_at=lambda: pipeline.batch_started_at,
             reset=self._settings.kafka.auto_offset_reset,
         )
+
+    def _made_requeuing(self, storage: OffsetStore) -> Requeuing | None:
+        if not isinstance(storage, LakeStorage):
+            return None
+        pipeline = self._pipeline
+
+        def begin() -> Callable[[], PutBack | None] | None:
+            put, session = pipeline.requeue_put(), pipeline.session
+            return None if put is None or session is None else partial(put.put_next, session)
+
+        return Requeuing(dead_letter_path(storage.path), begin, self._error, self._stats.happened)
 
     def _poll(self) -> None:
         try:

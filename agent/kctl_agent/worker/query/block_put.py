@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kctl_agent.spark.without_pandas import map_in_arrow
 from kctl_agent.storage.base import Advance, Storage
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone
 from kctl_agent.worker.query.put import RESULT_SCHEMA, PutJob, put_in_task
@@ -32,9 +33,8 @@ class BlockPut(BatchPut):
 
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
         job = PutJob(self._storage, {tp: each.plan for tp, each in ranges.items()}, token)
-        rows: list[Any] = (
-            frame.selectExpr(*job.selected()).mapInArrow(partial(put_in_task, job), RESULT_SCHEMA).collect()
-        )
+        selected = frame.selectExpr(*job.selected())
+        rows: list[Any] = map_in_arrow(selected, partial(put_in_task, job), RESULT_SCHEMA).collect()
         reached = {(row.topic, row.partition): row.last + 1 for row in rows}
         holes = [
             Advance(*tp, each.plan.version, begin, each.end)

@@ -6,22 +6,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl_agent.messages import number_of
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Advance, TopicPartition
 from kctl_agent.storage.lake import LakeBatch, LakeStorage
-from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable, EarlierTry
 from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.table import TableRefused
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone
-from kctl_agent.worker.query.marked_rows import ERROR, MarkedRows, check_marks, is_marking
+from kctl_agent.worker.query.marked_rows import ERROR, MESSAGE, MarkedRows, check_marks, is_marking
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["COLUMNS", "LakePut"]
+__all__ = ["COLUMNS", "LakePut", "write"]
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +32,15 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", 
 
 
 class LakePut(BatchPut):
-    """The transform is a function of a batch. Messages whose rows it marks as not readable become dead letters."""
+    """The transform is a function of a batch. Messages whose rows it marks as not readable become dead letters. Of one
+    query: its partitions are nobody else's from the first batch on."""
 
     def __init__(self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)
         self._storage = storage
         self._schema: str | None = None
         """That the table was found to take."""
+        self._has_fenced = False
 
     def check(self, source: DataFrame) -> None:
         empty = source.sparkSession.createDataFrame([], source.schema)
@@ -58,29 +62,53 @@ class LakePut(BatchPut):
         )
         try:
             below = {tp: at for tp, at in batch.below.items() if at > ranges[tp].plan.start}
-            source = _not_stored(frame, below)
-            rows = self._transformed(source)
-            marked = MarkedRows(rows) if is_marking(rows) else None
+            earlier = self._dead_letters.earlier_try(batch)
+            source = _without(_not_stored(frame, below), earlier.messages)
+            marked = self.write_rows(source, batch.folder)
             if marked is not None:
-                rows = marked.others
-            self._fit(rows)
-            _write(rows, batch, self._storage.partition_by)
-            if marked is not None and marked.count:
-                self._give_up(marked, source, batch)
+                self._give_up(marked, source, batch, earlier)
+                self._has_fenced = True
+            elif not self._has_fenced:
+                self._has_fenced = self._dead_letters.fence(batch, earlier)
         except BaseException:
             batch.discard()
             raise
-        files = batch.commit()
+        try:
+            files = batch.commit()
+        except TableRefused:
+            self._schema = None  # the next batch may add the columns that the table has lost
+            raise
         return PutDone(sum(file.rows for file in files), {} if self.name else _last_timestamps(files))
 
-    def _give_up(self, marked: MarkedRows, source: DataFrame, batch: LakeBatch) -> None:
+    def write_rows(self, messages: DataFrame, folder: Path) -> MarkedRows | None:
+        """Have what the transform makes of these messages written as files of the table into this folder; returns the
+        rows that it marked instead, None where there are none.
+
+        Raises BootstrapError, TableRefused, StorageUnusable, and what Spark and the user's transform raise.
+        """
+        rows = self._transformed(messages)
+        marked = MarkedRows(rows) if is_marking(rows) else None
+        if marked is not None:
+            rows = marked.others
+        self._fit(rows)
+        write(rows, folder, self._storage.partition_by)
+        return marked if marked is not None and marked.count else None
+
+    @cached_property
+    def _dead_letters(self) -> DeadLetterTable:
+        return DeadLetterTable(self._storage, self._storage.owner.group)
+
+    def _give_up(self, marked: MarkedRows, source: DataFrame, batch: LakeBatch, earlier: EarlierTry) -> None:
         """The messages of marked rows become dead letters."""
-        owner = self._storage.owner
-        table = DeadLetterTable(self._storage, owner.group)
-        messages = marked.messages(source, owner)
-        dead_letters = table.begin(batch, messages.schema.json())
+        from pyspark.sql import functions as f
+
+        owner, table = self._storage.owner, self._dead_letters
+        messages = marked.messages(
+            source, f.lit(owner.cluster_id), f.lit(owner.group), f.lit(1), _readings(table, batch)
+        )
+        dead_letters = table.begin(batch, messages.schema.json(), earlier)
         try:
-            _write(_not_stored(messages, dead_letters.below), dead_letters)
+            write(messages, dead_letters.folder)
             marked.check()
         except BaseException:
             dead_letters.discard()
@@ -89,6 +117,7 @@ class LakePut(BatchPut):
         log.warning("%s became dead letters: %s", number_of(count, "message"), table.identity)
 
     def _transformed(self, frame: DataFrame) -> DataFrame:
+        """What the user's transform makes of records. Raises BootstrapError, and what it raises."""
         from pyspark.sql import DataFrame as SparkDataFrame
 
         made = self.transform(frame.select(*COLUMNS))
@@ -108,6 +137,21 @@ class LakePut(BatchPut):
             self._schema = schema
 
 
+def _readings(table: DeadLetterTable, batch: LakeBatch) -> Column:
+    """Of each message in which reading of its partition it is."""
+    from pyspark.sql import functions as f
+
+    partitions: dict[tuple[str, str], list[int]] = {}
+    for topic, partition in batch.moves:
+        partitions.setdefault((topic, table.reading(batch, (topic, partition))), []).append(partition)
+    return f.coalesce(
+        *(
+            f.when((f.col("topic") == topic) & f.col("partition").isin(numbers), f.lit(reading))
+            for (topic, reading), numbers in partitions.items()
+        )
+    )
+
+
 def _not_stored(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFrame:
     """Without those of offsets that are stored already."""
     if not below:
@@ -121,12 +165,22 @@ def _not_stored(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFra
     )
 
 
-def _write(rows: DataFrame, batch: LakeBatch, partition_by: Sequence[str] = ()) -> None:
+def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataFrame:
+    """Without those of these topics, partitions and offsets."""
+    if not messages:
+        return rows
+    types = ", ".join(f"{name} {type_}" for name, type_ in MESSAGE.items())
+    return rows.join(rows.sparkSession.createDataFrame(messages, types), list(MESSAGE), "left_anti")
+
+
+def write(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ()) -> None:
+    """As Parquet files of a table into this folder, beside what is there."""
     rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     (
-        rows.write.partitionBy(*partition_by)
+        rows.write.mode("append")
+        .partitionBy(*partition_by)
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        .parquet(batch.folder.as_uri())
+        .parquet(f"file://{folder}")  # Hadoop takes the escapes of a URI for what the folder is called
     )
 
 

@@ -2,20 +2,24 @@
 
 A transform marks a row by an error in the column `_kctl_error`. All other rows go to the table in one pass, in which
 the marked ones are only counted. Where there are any, a second pass makes dead letters of them. A transform that marks
-other rows then than it did before would lose messages or store them twice: the two passes are compared.
+other rows then than it did before would lose messages or store them twice: the two passes are compared. So would one
+that marks by another topic, partition or offset than those of the message: messages are counted too.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kctl_agent.messages import number_of
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.storage.base import Binding, StorageError
+from kctl_agent.storage.base import StorageError
+from kctl_agent.storage.lake.numbered import NUMBER, TRIES
+from kctl_agent.storage.lake.selection import READING
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
 
-__all__ = ["ERROR", "MarkedRows", "UnsteadyMarks", "check_marks", "is_marking"]
+__all__ = ["ERROR", "MESSAGE", "MarkedRows", "UnsteadyMarks", "UntracedMarks", "check_marks", "is_marking"]
 
 ERROR = "_kctl_error"
 MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}
@@ -28,6 +32,12 @@ class UnsteadyMarks(StorageError):
     """A transform marked other rows when it was run again."""
 
     code = "unsteady_marks"
+
+
+class UntracedMarks(StorageError):
+    """A transform marked rows by which no message is found."""
+
+    code = "untraced_marks"
 
 
 def is_marking(rows: DataFrame) -> bool:
@@ -48,6 +58,11 @@ def check_marks(name: str, rows: DataFrame) -> None:
                 f"the transform {name} marks rows by {ERROR}, so its column {column} must be {type_}, and it is "
                 f"{types[column]}"
             )
+    if not any(field.nullable for field in rows.schema.fields if field.name == ERROR):
+        raise BootstrapError(
+            f"the transform {name} marks every row: its column {ERROR} is never null, and must be where a row is well "
+            "(`when(…, error)` without `otherwise`)"
+        )
 
 
 class MarkedRows:
@@ -58,22 +73,29 @@ class MarkedRows:
 
         self._rows = rows
         self._first, self._second = Observation(), Observation()
-        self.others = _observed(rows, self._first).where(f"{ERROR} is null").drop(ERROR)
+        self._marked, self._found = Observation(), Observation()
+        self.others = rows.observe(self._first, *_counts()).where(f"{ERROR} is null").drop(ERROR)
+        self._counted: dict[str, Any] | None = None
 
     @property
     def count(self) -> int:
         """Of marked rows. Only after `others` are written."""
-        return int(self._first.get["count"])
+        if self._counted is None:
+            self._counted = _observed(self._first) or self._rows.agg(*_counts()).collect()[0].asDict()
+        return int(self._counted["count"])
 
-    def messages(self, source: DataFrame, owner: Binding) -> DataFrame:
-        """The messages of the marked rows, once each, as they are in `source`."""
+    def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
+        """The messages of the marked rows, once each, as they are in `source`, as rows of the table of dead letters:
+        whose they are, how often they have become dead letters, and in which reading of their partition."""
         from pyspark.sql import functions as f
 
-        marked = _observed(self._rows, self._second).where(f"{ERROR} is not null")
-        errors = marked.groupBy(*MESSAGE).agg(f.substring(f.min(ERROR), 1, MAX_ERROR).alias("error"))
-        return source.join(errors, list(MESSAGE)).select(
-            f.lit(owner.cluster_id).cast("string").alias("cluster"),
-            f.lit(owner.group).alias("group"),
+        marked = self._rows.observe(self._second, *_counts()).where(f"{ERROR} is not null")
+        text = f.substring(f.make_valid_utf8(f.min(ERROR)), 1, MAX_ERROR)  # it may quote the message
+        errors = marked.groupBy(*MESSAGE).agg(text.alias("error")).observe(self._marked, f.count("*").alias("count"))
+        messages = source.join(errors, list(MESSAGE)).observe(self._found, f.count("*").alias("count"))
+        return messages.select(
+            cluster.cast("string").alias("cluster"),
+            group.alias("group"),
             *MESSAGE,
             "timestamp",
             "timestampType",
@@ -82,22 +104,42 @@ class MarkedRows:
             "headers",
             "error",
             f.current_timestamp().alias("failed_at"),
+            tries.cast("int").alias(TRIES),
+            f.lit(None).cast("bigint").alias(NUMBER),
+            reading.cast("string").alias(READING),
         )
 
     def check(self) -> None:
-        """Raises UnsteadyMarks. Only after `messages` are written."""
-        if self._first.get != self._second.get:
+        """Raises UnsteadyMarks, UntracedMarks. Only after `messages` are written."""
+        count, again = self.count, _observed(self._second)
+        if again != self._counted:
             raise UnsteadyMarks(
-                f"the transform marked {self.count} rows of a batch by {ERROR}, and {self._second.get['count']}, or "
+                f"the transform marked {count} rows of a batch by {ERROR}, and {again['count'] if again else 0}, or "
                 "others, when it was run again: what it marks must follow from the message alone; nothing was stored"
+            )
+        marked, found = (each["count"] if each else 0 for each in map(_observed, (self._marked, self._found)))
+        if found < marked:
+            raise UntracedMarks(
+                f"the transform marked rows of {number_of(marked, 'message')} by {ERROR}, and {marked - found} of them "
+                f"are not in the batch: marked rows must keep {', '.join(MESSAGE)} as they were; nothing was stored"
             )
 
 
-def _observed(rows: DataFrame, seen: Observation) -> DataFrame:
+def _observed(seen: Observation) -> dict[str, Any] | None:
+    """None where Spark has found rows to be none before it ran anything, and left the count out with them: its
+    `toPyRow` fails by an assertion then."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        found: dict[str, Any] = seen.get
+    except Py4JJavaError:
+        return None
+    return found
+
+
+def _counts() -> list[Column]:
     """How many rows are marked, and a number that other ones would not have."""
     from pyspark.sql import functions as f
 
-    is_marked = f.col(ERROR).isNotNull()
-    of_marked: Column = f.when(is_marked, f.xxhash64(*MESSAGE))
-    counted: list[Any] = [f.count(of_marked).alias("count"), f.bit_xor(of_marked).alias("which")]
-    return rows.observe(seen, *counted)
+    of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*MESSAGE))
+    return [f.count(of_marked).alias("count"), f.bit_xor(of_marked).alias("which")]

@@ -33,11 +33,12 @@ from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PartitionPla
 from kctl_agent.worker.query.block_put import BlockPut
 from kctl_agent.worker.query.code_version import code_version, forget_code
 from kctl_agent.worker.query.lake_put import LakePut
+from kctl_agent.worker.query.requeue_put import RequeuePut
 from kctl_agent.worker.query.transform import load_transform
 from kctl_agent.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Batch", "Pipeline", "Source"]
 
@@ -170,6 +171,7 @@ class Pipeline:
         self._transform: Callable[[DataFrame], DataFrame] = load_transform(
             settings.pipeline.transform, settings.pipeline.import_dir
         )
+        self._requeue_put: RequeuePut | None = None
         self._driver = self._new_driver()
         self._is_checked = False
 
@@ -205,6 +207,7 @@ class Pipeline:
         if self._is_checked and transform:
             forget_code(transform, import_dir)
             self._transform = load_transform(transform, import_dir)
+            self._requeue_put = None
         return code_version(import_dir)
 
     def _check(self) -> None:
@@ -220,6 +223,19 @@ class Pipeline:
         if not isinstance(storage, LakeStorage):
             raise TypeError(f"a batch cannot be put into {storage.identity}")
         return LakePut(storage, self._transform, self._settings.pipeline.transform)
+
+    @property
+    def session(self) -> SparkSession | None:
+        """None while there is no driver."""
+        return self._driver.session
+
+    def requeue_put(self) -> RequeuePut | None:
+        """What puts dead letters back, as long as the transform is this one; None: with this storage that is no
+        worker's part."""
+        if self._requeue_put is None and isinstance(self._storage, LakeStorage):
+            name, group = self._settings.pipeline.transform, self._settings.kafka.group
+            self._requeue_put = RequeuePut(self._storage, self._transform, name, group, self._settings.name)
+        return self._requeue_put
 
     @property
     def groups(self) -> frozenset[frozenset[TopicPartition]]:
@@ -263,7 +279,7 @@ class Pipeline:
                 run.query = (
                     run.stream(self._source(sources))
                     .writeStream.foreachBatch(run.put_batch)
-                    .option("checkpointLocation", checkpoint.as_uri())
+                    .option("checkpointLocation", f"file://{checkpoint}")  # no URI: Hadoop does not decode it
                     .trigger(processingTime=f"{int(seconds * 1000)} milliseconds")
                     .start()
                 )

@@ -110,11 +110,27 @@ def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
             last_timestamp = int(columns.timestamps[-1])
     _spare_collections()
     if where is not None:
-        row = (*where, first, last, stored, skipped, size, last_timestamp)
-        names = [field.split()[0] for field in RESULT_SCHEMA.split(", ")]
-        arrays: list[Any] = [pa.array([value]) for value in row]
-        arrays[1] = arrays[1].cast(pa.int32())
-        yield pa.RecordBatch.from_arrays(arrays, names=names)
+        topic, partition = where
+        numbers = [first, last, stored, skipped, size, last_timestamp]
+        columns_of_one = [_text(topic), _number(np.int32(partition)), *(_number(np.int64(value)) for value in numbers)]
+        yield pa.RecordBatch.from_arrays(columns_of_one, [field.split()[0] for field in RESULT_SCHEMA.split(", ")])
+
+
+def _number(value: np.int32 | np.int64) -> Any:
+    """An Arrow array of this value alone. Out of its buffer: `pa.array` would import pandas, if it is installed, for
+    most of a second in every Python of the executors."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.from_numpy_dtype(value.dtype), 1, [None, pa.py_buffer(value.tobytes())])
+
+
+def _text(value: str) -> Any:
+    """As `_number`, of a text."""
+    import pyarrow as pa
+
+    data = value.encode()
+    ends = np.array([0, len(data)], np.int32).tobytes()
+    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
 @cache
@@ -134,7 +150,7 @@ def _coordinates(batch: Any, job: PutJob) -> tuple[str, int]:
     if places.null_count:
         raise BadOrder(f"there are records of other topics than {', '.join(job.topics)}; {KEEP}")
     place, partition = places[0].as_py(), partitions[0].as_py()
-    if (places.to_numpy() != place).any() or (partitions.to_numpy() != partition).any():
+    if (np.from_dlpack(places) != place).any() or (np.from_dlpack(partitions) != partition).any():
         raise BadOrder("records of several partitions came in one Arrow batch; the transform must not move records")
     topic = job.topics[place]
     if (topic, partition) not in job.plans:
@@ -143,8 +159,9 @@ def _coordinates(batch: Any, job: PutJob) -> tuple[str, int]:
 
 
 def _columns(batch: Any) -> Columns:
-    offsets = batch.column(2).to_numpy()
-    return Columns(offsets, batch.column(3).to_numpy(), *(_binary(batch.column(i)) for i in (4, 5, 6)))
+    offsets: Any = np.from_dlpack(batch.column(2))
+    timestamps: Any = np.from_dlpack(batch.column(3))
+    return Columns(offsets, timestamps, *(_binary(batch.column(i)) for i in (4, 5, 6)))
 
 
 def _binary(array: Any) -> BinaryColumn | None:
@@ -155,11 +172,12 @@ def _binary(array: Any) -> BinaryColumn | None:
         return None
     if pa.types.is_large_binary(array.type):
         array = array.cast(pa.binary())
-    _, ends, data = array.buffers()
+    valid, ends, data = array.buffers()
     edges = np.frombuffer(ends, np.int32)[array.offset : array.offset + len(array) + 1]
     lengths = np.diff(edges)
     if array.null_count:
-        nulls = array.is_null().to_numpy(zero_copy_only=False)
+        bits = np.unpackbits(np.frombuffer(valid, np.uint8), count=array.offset + len(array), bitorder="little")
+        nulls = bits[array.offset :] == 0
         if lengths[nulls].any():  # the format allows bytes behind a null; ours does not
             return _from_values(array.to_pylist())
         lengths = np.where(nulls, np.int32(-1), lengths)

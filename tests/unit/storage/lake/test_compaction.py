@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,22 @@ from deltalake.table import TableOptimizer
 
 from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, compaction
+from kctl_agent.storage.lake import table as lake_table
 from kctl_agent.storage.lake.compaction import compact, small_files
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
-from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, begun, offsets, opened, schema
+from tests.unit.storage.lake.test_storage import (
+    FIELDS,
+    GROUP,
+    TOPIC_ID,
+    TP,
+    at,
+    begun,
+    noting,
+    offsets,
+    opened,
+    schema,
+)
 
 MIB = 1 << 20
 DAY = 86_400.0
@@ -56,6 +70,7 @@ def test_small_files_become_one_and_rows_stored_offsets_and_older_versions_stay(
     assert (found.files, found.partitions) == (4, 1)
     assert (done.files_removed, done.files_added, done.bytes_removed) == (4, 1, found.bytes)
     assert done.version == version + 1
+    assert DeltaTable(path).history(1)[0]["kctl"] == "compaction"
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 40, 1)
     assert offsets(path) == list(range(40))
     assert DeltaTable(path, version=version).to_pyarrow_table().num_rows == 40
@@ -72,18 +87,64 @@ def test_files_of_half_the_target_or_more_and_single_ones_are_not_small_files_to
         assert small_files(table, 128 * MIB, least=5).files == 0
 
 
-def test_what_a_compaction_writes_is_synced_to_the_disk_with_its_commit(
+def test_what_a_compaction_writes_is_on_the_disk_before_its_commit(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
+    before: list[set[Path]] = []
     versions: list[int] = []
-    monkeypatch.setattr(compaction, "sync", synced.append)
+    commit = DeltaTable.create_write_transaction
+
+    def noted(*args: Any, **more: Any) -> None:
+        before.append(set(synced))
+        commit(*args, **more)
+
+    for module in (compaction, lake_table):
+        monkeypatch.setattr(module, "sync", noting(synced))
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", noted)
 
     done = compact(storage.table, 128 * MIB, versions.append)
 
-    (added,) = files(path)
-    assert {path / added, path / "_delta_log" / f"{done.version:020}.json", path / "_delta_log"} <= set(synced)
+    [added] = files(path)
+    assert {path / added, (path / added).parent, path} <= before[0]
+    assert {path / "_delta_log" / f"{done.version:020}.json", path / "_delta_log"} <= set(synced)
     assert versions == [done.version]
+    assert not list((path / "_kctl").iterdir())
+
+
+def test_what_a_compaction_that_was_killed_has_left_is_removed_by_the_next(storage: LakeStorage, path: Path) -> None:
+    left = path / "_kctl" / "compaction-1234"
+    left.mkdir()
+    os.link(path / next(iter(files(path))), left / "0.parquet")
+
+    compact(storage.table, 128 * MIB)
+
+    assert not left.exists()
+    assert offsets(path) == list(range(40))
+
+
+def test_a_table_of_times_without_a_zone_is_compacted(path: Path) -> None:
+    lake = LakeStorage(path)
+    lake.prepare()
+    lake.fit(schema(*FIELDS, ("local", "timestamp_ntz"), ("price", "decimal(9,2)")))
+    lake.bind(GROUP)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in (0, 1):
+        batch = lake.begin([Advance(*TP, 1, start, start + 1)])
+        batch.folder.mkdir()
+        row = {
+            "offset": pa.array([start], pa.int64()),
+            "local": pa.array([datetime(2026, 1, 2)], pa.timestamp("us")),
+            "price": pa.array([Decimal("1.50")], pa.decimal128(9, 2)),
+        }
+        pq.write_table(pa.table(row), batch.folder / "part-0.parquet")
+        batch.commit()
+
+    compact(lake.table, 128 * MIB)
+
+    assert len(files(path)) == 1
+    assert DeltaTable(path).to_pyarrow_table()["local"].to_pylist() == [datetime(2026, 1, 2)] * 2
+    assert DeltaTable(path).to_pyarrow_table()["price"].to_pylist() == [Decimal("1.50")] * 2
 
 
 def test_a_batch_that_is_committed_while_files_are_compacted_is_no_conflict(
@@ -120,17 +181,26 @@ def test_a_compaction_between_the_check_and_the_write_of_a_batch_is_no_conflict(
     assert len(files(path)) == 2
 
 
+@pytest.mark.parametrize(
+    ("owner", "step", "reason"),
+    [
+        (TableOptimizer, "compact", "another writer has changed the same files"),
+        (DeltaTable, "create_write_transaction", "concurrent transaction deleted data"),
+    ],
+    ids=["before the commit", "in the commit"],
+)
 def test_a_compaction_does_not_bring_back_rows_that_are_deleted_meanwhile(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, step: str, reason: str
 ) -> None:
-    run = TableOptimizer.compact
+    run, waiting = getattr(owner, step), [path]
 
-    def overtaken(*args: Any, **more: Any) -> dict[str, Any]:
-        DeltaTable(path).delete("offset = 3")
+    def overtaken(*args: Any, **more: Any) -> Any:
+        if waiting:
+            DeltaTable(waiting.pop()).delete("offset = 3")
         return run(*args, **more)
 
-    monkeypatch.setattr(TableOptimizer, "compact", overtaken)
-    with pytest.raises(StorageUnusable, match="concurrent transaction deleted data"):
+    monkeypatch.setattr(owner, step, overtaken)
+    with pytest.raises(StorageUnusable, match=reason):
         compact(storage.table, 128 * MIB)
 
     assert offsets(path) == [each for each in range(40) if each != 3]
@@ -204,7 +274,7 @@ def test_each_partition_is_compacted_in_itself_and_what_its_folder_is_called_doe
 
     assert len(files(path)) == 3
     assert by_country(path) == {country: list(range(10)) for country in ODD}
-    assert not list(path.glob("kctl-*"))
+    assert len(list(path.glob("kctl-*"))) == 1
     assert paths(partitioned, 0) == []
 
 
@@ -221,7 +291,7 @@ def test_vacuum_keeps_what_was_replaced_in_the_last_seven_days_and_then_removes_
     assert {file.path for file in found} == replaced
     assert all(file.size > 0 for file in found)
     assert removed == 4
-    assert not list(path.glob("kctl-*"))
+    assert {file.split("/")[0] for file in files(path)} == {folder.name for folder in path.glob("kctl-*")}
     assert offsets(opened(path).path) == list(range(40))
     assert at(opened(path)) == StoredOffset(*TP, TOPIC_ID, 40, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import Selection, StorageError, StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.base import Advance, Selection, StorageError, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.lake import LakeBatch, LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.room import Limits, why_full
@@ -46,11 +47,19 @@ def table(storage: LakeStorage) -> DeadLetterTable:
 
 
 def written(
-    table: DeadLetterTable, batch: LakeBatch, offsets: list[int], group: str = GROUP.group, at: datetime = NOW
+    table: DeadLetterTable,
+    batch: LakeBatch,
+    offsets: list[int],
+    group: str = GROUP.group,
+    at: datetime = NOW,
+    timestamp: int | datetime = datetime(2026, 1, 2, tzinfo=UTC),
+    *,
+    is_today: bool = False,
 ) -> LakeBatch:
-    """The dead letters of a batch, those that are not stored yet."""
-    dead_letters = table.begin(batch, schema(*FIELDS))
-    offsets = [offset for offset in offsets if offset >= dead_letters.below.get(TP, 0)]
+    """The dead letters of a batch, those that are not stored yet; as an earlier commit wrote them, or one of today."""
+    earlier = table.earlier_try(batch)
+    dead_letters = table.begin(batch, schema(*FIELDS, *[("reading", "string")] * is_today), earlier)
+    offsets = [offset for offset in offsets if (*TP, offset) not in earlier.messages]
     many = len(offsets)
     dead_letters.folder.mkdir()
     columns = {
@@ -59,7 +68,7 @@ def written(
         "topic": pa.array(["t"] * many),
         "partition": pa.array([0] * many, pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
-        "timestamp": pa.array([datetime(2026, 1, 2, tzinfo=UTC)] * many, pa.timestamp("us", "UTC")),
+        "timestamp": pa.array([timestamp] * many, pa.timestamp("us", "UTC")),
         "timestampType": pa.array([0] * many, pa.int32()),
         "key": pa.array([None] * many, pa.binary()),
         "value": pa.array([b"\xff %d" % offset for offset in offsets]),
@@ -67,6 +76,8 @@ def written(
         "error": pa.array(["no JSON"] * many),
         "failed_at": pa.array([at] * many, pa.timestamp("us", "UTC")),
     }
+    if is_today:
+        columns["reading"] = pa.array([table.reading(batch, TP)] * many, pa.string())
     pq.write_table(pa.table(columns), dead_letters.folder / "part-0.parquet")
     return dead_letters
 
@@ -90,6 +101,42 @@ def test_dead_letters_are_stored_before_the_rows_and_only_once_when_a_batch_is_r
     assert storage.stored_offsets([TP])[TP].next == 115
 
 
+def test_what_another_transform_marks_when_it_runs_the_batch_again_is_a_dead_letter_too(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101, 105]).commit()
+    batch.discard()
+
+    again = begun(storage, 100, 110)
+    assert table.earlier_try(again).messages == (("t", 0, 101), ("t", 0, 105)), "are left out of the rows"
+    written(table, again, [101, 103]).commit()
+    again.commit()
+
+    assert dead(table) == [101, 103, 105]
+    assert table.earlier_try(begun(storage, 110, 120)).messages == ()
+
+
+def test_of_two_owners_of_a_batch_one_stores_its_dead_letters(storage: LakeStorage, table: DeadLetterTable) -> None:
+    batch = begun(storage, 100, 110)
+    nothing = table.earlier_try(batch)
+    written(table, begun(storage, 100, 110), [101]).commit()
+
+    late = table.begin(batch, schema(*FIELDS), nothing)
+    late.folder.mkdir()
+    with pytest.raises(StoredOffsetMoved):
+        late.commit()
+
+
+def test_a_message_of_a_time_that_python_does_not_have_is_listed(storage: LakeStorage, table: DeadLetterTable) -> None:
+    microseconds = 1_782_000_000_000_000_000
+    written(table, begun(storage, 100, 110), [101], timestamp=microseconds).commit()
+
+    [dead_letter] = table.dead()
+
+    assert dead_letter.messages()[0].timestamp == microseconds // 1000
+
+
 def test_a_worker_that_lost_its_partitions_stores_no_dead_letter(storage: LakeStorage, table: DeadLetterTable) -> None:
     zombie = begun(storage, 100, 110)
     frozen = written(table, zombie, [101])
@@ -100,8 +147,109 @@ def test_a_worker_that_lost_its_partitions_stores_no_dead_letter(storage: LakeSt
     with pytest.raises(StoredOffsetMoved):
         frozen.commit()
     with pytest.raises(StoredOffsetMoved):
-        table.begin(zombie, schema(*FIELDS))
+        table.begin(zombie, schema(*FIELDS), table.earlier_try(zombie))
     assert dead(table) == [101]
+
+
+def test_who_was_frozen_before_its_dead_letters_were_stored_stores_none_beside_a_batch_that_has_none(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    written(table, begun(storage, 100, 110), [101]).commit()
+    storage.advance_offsets([Advance(*TP, 1, 100, 110)])
+    zombie = begun(storage, 110, 120)
+    frozen = written(table, zombie, [111])
+
+    batch = begun(storage, 110, 115)
+    table.fence(batch, table.earlier_try(batch))
+    batch.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        frozen.commit()
+    assert dead(table) == [101]
+
+
+def test_a_batch_finds_dead_letters_that_were_stored_since_it_began_and_is_run_again(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    written(table, begun(storage, 100, 105), []).commit()
+    batch = begun(storage, 100, 110)
+    earlier = table.earlier_try(batch)
+    written(table, begun(storage, 100, 110), [101]).commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        table.fence(batch, earlier)
+    assert table.earlier_try(begun(storage, 100, 110)).messages == (("t", 0, 101),)
+
+
+def test_where_there_are_no_dead_letters_there_is_nothing_to_fence_yet(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+
+    assert not table.fence(batch, table.earlier_try(batch))
+    assert not table.path.exists()
+    written(table, begun(storage, 100, 110), []).commit()
+
+    assert table.fence(batch, table.earlier_try(batch))
+
+
+def test_who_was_frozen_stores_none_also_where_the_batch_ends_below_an_earlier_try(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    written(table, begun(storage, 100, 110), [101]).commit()  # and was killed
+    frozen = written(table, begun(storage, 100, 110), [105])
+
+    batch = begun(storage, 100, 106)
+    table.fence(batch, table.earlier_try(batch))
+    batch.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        frozen.commit()
+    assert dead(table) == [101]
+
+
+def test_of_two_owners_of_a_batch_that_is_run_again_one_stores_its_dead_letters(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    written(table, begun(storage, 100, 110), [101]).commit()  # and was killed
+    one, other = (written(table, begun(storage, 100, 110), [105]) for _ in range(2))
+
+    one.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        other.commit()
+    assert dead(table) == [101, 105]
+
+
+def test_messages_of_a_topic_that_was_recreated_are_not_taken_for_dead_letters_of_the_earlier_one(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101, 105], is_today=True).commit()
+    batch.commit()
+    storage.init_offsets([StoredOffset(*TP, str(uuid.uuid4()), 100)], storage.stored_offsets([TP]))
+
+    written(table, begun(storage, 100, 110, version=2), [103], is_today=True).commit()  # and was killed
+
+    again = begun(storage, 100, 110, version=2)
+    assert table.earlier_try(again).messages == (("t", 0, 103),)
+    written(table, again, [101, 103], is_today=True).commit()
+    assert sorted(dead(table)) == [101, 101, 103, 105]
+
+
+def test_messages_that_come_again_in_a_table_that_replaced_another_are_not_taken_for_its_dead_letters(
+    storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
+) -> None:
+    written(table, begun(storage, 100, 110), [101], is_today=True).commit()
+    (tmp_path / "orders").rename(tmp_path / "old")
+    replaced = opened(tmp_path / "orders")
+    replaced.init_offsets([StoredOffset(*TP, None, 100)])
+    again = DeadLetterTable(replaced, GROUP.group)
+    batch = begun(replaced, 100, 110)
+
+    again.fence(batch, again.earlier_try(batch))  # and was killed
+
+    assert again.earlier_try(begun(replaced, 100, 110)).messages == ()
 
 
 def test_what_is_read_again_after_a_seek_becomes_a_dead_letter_again(
@@ -159,9 +307,9 @@ def test_they_are_selected_and_removed_by_group_place_and_age(storage: LakeStora
     assert (table.count_dead(), table.count_dead(Selection(offset_from=102))) == (4, 2)
     assert dead(table, Selection(partition=1)) == dead(table, Selection(topic="u")) == []
     assert dead(other) == dead(other, Selection(older_than_seconds=3000)) == [115]
-    assert dead(other, Selection(older_than_seconds=4000)) == []
+    assert dead(other, Selection(older_than_seconds=40_000)) == dead(other, Selection(older_than_seconds=1e12)) == []
     assert [each.offset for each in table.dead(limit=2)] == [100, 101]
-    assert other.clear("dead", Selection(older_than_seconds=4000)) == 0
+    assert other.clear("dead", Selection(older_than_seconds=40_000)) == 0
     assert other.clear("dead", Selection(older_than_seconds=3000)) == 1
     assert table.clear("dead", Selection("t", 0, 101, 102)) == 2
     assert (dead(table), dead(other)) == ([100, 103], [])
@@ -177,7 +325,8 @@ def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
     written(table, begun(storage, 100, 110), [101, 102]).commit()
 
     assert limited.stats().dead == 2
-    assert str(why_full(limited.stats())).endswith("`kctl storage dead list` shows them, `clear --dead` makes room")
+    why = str(why_full(limited.stats()))
+    assert why.endswith("`kctl storage requeue --dead` and `clear --dead` make room")
 
 
 def test_a_table_without_dead_letters_has_none(table: DeadLetterTable) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import StoredOffset
+from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.plans import GIVEN_UP_SECONDS, Plan, plan_path, sweep
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, offsets, opened
 
 
@@ -69,3 +72,49 @@ def test_a_plan_that_a_power_cut_has_damaged_is_removed_and_its_files_are_left_t
 
     assert not list((path / "_kctl").iterdir())
     assert list(batch.folder.iterdir())
+
+
+def test_a_plan_that_cannot_be_written_leaves_nothing(path: Path) -> None:
+    place = plan_path(path, "kctl-1")
+    place.mkdir(parents=True)
+
+    with pytest.raises(StorageUnusable, match="cannot be written: Is a directory"):
+        Plan(0, {}).write(place)
+
+    assert list(place.parent.iterdir()) == [place]
+
+
+def test_of_a_batch_that_fails_for_days_no_plan_is_older_than_a_day(storage: LakeStorage, path: Path) -> None:
+    failed, failed_lately = begun(storage, 100, 110), begun(storage, 100, 110)
+    frozen = begun(storage, 100, 110)
+    old = time.time() - GIVEN_UP_SECONDS - 1
+    for batch in (failed, frozen):
+        os.utime(plan_path(path, batch.folder.name), (old, old))
+    for batch in (failed, failed_lately):
+        batch.discard()
+
+    sweep(storage.table)
+
+    assert {plan.stem for plan in (path / "_kctl").iterdir()} == {failed_lately.folder.name, frozen.folder.name}
+    frozen.commit()
+    assert offsets(path) == list(range(100, 110))
+
+
+def test_however_many_plans_there_are_the_log_is_read_once(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):
+        begun(storage, 100, 110).discard()
+    names: list[str] = []
+    read = DeltaTable.transaction_version
+
+    def reading(table: DeltaTable, name: str) -> int | None:
+        names.append(name)
+        return read(table, name)
+
+    monkeypatch.setattr(DeltaTable, "transaction_version", reading)
+
+    sweep(storage.table)
+
+    assert len(names) == len(set(names)) == 2
+    assert len(list((path / "_kctl").iterdir())) == 20

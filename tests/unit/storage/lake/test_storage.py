@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, TableFeatures, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from kctl_agent.storage.base import (
     Advance,
@@ -20,7 +23,8 @@ from kctl_agent.storage.base import (
     StoredOffsetMissing,
     StoredOffsetMoved,
 )
-from kctl_agent.storage.lake import LakeBatch, LakeStorage
+from kctl_agent.storage.lake import LakeBatch, LakeStorage, table
+from kctl_agent.storage.lake.files import sync
 from kctl_agent.storage.lake.table import TableRefused
 
 GROUP = Binding("payments/eu", "cluster-1")
@@ -72,6 +76,16 @@ def offsets(path: Path) -> list[int]:
 
 def at(storage: LakeStorage) -> StoredOffset | None:
     return storage.stored_offsets([TP]).get(TP)
+
+
+def noting(synced: list[Path]) -> Callable[[Path], None]:
+    """Syncs, and adds to this list."""
+
+    def noted(file: Path) -> None:
+        sync(file)
+        synced.append(file)
+
+    return noted
 
 
 def test_rows_and_stored_offset_are_one_commit(storage: LakeStorage, path: Path) -> None:
@@ -162,11 +176,23 @@ def test_the_id_of_a_topic_may_become_another_or_unknown(storage: LakeStorage) -
 
 
 def test_offsets_that_hold_no_row_are_stored_too(storage: LakeStorage, path: Path) -> None:
-    storage.begin([Advance(*TP, 1, 100, 105)]).commit()
+    batch = storage.begin([Advance(*TP, 1, 100, 105)])
+    batch.folder.mkdir()
+    batch.commit()
     storage.advance_offsets([Advance(*TP, 1, 105, 108)])
 
     assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 108, 1)
     assert offsets(path) == []
+
+
+def test_a_batch_whose_files_somebody_has_removed_is_not_stored(storage: LakeStorage, path: Path) -> None:
+    batch = begun(storage, 100, 110)
+    shutil.rmtree(batch.folder)
+
+    with pytest.raises(StorageUnusable, match="is gone: nothing of it was stored"):
+        batch.commit()
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
 
 
 def test_groups_and_clusters_have_stored_offsets_of_their_own_in_one_table(storage: LakeStorage, path: Path) -> None:
@@ -186,6 +212,27 @@ def test_stored_offsets_survive_a_checkpoint_of_the_log_and_its_clean_up(storage
     assert at(storage) == at(opened(path)) == StoredOffset("t", 0, TOPIC_ID, 110, 1)
     begun(storage, 110, 115).commit()
     assert offsets(path) == list(range(100, 115))
+
+
+def test_a_log_that_was_cleaned_up_below_what_it_was_read_from_is_read_anew(storage: LakeStorage, path: Path) -> None:
+    """By another writer, whose checkpoint was of a version before the newest one that was read already."""
+    DeltaTable(path).create_checkpoint()
+    reader = opened(path)
+    begun(storage, 100, 110).commit()
+    other = DeltaTable(path)
+    begun(storage, 110, 120).commit()
+    reader.count()
+    other.create_checkpoint()
+    for old in (path / "_delta_log").glob("[0-9]*"):
+        if int(old.name[:20]) < other.version():
+            old.unlink()
+
+    with pytest.raises(StorageUnusable, match=r"checkpoint\.parquet not found"):
+        at(reader)
+
+    assert at(reader) == StoredOffset("t", 0, TOPIC_ID, 120, 1)
+    begun(reader, 120, 125).commit()
+    assert offsets(path) == list(range(100, 125))
 
 
 def test_a_table_that_was_restored_from_an_older_copy_is_continued_where_the_copy_ends(
@@ -265,6 +312,8 @@ def test_a_table_that_cannot_be_written_is_refused_with_its_reason(path: Path, t
         LakeStorage(path).fit(schema(("offset", "string")))
     with pytest.raises(TableRefused, match=r"is partitioned by \(\), and storage.partition_by is \(topic\)"):
         LakeStorage(path, partition_by=["topic"]).fit(schema(*FIELDS))
+    with pytest.raises(TableRefused, match="names a column twice: topic, topic"):
+        LakeStorage(tmp_path / "new", partition_by=["topic", "topic"]).fit(schema(*FIELDS))
     with pytest.raises(TableRefused, match="names country, and the columns are"):
         LakeStorage(tmp_path / "new", partition_by=["country"]).fit(schema(*FIELDS))
     with pytest.raises(StorageUnusable, match="does not exist: make it first"):
@@ -300,3 +349,134 @@ def test_a_table_of_features_that_are_not_written_is_refused_by_their_names(
 
     with pytest.raises(TableRefused, match=reason):
         LakeStorage(path).prepare()
+
+
+def replaced_by(table: pa.Table, **more: Any) -> Callable[[Path], None]:
+    return lambda path: write_deltalake(path, table, mode="overwrite", schema_mode="overwrite", **more)
+
+
+def with_property(path: Path) -> None:
+    name = "delta.setTransactionRetentionDuration"
+    DeltaTable(path).alter.set_table_properties({name: "interval 1 days"}, raise_if_not_exists=False)
+
+
+def with_feature(path: Path) -> None:
+    DeltaTable(path).alter.add_feature([TableFeatures.DeletionVectors], allow_protocol_versions_increase=True)
+
+
+ROW = pa.table(
+    {
+        "topic": ["a"],
+        "partition": pa.array([1], pa.int32()),
+        "offset": pa.array([1], pa.int64()),
+        "timestamp": pa.array([1], pa.timestamp("us", "UTC")),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (replaced_by(pa.table({"offset": ["a"], "other": [1]})), "has no column topic"),
+        (replaced_by(ROW, partition_by=["topic"]), r"is partitioned by \(topic\)"),
+        (
+            lambda path: DeltaTable(path).alter.add_columns([Field("n", PrimitiveType("string"), nullable=False)]),
+            "must not be null",
+        ),
+        (lambda path: DeltaTable(path).alter.add_constraint({"small": "offset < 50"}), "demands writers of version 3"),
+        (with_property, "stored offsets would expire"),
+        (with_feature, "features that kctl cannot write: deletionVectors"),
+    ],
+)
+@pytest.mark.parametrize("is_late", [False, True], ids=["before the commit", "in the commit"])
+def test_a_batch_is_not_committed_to_a_table_that_others_have_changed_so_that_it_does_not_fit_any_more(
+    storage: LakeStorage,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], None],
+    reason: str,
+    is_late: bool,
+) -> None:
+    batch, write, waiting = begun(storage, 100, 110), DeltaTable.create_write_transaction, [change]
+
+    def overtaken(*args: Any, **more: Any) -> None:
+        if waiting:
+            waiting.pop()(path)
+        write(*args, **more)
+
+    if is_late:
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
+    else:
+        change(path)
+    with pytest.raises(TableRefused, match=reason):
+        batch.commit()
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
+    assert batch.folder.name not in str(DeltaTable(path).file_uris())
+    assert storage.stats().commits_failed == 1
+
+
+def test_columns_that_others_add_meanwhile_are_no_conflict(storage: LakeStorage, path: Path) -> None:
+    batch = begun(storage, 100, 110)
+    DeltaTable(path).alter.add_columns([Field("n", PrimitiveType("string"))])
+
+    batch.commit()
+
+    assert offsets(path) == list(range(100, 110))
+
+
+def test_a_checkpoint_of_the_log_is_synced_with_the_commit_that_made_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = opened(path)
+    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "3"})
+    synced: list[Path] = []
+    monkeypatch.setattr(table, "sync", noting(synced))
+
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+
+    log = path / "_delta_log"
+    [checkpoint] = log.glob("*.checkpoint.parquet")
+    assert {checkpoint, log / "_last_checkpoint", log} <= set(synced)
+
+
+def test_of_a_long_log_that_is_opened_what_follows_its_last_checkpoint_is_synced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = opened(path)
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in range(5):
+        begun(storage, start, start + 1).commit()
+    DeltaTable(path).create_checkpoint()
+    begun(storage, 5, 6).commit()
+    synced: list[Path] = []
+    monkeypatch.setattr(table, "sync", noting(synced))
+
+    opened(path)
+
+    log, version = path / "_delta_log", DeltaTable(path).version()
+    entries = {log / f"{each:020}.json" for each in (version - 1, version)}
+    assert set(synced) == {*entries, log / f"{version - 1:020}.checkpoint.parquet", log / "_last_checkpoint", log}
+
+
+def test_a_damaged_pointer_to_the_last_checkpoint_hides_no_stored_offset(storage: LakeStorage, path: Path) -> None:
+    DeltaTable(path).create_checkpoint()
+    begun(storage, 100, 110).commit()
+    (path / "_delta_log" / "_last_checkpoint").write_bytes(b"")
+
+    [(owner, stored)] = opened(path).group_offsets(GROUP.group)
+
+    assert (owner, stored.next) == (GROUP, 110)
+
+
+def test_what_delta_rs_reports_is_one_line_without_its_stack(path: Path) -> None:
+    (path / "_delta_log").mkdir(parents=True)
+    (path / "_delta_log" / f"{0:020}.json").write_text("xx")
+    with pytest.raises(StorageUnusable, match=r"cannot be used: .*unexpected 'x' whilst parsing value$"):
+        LakeStorage(path).prepare()
+
+    file = path.with_name("file")
+    file.write_text("x")
+    with pytest.raises(StorageUnusable, match="Not a directory") as raised:
+        LakeStorage(file).prepare()
+    assert "\x1b" not in str(raised.value)

@@ -18,8 +18,10 @@ from kctl.testing.scripted_broker import ScriptedBroker
 from kctl_agent.operations import Inbox, Operation, Scope
 from kctl_agent.server import AgentServer
 from kctl_agent.spark.driver import DriverLost
-from kctl_agent.storage.base import Advance
+from kctl_agent.storage.base import Advance, OffsetStore
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.lake import dead_letter_path
+from kctl_agent.storage.lake.requeue import PutBack
 from kctl_agent.worker.consumer_group.membership import Fenced
 from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.main_loop import MainLoop
@@ -27,6 +29,7 @@ from kctl_agent.worker.offsets.brokers import Bounds, Topics
 from kctl_agent.worker.query.batch_failure import Failure
 from kctl_agent.worker.query.pipeline import Pipeline, Source, _Run
 from kctl_agent.worker.stats import WorkerStats
+from tests.unit.storage.lake.test_storage import TOPIC_ID, opened
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
     ORDERS_0,
@@ -58,7 +61,8 @@ class PlayedBrokers(Answers):
         return ()
 
     def found(self, partitions: Any, known: Any = None) -> Any:
-        return super().found(partitions, known or {})
+        found, unanswered = super().found(partitions, known or {})
+        return {tp: replace(each, topic_id=TOPIC_ID) for tp, each in found.items()}, unanswered
 
     def divergences_of_each(self, *_: object) -> tuple[dict[Any, int], dict[Any, str]]:
         return {}, {}
@@ -72,6 +76,8 @@ class PlayedPipeline(Pipeline):
 
     folder: Path
     has_driver = True
+    put_back: PutBack | None = None
+    """Of dead letters, in the next call."""
 
     def connect(self) -> str | None:
         return None if self.has_driver else "the engine is starting"
@@ -89,6 +95,17 @@ class PlayedPipeline(Pipeline):
         self._runs = {**self._runs, frozenset(sources): run}
 
     @property
+    def session(self) -> Any:
+        return object()
+
+    def requeue_put(self) -> Any:
+        return self
+
+    def put_next(self, _: object) -> PutBack | None:
+        done, self.put_back = self.put_back, None
+        return done
+
+    @property
     def runs(self) -> dict[Group, _Run]:
         return self._runs
 
@@ -96,10 +113,17 @@ class PlayedPipeline(Pipeline):
 class Turning:
     """A main loop, and what stands around it."""
 
-    def __init__(self, stack: ExitStack, folder: Path, run_dir: Path, answers: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        stack: ExitStack,
+        folder: Path,
+        run_dir: Path,
+        answers: dict[str, Any],
+        storage: OffsetStore | None = None,
+    ) -> None:
         self.broker = stack.enter_context(ScriptedBroker(group_script(answers), topics=TOPICS))
         whole = replace(settings(folder), kafka=member_settings(self.broker.address))
-        self.storage = stack.enter_context(closing(FileStorage(folder / "s.sqlite")))
+        self.storage: OffsetStore = stack.enter_context(closing(storage or FileStorage(folder / "s.sqlite")))
         self.storage.prepare()
         self.inbox = Inbox()
         server = stack.enter_context(AgentServer(run_dir, "worker-0"))
@@ -149,7 +173,9 @@ class Turning:
 @pytest.fixture
 def turning(tmp_path: Path, short_dir: Path) -> Iterator[Callable[..., Turning]]:
     with ExitStack() as stack:
-        yield lambda **answers: Turning(stack, tmp_path, short_dir, {"OffsetCommit": committed(), **answers})
+        yield lambda storage=None, **answers: Turning(
+            stack, tmp_path, short_dir, {"OffsetCommit": committed(), **answers}, storage
+        )
 
 
 def test_what_is_assigned_is_read_and_what_is_stored_is_committed(turning: Callable[..., Turning]) -> None:
@@ -251,6 +277,27 @@ def test_a_full_storage_throttles_the_worker_until_it_has_room(
 
     assert worker.events() == ["throttled"]
     assert worker.stats._snapshot().work.last_error is None
+
+
+def test_dead_letters_of_a_table_are_put_back_by_a_worker_that_is_throttled_or_paused_too(
+    turning: Callable[..., Turning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many of them throttle it."""
+    lake = opened(tmp_path / "orders")
+    worker = turning(lake)
+    worker.until_it_reads()
+    monkeypatch.setattr(worker.stats, "why_full", {1.0: "1000 dead letters", 0.8: "1000 dead letters"}.get)
+    worker.until(lambda: worker.stats.state == "throttled")
+
+    log = dead_letter_path(lake.path) / "_delta_log"
+    log.mkdir(parents=True)
+    worker.pipeline.put_back = PutBack(3, 2, 1)
+    worker.until(lambda: worker.events() == ["throttled", "requeued"])
+    worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
+    worker.until(lambda: worker.stats.state in ("paused", "throttled") and not worker.pipeline.groups)
+    (log / "1.json").touch()
+    worker.pipeline.put_back = PutBack(3, 2, 1)
+    worker.until(lambda: worker.events()[1:] == ["requeued", "requeued"])
 
 
 def test_a_seek_moves_the_stored_offset_and_the_query_goes_on_there(turning: Callable[..., Turning]) -> None:

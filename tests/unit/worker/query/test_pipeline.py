@@ -15,6 +15,7 @@ from kafka import TopicPartition
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.conformance.given import next_offset, stored
 from kctl_agent.storage.memory import MemoryStorage
+from kctl_agent.worker.query import block_put
 from kctl_agent.worker.query.pipeline import Batch, Pipeline, Source, _Run
 from tests.unit.worker.query.test_put import arrow
 from tests.unit.worker.test_import_dir import settings
@@ -31,9 +32,14 @@ class Frame:
     def selectExpr(self, *_: str) -> Frame:  # noqa: N802 - Spark's name
         return self
 
-    def mapInArrow(self, task: Callable[[Iterator[Any]], Iterator[Any]], _schema: str) -> Any:  # noqa: N802
+    def mapped(self, task: Callable[[Iterator[Any]], Iterator[Any]], _schema: str) -> Any:
         rows = [SimpleNamespace(**row) for result in task(iter(self._batches)) for row in result.to_pylist()]
         return SimpleNamespace(collect=lambda: rows)
+
+
+@pytest.fixture(autouse=True)
+def mapped_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_put, "map_in_arrow", Frame.mapped)
 
 
 class Query:

@@ -1,0 +1,391 @@
+"""Dead letters of a table on their way back: what was asked for, and the batch that carries it out.
+
+Three steps, and after each commit of theirs every message is in one place, whatever is killed:
+
+1. *The request*, by the command line, on the table of dead letters: the chosen rows get the next number in the column
+   `requeue`. From then on they are no dead letters any more, and nothing but a worker removes them.
+2. *The batch*, by a worker, on the main table: what the transform has made of all rows with higher numbers than the
+   last batch's, and the number up to which it went. Whatever a second worker has made of them then is refused.
+3. *The rest*, by that worker or the next one, on the table of dead letters: what the transform has marked again is
+   added, then rows up to that number are removed. The files of the former were on the disk before the second commit,
+   which names their folder: so the transform, which may be another one by then, is not asked again.
+
+Rows of a batch whose own commit is still to come are waited for: it may be run again, and another transform may read
+them then. Else partitions have no part in it: the rows come from a table, so any worker of the group may put them back,
+whatever it is assigned. One at a time does (`file_lock`). All numbers are `txn` actions, named by the group.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from kctl_agent.messages import number_of
+from kctl_agent.storage.base import Binding, StorageError, StorageUnusable, TopicPartition
+from kctl_agent.storage.claim import Selection
+from kctl_agent.storage.lake.files import DataFile, read_files
+from kctl_agent.storage.lake.numbered import (
+    FIELDS,
+    NUMBER,
+    TRIES,
+    count,
+    fields,
+    has_column,
+    numbered,
+    numbered_files,
+    rows,
+)
+from kctl_agent.storage.lake.offsets import dead_letter_owner, read_offset
+from kctl_agent.storage.lake.plans import BATCH, FOLDER, Plan, plan_path, sweep
+from kctl_agent.storage.lake.selection import READING, of_reading, predicate, quoted, reading
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.lake.upkeep_lock import file_lock
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["BatchNotStored", "PutBack", "RequeueBatch", "RequeueTaken", "Requeues"]
+
+log = logging.getLogger(__name__)
+
+KEPT = f"{BATCH}requeue-"
+"""How the folder of what stays dead begins; the rest of its name is a number of the second commit, in hexadecimal."""
+
+
+class BatchNotStored(StorageError):
+    """Dead letters are of a batch that has to be run again before they are put back."""
+
+    code = "batch_not_stored"
+    retriable = True
+
+
+class RequeueTaken(StorageError):
+    """Another worker has put these dead letters back meanwhile; nothing was written."""
+
+    code = "requeue_taken"
+    retriable = True
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """What became of a batch of dead letters: of so many messages so many rows; `kept` of them are dead again."""
+
+    messages: int
+    rows: int
+    kept: int
+
+    def __str__(self) -> str:
+        again = f"; {number_of(self.kept, 'message')} of them could not be read again" if self.kept else ""
+        return (
+            f"{number_of(self.messages, 'dead letter')} put back, {number_of(self.rows, 'row')} stored in the table"
+            f"{again}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Where the numbers are. `table` and `dead` are the tables' ids, `version` the main table's."""
+
+    table: str
+    version: int
+    stored: int | None
+    """The request up to which rows are in the table; `kept` names the folder of what stayed dead then, 0: none."""
+    kept: int | None
+    above: int | None
+    """The request up to which rows were in the table before that; None also after a batch of an earlier commit."""
+    dead: str
+    dead_version: int
+    requested: int
+    finished: int | None
+    """The request up to which the table of dead letters has what stays dead."""
+
+
+class Requeues:
+    """The requests of one group. For one thread at a time."""
+
+    def __init__(self, lake: LakeStorage, dead: LakeStorage, group: str) -> None:
+        self._lake = lake
+        self._dead = dead
+        self.group = group
+        self._name = f"kctl/requeue/{quote(group, safe='')}"
+        self._settled: int | None = None
+        """The request up to which nothing is left to be done: as long as it is the newest, one table is read."""
+
+    def request(self, wanted: str) -> int:
+        """Ask for the rows of this condition, unless somebody has; returns how many. Raises StorageUnusable,
+        TableRefused."""
+        self._dead.prepare()
+        with self._dead.table.latest() as table:
+            others = [field for field in fields(table) if field["name"] not in (NUMBER, TRIES, READING)]
+        # Tables of earlier commits get the columns.
+        self._dead.fit(json.dumps({"type": "struct", "fields": [*others, *FIELDS]}))
+        with self._lake.table.latest() as table:
+            stored = table.transaction_version(self._name) or 0  # ahead only where the other table was replaced
+        return self._give_number(f"{wanted} and {NUMBER} is null", stored)
+
+    def _give_number(self, wanted: str, stored: int) -> int:
+        """Give these rows the next number, which is above `stored`; returns how many. Raises StorageUnusable."""
+
+        def update(table: DeltaTable) -> int:
+            from deltalake import CommitProperties, Transaction
+
+            number = max(table.transaction_version(self._name) or 0, stored) + 1
+            properties = CommitProperties(app_transactions=[Transaction(self._name, number)])
+            metrics = table.update({NUMBER: str(number)}, predicate=wanted, commit_properties=properties)
+            return int(metrics["num_updated_rows"])
+
+        return self._dead.table.rewrite(update)
+
+    @contextmanager
+    def next(self) -> Iterator[RequeueBatch | None]:
+        """What is to be put back now, or None, for the time of this block: other workers wait. What a batch that was
+        killed has left undone is done first.
+
+        Raises:
+            BatchNotStored, RequeueTaken: it may be put back later; another worker is at it.
+            StorageUnusable, TableRefused: one of the two tables cannot be used.
+        """
+        if not self._dead.table.exists() or self._requested() == self._settled:
+            yield None
+            return
+        with file_lock(self._dead.path / FOLDER / "requeue.lock") as is_ours:
+            if not is_ours:
+                raise RequeueTaken(f"another worker puts dead letters of {self._dead.path} back")
+            self._dead.prepare()
+            state = self._state()
+            if (state.finished or 0) < (state.stored or 0) or 0 < state.requested <= (state.stored or 0):
+                self._finish(state)
+                state = self._state()
+            if state.requested > (state.stored or 0):
+                yield self._begin(state)
+            else:
+                self._settled = state.requested
+                yield None
+
+    def _finish(self, state: _State) -> None:
+        """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing.
+        Raises RequeueTaken, StorageUnusable."""
+        stored = state.stored or 0
+        if (state.finished or 0) < (state.above or 0):
+            self._release(state.finished or 0, state.above or 0)
+        if (state.finished or 0) < stored:
+            self._add_kept(state, stored)
+
+        def delete(table: DeltaTable) -> int:
+            if not has_column(table, NUMBER):
+                return 0
+            return int(table.delete(numbered(self.group, 0, stored))["num_deleted_rows"])
+
+        self._dead.table.rewrite(delete)
+
+    def _release(self, finished: int, above: int) -> None:
+        """The table of dead letters was restored from an older copy: each batch is finished before the next one. Which
+        of these have stayed dead is not known any more. Raises StorageUnusable."""
+
+        def update(table: DeltaTable) -> int:
+            if not has_column(table, NUMBER):
+                return 0
+            metrics = table.update({NUMBER: "null"}, predicate=numbered(self.group, finished, above))
+            return int(metrics["num_updated_rows"])
+
+        if released := self._dead.table.rewrite(update):
+            log.warning(
+                "%s of %s are dead letters again: they were put back since the copy was made that this table was "
+                "restored from, and may be rows of the table already",
+                number_of(released, "message"),
+                self._dead.path,
+            )
+
+    def _add_kept(self, state: _State, stored: int) -> None:
+        files: list[DataFile] = []
+        if state.kept:
+            folder = self._kept_folder(state.kept)
+            self._check_kept(folder, stored)
+            files = _written(self._dead.path, folder)
+        name = self._finished_name(state.table)
+        self._dead.commit_files(state.dead, self._unmoved(name, state.finished), {name: stored}, files)
+        if state.kept:
+            plan_path(self._dead.path, self._kept_folder(state.kept).name).unlink(missing_ok=True)
+
+    def _check_kept(self, folder: Path, stored: int) -> None:
+        """Raises StorageUnusable: rows would be removed some of which are in a folder that is gone. A table that was
+        replaced has neither."""
+        if folder.exists():
+            return
+        with self._dead.table.latest() as table:
+            left = count(table, numbered(self.group, 0, stored))[0] if has_column(table, NUMBER) else 0
+        if left:
+            raise StorageUnusable(
+                f"{folder} is gone, with those of {number_of(left, 'dead letter')} that could not be read again: "
+                "restore it from a copy; nothing was removed"
+            )
+
+    def _kept_folder(self, number: int) -> Path:
+        return self._dead.path / f"{KEPT}{number:016x}"
+
+    def commit(self, batch: RequeueBatch) -> PutBack:
+        """The second commit, and the rest. Raises RequeueTaken, StorageUnusable."""
+        state = batch.state
+        for folder, is_written in ((batch.folder, batch.messages > 0), (batch.kept_folder, batch.is_keeping)):
+            if is_written and not folder.exists():  # Spark makes it also where there is no row
+                raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")
+        files = _written(self._lake.path, batch.folder)
+        kept = _written(self._dead.path, batch.kept_folder)
+        numbers = {
+            self._name: batch.number,
+            f"{self._name}/kept": batch.kept_number if kept else 0,
+            f"{self._name}/above": batch.above,
+        }
+        self._lake.commit_files(state.table, self._unmoved(self._name, state.stored), numbers, files)
+        plan_path(self._lake.path, batch.folder.name).unlink(missing_ok=True)
+        self._finish(self._state())
+        plan_path(self._dead.path, batch.kept_folder.name).unlink(missing_ok=True)
+        return PutBack(batch.messages, sum(file.rows for file in files), sum(file.rows for file in kept))
+
+    def _begin(self, state: _State) -> RequeueBatch:
+        above = state.stored or 0
+        wanted = numbered(self.group, above, state.requested)
+        self._postpone(state, wanted)
+        with self._dead.table.latest() as table:
+            messages, copies = count(table, wanted)
+            files = numbered_files(table, self._dead.path) if messages else []
+        sweep(self._dead.table)
+        kept_number = secrets.randbits(62) + 1
+        folder, kept_folder = self._lake.path / f"{BATCH}{secrets.token_hex(16)}", self._kept_folder(kept_number)
+        finished = {self._finished_name(state.table): (state.finished, None)}
+        Plan(state.version, {self._name: (state.stored, None)}).write(plan_path(self._lake.path, folder.name))
+        Plan(state.dead_version, finished).write(plan_path(self._dead.path, kept_folder.name))
+        return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
+
+    def _requested(self) -> int:
+        """The newest request."""
+        with self._dead.table.latest() as table:
+            return table.transaction_version(self._name) or 0
+
+    def _postpone(self, state: _State, wanted: str) -> None:
+        """Give those that wait for their batch the next number, so that others need not wait. Raises BatchNotStored:
+        there are no others."""
+        with self._dead.table.latest() as table:
+            waiting = self._waiting(table, state.table, wanted)
+            if not waiting:
+                return
+            which = f"{wanted} and ({' or '.join(each for _, _, each in waiting)})"
+            are_all = count(table, which)[0] == count(table, wanted)[0]
+        if are_all:
+            (topic, partition), offset, _ = min(waiting)
+            raise BatchNotStored(
+                f"dead letters of {topic}-{partition} from offset {offset} on are of a batch that is not stored yet; "
+                "they are put back once it is"
+            )
+        self._give_number(which, state.stored or 0)
+
+    def _waiting(self, dead: DeltaTable, table_id: str, wanted: str) -> list[tuple[TopicPartition, int, str]]:
+        """Those that are wanted and lie between the stored offset of the group and that of dead letters: the partition,
+        the former, and what selects them."""
+        coordinates = 'cluster, topic, "partition"'
+        found = rows(dead, f"select {coordinates} from dead where {wanted} group by {coordinates}")  # noqa: S608
+        ahead: list[tuple[TopicPartition, int, str]] = []
+        with self._lake.table.latest() as table:
+            for row in found:
+                tp, cluster = (row["topic"], row["partition"]), row["cluster"]
+                stored = read_offset(table.transaction_version, Binding(self.group, cluster), tp)
+                there = read_offset(dead.transaction_version, dead_letter_owner(self.group, table_id, cluster), tp)
+                if stored is None or there is None or stored.version != there.version or there.next <= stored.next:
+                    continue
+                between = predicate(self.group, Selection(*tp, stored.next, there.next - 1))
+                if has_column(dead, READING):  # others' of these offsets are of a topic before it was recreated
+                    between += f" and {of_reading(reading(table_id, stored.version))}"
+                is_of = "is null" if cluster is None else f"= {quoted(cluster)}"
+                ahead.append((tp, stored.next, f"({between} and cluster {is_of})"))
+        return [each for each in ahead if count(dead, f"{wanted} and {each[2]}")[0]]
+
+    def _state(self) -> _State:
+        with self._lake.table.latest() as table:
+            id_, version = str(table.metadata().id), table.version()
+            names = (self._name, f"{self._name}/kept", f"{self._name}/above")
+            stored, kept, above = map(table.transaction_version, names)
+        with self._dead.table.latest() as table:
+            return _State(
+                id_,
+                version,
+                stored,
+                kept,
+                above,
+                str(table.metadata().id),
+                table.version(),
+                table.transaction_version(self._name) or 0,
+                table.transaction_version(self._finished_name(id_)),
+            )
+
+    def _finished_name(self, table_id: str) -> str:
+        """In the table of dead letters: one that replaced the main table begins anew here too."""
+        return f"{self._name}/{table_id}"
+
+    def _unmoved(self, name: str, before: int | None) -> Any:
+        def check(table: DeltaTable) -> None:
+            if table.transaction_version(name) != before:
+                raise RequeueTaken("another worker has put these dead letters back meanwhile; nothing was written")
+
+        return check
+
+
+class RequeueBatch:
+    """Dead letters that go through the transform once more.
+
+    `messages` of this `group`, with numbers `above` and up to `number`, are in `files` of the table of dead letters,
+    among others. Of one that was read several times (after a seek, or from a topic that was recreated) there are so
+    many `copies` at the most. Rows go into `folder`, and what stays dead, as rows of the table of dead letters, into
+    `kept_folder`.
+    """
+
+    def __init__(
+        self,
+        requeues: Requeues,
+        state: _State,
+        messages: int,
+        copies: int,
+        files: list[Path],
+        folder: Path,
+        kept_number: int,
+        kept_folder: Path,
+    ) -> None:
+        self.state = state
+        self.group = requeues.group
+        self.above = state.stored or 0
+        self.number = state.requested
+        self.messages = messages
+        self.copies = copies
+        self.files = files
+        self.folder = folder
+        self.kept_number = kept_number
+        self.kept_folder = kept_folder
+        self.is_keeping = False
+        """Something was written into `kept_folder`."""
+        self._requeues = requeues
+
+    def commit(self) -> PutBack:
+        """What was written becomes part of both tables. Raises RequeueTaken: nothing of it is visible; StorageUnusable:
+        whether it is, shows the next batch."""
+        return self._requeues.commit(self)
+
+    def discard(self) -> None:
+        """Remove what was written before anything was committed. Tasks that were given up may still write: the plans
+        stay, by which the rest is found."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.kept_folder, ignore_errors=True)
+
+
+def _written(table: Path, folder: Path) -> list[DataFile]:
+    """Raises StorageUnusable."""
+    try:
+        return read_files(table, folder) if folder.exists() else []
+    except OSError as error:
+        raise StorageUnusable(f"the files in {folder} cannot be synced: {error.strerror}") from error

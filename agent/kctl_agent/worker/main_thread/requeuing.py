@@ -1,0 +1,121 @@
+"""Has dead letters of a table put back, in a thread beside the queries: the main thread must not wait for Spark.
+
+A request is an entry in the log of the table of dead letters, so that is what is watched. Which worker takes it, and
+that nothing is stored twice, is the tables' business (`storage.lake.requeue`); so nothing has to be stopped when
+partitions move, and what is paused, or throttled by too many dead letters, does not keep them from being put back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kctl_agent.storage.lake.requeue import PutBack, RequeueTaken
+from kctl_agent.worker.lifecycle.start_backoff import StartBackoff
+from kctl_agent.worker.main_thread.reported_error import ReportedError
+from kctl_agent.worker.query.batch_failure import failure
+
+__all__ = ["Requeuing"]
+
+log = logging.getLogger("kctl_agent.worker")
+
+POLL_SECONDS = 1.0
+RECHECK_SECONDS = 60.0
+"""After so long the tables are read again even if nothing was committed: two commits may have the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Neither: another worker is at it."""
+
+    done: PutBack | None = None
+    error: Exception | None = None
+    is_over: bool = False
+    """Everything that was asked for until the thread began is put back."""
+
+
+class Requeuing:
+    """For the main thread. `put_next` is called in another one: see `RequeuePut.put_next`, with the session of now;
+    `happened(kind, text)` reports an event."""
+
+    def __init__(
+        self,
+        dead_letters: Path,
+        begin: Callable[[], Callable[[], PutBack | None] | None],
+        error: ReportedError,
+        happened: Callable[[str, str], None],
+    ) -> None:
+        """`begin` returns what puts back what was asked for, or None while that cannot be done."""
+        self._log = dead_letters / "_delta_log"
+        self._begin = begin
+        self._error = error
+        self._happened = happened
+        self._backoff = StartBackoff()
+        self._thread: threading.Thread | None = None
+        self._outcome = _Outcome()
+        """Written by the thread; read once it has ended."""
+        self._seen: int | None = None
+        """The log up to which there is nothing left to be put back."""
+        self._began_on: int | None = None
+        self._due_at = self._recheck_at = 0.0
+
+    def turn(self, now: float) -> None:
+        """Begin to put back what was asked for, and report what became of it. Never waits."""
+        if self._thread is not None:
+            if self._thread.is_alive():
+                return
+            self._thread = None
+            self._ended(self._outcome, now)
+        stamp = self._stamp()
+        is_new = stamp != self._seen or now >= self._recheck_at
+        if stamp is None or not is_new or now < self._due_at or not self._backoff.is_due(now):
+            return
+        self._due_at, self._recheck_at = now + POLL_SECONDS, now + RECHECK_SECONDS
+        put_next = self._begin()
+        if put_next is not None:
+            self._began_on = stamp
+            self._thread = threading.Thread(target=self._put, args=[put_next], name="kctl-requeue", daemon=True)
+            self._thread.start()
+
+    def close(self, seconds: float) -> None:
+        """What runs has so long to end; then it is abandoned, and done again by the next worker."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+            if self._thread.is_alive():
+                log.warning("dead letters are put back by another worker: it took longer than %.0f s here", seconds)
+
+    def _put(self, put_next: Callable[[], PutBack | None]) -> None:
+        try:
+            done = put_next()
+            self._outcome = _Outcome(done, is_over=done is None)
+        except RequeueTaken as error:
+            log.debug("%s", error)
+            self._outcome = _Outcome()
+        except Exception as error:  # Spark's, Py4J's and those of the user's transform
+            log.debug("dead letters were not put back", exc_info=True)
+            self._outcome = _Outcome(error=error)
+
+    def _ended(self, outcome: _Outcome, now: float) -> None:
+        if outcome.error is not None:
+            seconds = self._backoff.failed(now)
+            why = failure(outcome.error, "-")
+            self._error.tolerate("requeue", f"dead letters cannot be put back: {why}; next try in {seconds:.0f} s", now)
+            return
+        if outcome.is_over:
+            self._seen = self._began_on
+        elif outcome.done is not None:
+            self._happened("requeued", str(outcome.done))
+        else:
+            return
+        self._backoff.reset()
+        self._error.resolve("requeue")
+
+    def _stamp(self) -> int | None:
+        """Another one with each commit; None: there is no such table."""
+        try:
+            return self._log.stat().st_mtime_ns
+        except FileNotFoundError:
+            return None

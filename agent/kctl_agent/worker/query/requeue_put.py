@@ -1,0 +1,114 @@
+"""Puts dead letters of a table back: what an operator has asked for goes through the transform once more, as a batch of
+its own beside the query's. Spark reads and writes the rows; no value passes through Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.numbered import NUMBER, TRIES
+from kctl_agent.storage.lake.requeue import PutBack, RequeueBatch
+from kctl_agent.storage.lake.selection import READING
+from kctl_agent.storage.room import why_full
+from kctl_agent.worker.query.lake_put import LakePut, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["RequeuePut"]
+
+SCHEMA = (
+    "cluster string, `group` string, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, key binary, value binary, headers array<struct<key: string, value: binary>>, "
+    f"failed_at timestamp, {TRIES} int, {NUMBER} bigint, {READING} string"
+)
+"""Of dead letters; the columns of a record have the types that Spark's source `kafka` gives them. What a file of an
+earlier commit lacks is null."""
+COPY = "_kctl_copy"
+GLOB = re.compile(r"([{}\[\]*?\\])")
+
+
+class RequeuePut:
+    """For one thread at a time, whichever."""
+
+    def __init__(
+        self,
+        storage: LakeStorage,
+        transform: Callable[[DataFrame], DataFrame],
+        name: str,
+        group: str,
+        worker: str,
+    ) -> None:
+        """`name` is the transform's in the configuration."""
+        self._put_of = partial(LakePut, storage, transform, name)
+        self._worker = worker
+        self._storage = storage
+        self._requeues = DeadLetterTable(storage, group).requeues
+
+    def put_next(self, spark: SparkSession) -> PutBack | None:
+        """Put back what was asked for until now; None: nothing was.
+
+        Raises what Spark and the user's transform raise; RequeueTaken: another worker is at it, or was faster;
+        StorageError.
+        """
+        with self._requeues.next() as batch:
+            if batch is None:
+                return None
+            try:
+                self._refuse_full()
+                # A thread of its own has none of the main thread's properties: in the engine, its worker's share.
+                spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._worker)
+                put = self._put_of()
+                for messages in self._messages(spark, batch):
+                    self._write(put, messages, batch)
+            except BaseException:
+                batch.discard()
+                raise
+            return batch.commit()
+
+    def _refuse_full(self) -> None:
+        """Raises StorageUnusable. Too many dead letters are no reason: they become fewer."""
+        if (why := why_full(replace(self._storage.stats(), dead=None))) is not None:
+            raise StorageUnusable(why)
+
+    def _messages(self, spark: SparkSession, batch: RequeueBatch) -> Iterator[DataFrame]:
+        """Each with a message of the same coordinates once at the most: by these a marked row is known."""
+        if not batch.messages:
+            return
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        every = spark.read.schema(SCHEMA).parquet(*map(_escaped, batch.files))
+        every = every.where(
+            (f.col("group") == f.lit(batch.group)) & (f.col(NUMBER) > batch.above) & (f.col(NUMBER) <= batch.number)
+        )
+        if batch.copies == 1:
+            yield every
+            return
+        same = Window.partitionBy("topic", "partition", "offset").orderBy("failed_at", f.xxhash64("key", "value"))
+        numbered = every.withColumn(COPY, f.row_number().over(same))
+        for copy in range(1, batch.copies + 1):
+            yield numbered.where(f.col(COPY) == copy).drop(COPY)
+
+    def _write(self, put: LakePut, messages: DataFrame, batch: RequeueBatch) -> None:
+        from pyspark.sql import functions as f
+
+        marked = put.write_rows(messages, batch.folder)
+        if marked is not None:
+            tries = f.coalesce(f.col(TRIES), f.lit(1)) + 1
+            kept = marked.messages(messages, f.col("cluster"), f.col("group"), tries, f.col(READING))
+            write(kept, batch.kept_folder)
+            batch.is_keeping = True
+            marked.check()
+
+
+def _escaped(path: Path) -> str:
+    """Spark takes what it reads for a pattern."""
+    return GLOB.sub(r"\\\1", f"file://{path}")

@@ -1,0 +1,188 @@
+"""When a worker puts dead letters of a table back; what that does is played, in a real thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.storage.lake.requeue import PutBack, RequeueTaken
+from kctl_agent.worker.main_thread.reported_error import GRACE_SECONDS, ReportedError
+from kctl_agent.worker.main_thread.requeuing import POLL_SECONDS, RECHECK_SECONDS, Requeuing
+
+Eventually = Callable[..., object]
+
+
+class Played:
+    """Answers, or raises, what it is given, once each; then there is nothing to be put back."""
+
+    def __init__(self) -> None:
+        self.answers: list[PutBack | Exception | None] = []
+        self.calls = 0
+        self.has_session = True
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+
+    def begin(self) -> Callable[[], PutBack | None] | None:
+        return self.put_next if self.has_session else None
+
+    def put_next(self) -> PutBack | None:
+        self.calls += 1
+        assert self.goes_on.wait(30)
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def played() -> Iterator[Played]:
+    made = Played()
+    yield made
+    made.goes_on.set()
+
+
+@pytest.fixture
+def published() -> list[str | None]:
+    return []
+
+
+@pytest.fixture
+def happened() -> list[tuple[str, str]]:
+    return []
+
+
+@pytest.fixture
+def requeuing(
+    played: Played, published: list[str | None], happened: list[tuple[str, str]], tmp_path: Path
+) -> Iterator[Requeuing]:
+    made = Requeuing(
+        tmp_path, played.begin, ReportedError(published.append), lambda kind, text: happened.append((kind, text))
+    )
+    yield made
+    played.goes_on.set()
+    made.close(30)
+
+
+class Log:
+    """Of the table of dead letters."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "_delta_log"
+        self._entries = 0
+
+    def commit(self) -> None:
+        self._folder.mkdir(exist_ok=True)
+        before = self._folder.stat().st_mtime_ns
+        while self._folder.stat().st_mtime_ns == before:  # the kernel's clock goes on a tick at a time
+            self._entries += 1
+            (self._folder / f"{self._entries}.json").touch()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path)
+
+
+def turned(requeuing: Requeuing, now: float) -> None:
+    """A turn, what it has begun, and the turn after."""
+    requeuing.turn(now)
+    requeuing.close(30)
+    requeuing.turn(now)
+
+
+def test_without_dead_letters_nothing_is_begun(requeuing: Requeuing, played: Played) -> None:
+    turned(requeuing, 100.0)
+
+    assert played.calls == 0
+
+
+def test_what_was_asked_for_is_put_back_until_nothing_is_left_and_reported(
+    requeuing: Requeuing, played: Played, log: Log, happened: list[tuple[str, str]]
+) -> None:
+    log.commit()
+    played.answers = [PutBack(3, 2, 1)]
+    for second in range(5):
+        turned(requeuing, 100.0 + second * POLL_SECONDS)
+
+    assert played.calls == 2
+    assert happened == [
+        ("requeued", "3 dead letters put back, 2 rows stored in the table; 1 message of them could not be read again")
+    ]
+
+
+def test_the_tables_are_read_again_after_a_commit_and_now_and_then(
+    requeuing: Requeuing, played: Played, log: Log
+) -> None:
+    log.commit()
+    turned(requeuing, 100.0)
+    turned(requeuing, 110.0)
+    assert played.calls == 1
+
+    log.commit()
+    turned(requeuing, 111.0)
+    assert played.calls == 2
+    turned(requeuing, 111.0 + RECHECK_SECONDS)
+    assert played.calls == 3
+
+
+def test_they_are_not_read_more_often_than_once_a_second_however_often_there_is_a_commit(
+    requeuing: Requeuing, played: Played, log: Log
+) -> None:
+    for _ in range(5):
+        log.commit()
+        turned(requeuing, 100.0)
+
+    assert played.calls == 1
+
+
+def test_a_turn_waits_for_nothing_and_begins_nothing_beside_what_runs(
+    requeuing: Requeuing, played: Played, log: Log
+) -> None:
+    played.goes_on.clear()
+    log.commit()
+    for second in range(5):
+        requeuing.turn(100.0 + second)
+        log.commit()
+
+    assert played.calls == 1
+    requeuing.close(0.0)
+
+
+def test_without_a_session_it_is_tried_again_later(requeuing: Requeuing, played: Played, log: Log) -> None:
+    log.commit()
+    played.has_session = False
+    turned(requeuing, 100.0)
+    played.has_session = True
+    turned(requeuing, 101.0)
+
+    assert played.calls == 1
+
+
+def test_while_another_worker_is_at_it_it_is_tried_again_for_that_one_may_be_killed(
+    requeuing: Requeuing, played: Played, log: Log, published: list[str | None]
+) -> None:
+    log.commit()
+    played.answers = [RequeueTaken("another worker is at it")] * 50
+    for second in range(30):
+        turned(requeuing, 100.0 + second)
+
+    assert (played.calls, published) == (30, [])
+
+
+def test_what_fails_is_tried_again_less_and_less_often_and_reported_when_it_lasts(
+    requeuing: Requeuing, played: Played, log: Log, published: list[str | None]
+) -> None:
+    log.commit()
+    played.answers = [ValueError("the price of order 7 is no number")] * 5
+    at = 100.0
+    while played.calls < 5:
+        turned(requeuing, at)
+        at += 1.0
+    assert at - 1.0 == 100.0 + 1 + 2 + 5 + 10 > 100.0 + GRACE_SECONDS
+    assert published == ["dead letters cannot be put back: the price of order 7 is no number; next try in 30 s"]
+
+    turned(requeuing, at + 30.0)
+    assert published[-1] is None
