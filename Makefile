@@ -7,11 +7,14 @@ DEMO_READY := .venv/.demo-ready
 SETUP_DONE := .venv/.setup-done
 SCRIPTS := scripts/lock_jars scripts/runtime_requirements deploy/docker/probe
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
-PYTEST := $(BIN)/pytest -m "not long"
-# Most of a test is waiting. Three at once, each file in one process; ARGS="-n 0" for one after another.
+PYTEST := $(BIN)/pytest -m "not long and not alone"
+# Tests run side by side; ARGS="-n 0" for one after another. Those of a file in one process, which makes its cases once;
 SIDE_BY_SIDE := -n 3 --dist loadfile
-# Half of it is waiting for Spark; tests/acceptance/conftest.py gives each test to a process.
-SPREAD := -n 3 --dist loadscope
+# much of an integration test is waiting, and a process that has none left takes some of another's;
+SHARED_OUT := -n 4 --dist worksteal
+# of acceptance each process takes the next (tests/acceptance/conftest.py).
+SPREAD := -n 4 --dist loadscope
+ALONE := $(shell grep -rl pytest.mark.alone tests)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-long bench bench-long lock lock-jars clean
@@ -21,6 +24,7 @@ help: ## list the targets
 
 setup: $(SETUP_DONE) ## what the tests need, and jars: downloads what is missing, verified; at once when nothing is
 	@$(BIN)/python -m kctl.jars fetch
+	@$(BIN)/python -m tests.delta_jars
 	@$(BIN)/python -m kctl.demo.record_classes
 
 $(SETUP_DONE): requirements.lock pyproject.toml agent/pyproject.toml scripts/setup
@@ -43,8 +47,9 @@ check: $(SETUP_DONE) ## format, lint, types, dependency rules
 test: setup check ## everything the project can prove about itself, the fast part first
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/project
-	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/integration
+	$(PYTEST) $(SHARED_OUT) $(ARGS) tests/integration
 	$(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
+	$(BIN)/pytest -m "alone and not long" $(ARGS) $(ALONE)
 
 test-long: setup ## soak and fault runs, and workers with a Spark driver each
 	$(BIN)/pytest -m long $(ARGS) tests
@@ -60,7 +65,7 @@ lock: $(SETUP_DONE) ## pin requirements.in in requirements.lock, and the image's
 	@$(LOCK) $(ARGS) --output-file requirements.lock requirements.in
 	@scripts/runtime_requirements | $(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock -
 
-lock-jars: $(SETUP_DONE) ## write kctl/jars/*.lock anew (needs Maven; versions stand in scripts/lock_jars)
+lock-jars: $(SETUP_DONE) ## write kctl/jars/*.lock and tests/delta.lock anew (needs Maven; versions stand in scripts/lock_jars)
 	@$(BIN)/python scripts/lock_jars
 
 clean: ## remove the environment and all that tools left (fetched jars stay in their cache)

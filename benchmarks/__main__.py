@@ -25,6 +25,7 @@ LONG = {
     "first_batch": ("--rounds", "5"),
     "kafka_lag": ("--runs", "30"),
     "kafka_tool": ("--runs", "40"),
+    "lake": ("--rounds", "20"),
     "master_at_rest": ("--seconds", "300"),
     "master_under_load": ("--seconds", "1800"),
     "pipeline": ("--rounds", "15"),

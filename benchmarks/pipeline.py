@@ -36,7 +36,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import statistics
 import tempfile
 from collections import deque
@@ -52,6 +51,7 @@ from kafka import TopicPartition
 
 from benchmarks._drop import drop
 from benchmarks._fleet import TOPIC, produce, progress, running_broker, worker_settings, write_config
+from benchmarks._orders import orders
 from benchmarks._storages import redis_server
 from kctl.testing.topics import create_topic
 from kctl_agent.storage import open_storage
@@ -69,8 +69,6 @@ PARTITIONS = 2
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """As Spark's source has them where nobody asks for headers."""
 RECORD_BYTES = 200
-ORDERS = 200_000
-"""Different ones; a block holds 500."""
 WARM_UP_ROUNDS = 5
 """The JVM compiles what it runs often: the third round is still half as slow again as the sixth."""
 LINES = {"file": "put_to_", "redis": "put_redis_to_", "redis_everysec": "put_redis_everysec_to_"}
@@ -91,7 +89,7 @@ def main() -> None:
     with running_broker() as (broker, place):
         create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
         # one batch more than is measured: Spark shares a batch among the partitions and may round it down
-        produce(broker, (batches + 1) * options.records, RECORD_BYTES if options.letters else _orders(place))
+        produce(broker, (batches + 1) * options.records, RECORD_BYTES if options.letters else orders(place))
         os.sync()  # or the disk would write the broker's gigabytes beside the storages
         config = write_config(place, broker.bootstrap_servers, f"max_records_per_batch = {options.records}")
         settings = parse(json.dumps(worker_settings(config)))
@@ -106,26 +104,6 @@ def main() -> None:
             turns = _measure(settings, storages, rounds)
     for kind in options.storage:
         _report(turns, options.records, "letters" if options.letters else "json", kind)
-
-
-def _orders(place: Path) -> Path:
-    """A file of values, one a line."""
-    drawn = random.Random(1)
-    orders = (
-        {
-            "order_id": 10_000_000 + number,
-            "customer": drawn.randrange(1_000_000),
-            "status": drawn.choice(("created", "paid", "shipped", "cancelled")),
-            "amount": drawn.randrange(50_000) / 100,
-            "currency": "EUR",
-            "items": [{"sku": f"A-{drawn.randrange(100_000):05}", "qty": drawn.randrange(1, 9)} for _ in range(2)],
-            "at": f"2026-11-22T05:{drawn.randrange(60):02}:{drawn.randrange(60):02}.{drawn.randrange(1000):03}Z",
-        }
-        for number in range(ORDERS)
-    )
-    path = place / "operations.jsonl"
-    path.write_text("".join(json.dumps(order) + "\n" for order in orders), encoding="utf-8")
-    return path
 
 
 def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], rounds: int) -> Turns:

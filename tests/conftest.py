@@ -17,8 +17,6 @@ import psutil
 import pytest
 from hypothesis import settings
 
-from tests.turns import turn
-
 # How long one example takes depends more on what else the machine does than about the code.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -37,17 +35,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 T = TypeVar("T")
 FOR_TESTS = ("KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY", "KCTL_TEST_")
 """How the names of variables begin that reach the tests."""
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Outside of everything that counts a test's time: neither its time-out nor its duration is that of its turn."""
-    if not hasattr(item.config, "workerinput"):
-        return (yield)
-    # pytest-xdist gives each of its processes a folder in one of the run.
-    folder = Path(item.config.getoption("basetemp")).parent
-    with turn(folder, alone=item.get_closest_marker("alone") is not None):
-        return (yield)
 
 
 def eventually(probe: Callable[[], T], seconds: float = 60.0, what: str = "") -> T:

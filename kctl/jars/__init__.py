@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from kctl.jars.fetcher import Fetched, fetch
+from kctl.jars.fetcher import Fetched, fetch, fetch_jars
 from kctl.jars.java import MINIMUM_JAVA, java_command, java_version
 from kctl.jars.lock import LOCKS, Jar, LockName, jar_paths, jars_dir, read_lock
 
@@ -16,6 +16,7 @@ __all__ = [
     "Jar",
     "LockName",
     "fetch",
+    "fetch_jars",
     "jar_paths",
     "jars_dir",
     "java_command",

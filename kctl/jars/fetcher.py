@@ -19,7 +19,7 @@ from kctl.errors import JarsMissing
 from kctl.jars import ivy
 from kctl.jars.lock import LOCKS, Jar, LockName, jars_dir, missing_jars, read_lock, sha256_of
 
-__all__ = ["Fetched", "fetch"]
+__all__ = ["Fetched", "fetch", "fetch_jars"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,12 @@ class Fetched:
 def fetch(
     locks: Iterable[LockName] = LOCKS, progress: Callable[[Fetched], None] | None = None, *, verify: bool = False
 ) -> int:
-    """Bring all jars of these locks into the cache; returns how many had to be downloaded.
+    """Bring all jars of these locks into the cache. As `fetch_jars`."""
+    return fetch_jars((jar for name in locks for jar in read_lock(name)), progress, verify=verify)
+
+
+def fetch_jars(jars: Iterable[Jar], progress: Callable[[Fetched], None] | None = None, *, verify: bool = False) -> int:
+    """Bring these jars into the cache; returns how many had to be downloaded.
 
     When nothing is missing it costs one stat per jar and starts no Java. `verify` reads the jars that are there too,
     and replaces those whose sha256 is wrong. `progress` is called in this thread: once before the first jar, then
@@ -45,7 +50,7 @@ def fetch(
     Raises JarsMissing (not to be had, wrong sha256, cache not writable; jars verified until then are kept) and
     JavaMissing.
     """
-    wanted = tuple(dict.fromkeys(jar for name in locks for jar in read_lock(name)))
+    wanted = tuple(dict.fromkeys(jars))
     if not missing_jars(wanted, verify):
         return 0
     directory = jars_dir()

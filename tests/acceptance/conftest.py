@@ -66,7 +66,7 @@ def make_fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Callable[..., F
     def make(
         *, workers: int = 1, partitions: int = 4, on: KafkaBroker | KafkaCluster | None = None, **more: Any
     ) -> Fleet:
-        directory = short_dir / str(len(made))
+        directory = short_dir / f"fleet {len(made)}"  # a URI or a shell would change it
         directory.mkdir()
         made.append(Fleet(directory, on or broker, partitions=partitions, workers=workers, **more))
         return made[-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.query.batch_failure import failure
 from kctl_agent.worker.query.batch_put import PartitionPlan
 from kctl_agent.worker.query.put import RESULT_SCHEMA, PutJob, put_in_task
+from tests.acceptance.lone_spark import lone_session
 
 TOKEN = "5f2a"
 RECORD = (
@@ -44,15 +43,7 @@ def tasks(folder: Path) -> dict[str, Callable[[Iterator[Any]], Iterator[Any]]]:
 
 
 def main(folder: Path) -> None:
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.local.dir", str(folder))
-        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={folder}")
-        .getOrCreate()
-    )
+    spark = lone_session(folder)
     found = {}
     for name, task in tasks(folder).items():
         try:

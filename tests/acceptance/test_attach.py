@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ LINE = re.compile(r"^.*spark-submit .* examples/attached\.py localhost:9092 orde
 def documented(fleet: Fleet) -> str:
     """The line of docs/attach.md, for this fleet."""
     (line,) = LINE.findall((ROOT / "docs" / "attach.md").read_text())
-    own = f"{fleet.broker.bootstrap_servers} {fleet.topic} {fleet.directory / 'run'}"
+    own = shlex.join([fleet.broker.bootstrap_servers, fleet.topic, str(fleet.directory / "run")])
     return f"exec env {line}".replace("localhost:9092 orders run", own).replace(
         "--conf", "--conf spark.ui.enabled=false --conf", 1
     )

@@ -1,5 +1,5 @@
 """Whatever a message holds and whichever client compressed it, the handler is given it byte for byte: over TLS and
-SASL, through worker, storage and sinker; and what a transaction took back is not among it."""
+SASL, through worker, storage and sinker; and what a transaction took back is not among it. So for rows of a table."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from kafka import KafkaProducer
 
 from kctl.testing import kafka_tools
@@ -73,8 +75,7 @@ def secured() -> Iterator[SecuredBroker]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def fleet(secured: SecuredBroker, make_fleet: Callable[..., Fleet]) -> Fleet:
+def fleet_of(secured: SecuredBroker, make_fleet: Callable[..., Fleet], **more: str) -> Fleet:
     """It reaches the broker by TLS and a password, and reads what is committed."""
     password = secured.directory / "password"
     password.touch(0o600)
@@ -92,8 +93,16 @@ def fleet(secured: SecuredBroker, make_fleet: Callable[..., Fleet]) -> Fleet:
         partitions=1,
         bootstrap_servers=secured.sasl_tls,
         kafka="\n".join(f"{key} = {json.dumps(value)}" for key, value in kafka.items()),
-        sinkers=f'count = 1\nhandler = "{KEEPER}"',
+        **more,
     )
+
+
+def send_everything(fleet: Fleet) -> list[Sent]:
+    sent: list[Sent] = []
+    for codec in CODECS:
+        for produce in (by_kafka_python, by_kctl, by_kafkas_own):
+            sent += produce(fleet, codec)
+    return sent + in_transactions(fleet)
 
 
 def by_kafka_python(fleet: Fleet, codec: str) -> list[Sent]:
@@ -179,13 +188,10 @@ def of_kafkas_console_consumer(fleet: Fleet, count: int) -> bytes:
 
 
 def test_every_message_of_every_codec_reaches_the_handler_over_tls_and_sasl_and_nothing_that_was_taken_back(
-    secured: SecuredBroker, fleet: Fleet, eventually: Eventually
+    secured: SecuredBroker, make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
-    sent: list[Sent] = []
-    for codec in CODECS:
-        for produce in (by_kafka_python, by_kctl, by_kafkas_own):
-            sent += produce(fleet, codec)
-    sent += in_transactions(fleet)
+    fleet = fleet_of(secured, make_fleet, sinkers=f'count = 1\nhandler = "{KEEPER}"')
+    sent = send_everything(fleet)
 
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
@@ -206,6 +212,28 @@ def test_every_message_of_every_codec_reaches_the_handler_over_tls_and_sasl_and_
     [asked] = json.loads(fleet.kctl("kafka", "lag", "-c", str(fleet.config), "-o", "json").stdout)["rows"]
     assert (asked["current_offset"], asked["lag"]) == (row["current_offset"], 0)
     assert PASSWORD not in everything_shown(fleet)
+
+
+def test_every_message_of_every_codec_is_a_row_over_tls_and_sasl_and_nothing_that_was_taken_back(
+    secured: SecuredBroker, make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table = short_dir / "messages"
+    fleet = fleet_of(secured, make_fleet, storage=f'mode = "lake"\nuri = "{table.as_uri()}"')
+    sent = send_everything(fleet)
+
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    eventually(lambda: fleet.rpc("kafka_lag")["total"] == 0, SETTLE_SECONDS, "the lag is 0")
+
+    rows = DeltaTable(table).to_pyarrow_table().sort_by("offset").to_pylist()
+    assert [as_sent(row) for row in rows] == sent
+    assert {(row["topic"], row["partition"]) for row in rows} == {(fleet.topic, 0)}
+    assert PASSWORD not in everything_shown(fleet)
+
+
+def as_sent(row: dict[str, Any]) -> Sent:
+    headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
+    return Sent(row["key"], row["value"], headers)
 
 
 def everything_shown(fleet: Fleet) -> str:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+from tests.acceptance.lone_spark import found_by
 
-ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
 def test_a_storage_that_cannot_be_used_is_known_by_its_type_and_nothing_else_passes_for_it(short_dir: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("failing_tasks.py"), short_dir],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(done.stdout)
+    found = found_by("failing_tasks.py", short_dir)
 
     is_storage, text = found["unusable"]
     assert is_storage

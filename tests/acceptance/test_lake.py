@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real]
@@ -100,7 +102,7 @@ def test_small_files_are_compacted_by_the_fleet_itself_while_batches_go_on(
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
     load = fleet.load(500)
-    eventually(lambda: any("OPTIMIZE" in entry["operation"] for entry in history(table)), 300, "it is compacted")
+    eventually(lambda: any(entry.get("kctl") == "compaction" for entry in history(table)), 300, "it is compacted")
     version = DeltaTable(table).version()
     eventually(lambda: DeltaTable(table).version() > version, START_SECONDS, "batches are stored")
     fleet.finish(load)
@@ -135,13 +137,16 @@ def test_a_checkpoint_of_spark_is_scratch(
 
 
 def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partitioned(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Then the transform is repaired, and dead letters are put back while the topic is quiet."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("KCTL_REPAIRED", str(short_dir / "repaired"))
     table = short_dir / "items"
     fleet = make_fleet(
         partitions=2,
         storage=lake(table, 'partition_by = ["country"]'),
-        workers_more='transform = "items:parsed"',
+        workers_more='transform = "tests.acceptance.transforms:orders_when_repaired"',
     )
     shutil.copy(EXAMPLE, fleet.directory)
     fleet.send(500, b'{"id": 7, "country": "a b/c", "items": ["x", "y"]}')
@@ -154,8 +159,33 @@ def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partiti
     rows = Counter(zip(*(found[name].to_pylist() for name in ("id", "country", "item")), strict=True))
     assert rows == {(7, "a b/c", "x"): 500, (7, "a b/c", "y"): 500, (8, None, "z"): 100}
     assert "_kctl_error" not in found.schema.names
-    listed = json.loads(fleet.kctl("storage", "dead", "list", "-o", "json").stdout)
-    assert [(row["value"], row["error"]) for row in listed["rows"]] == [("no JSON", "it is no JSON order")] * 10
+
+    (short_dir / "repaired").touch()
+    before = dead(fleet)
+    assert [(row["value"], row["error"]) for row in before] == [("no JSON", "it is no JSON order")] * 10
+    assert fleet.kctl("storage", "requeue", "--dead").stdout == "10 messages put back\n"
+    eventually(lambda: requeued(table, fleet) == 0, SETTLE_SECONDS, "they are put back")
+
+    readable, others = ([row for row in before if row["offset"] % 2 == odd] for odd in (0, 1))
+    found = DeltaTable(table).to_pyarrow_table()
+    ids = Counter(zip(found["id"].to_pylist(), found["offset"].to_pylist(), strict=True))
+    assert {offset for id_, offset in ids if id_ == 9} == {row["offset"] for row in readable}
+    assert (sum(count for (id_, _), count in ids.items() if id_ == 9), found.num_rows) == (
+        len(readable),
+        1100 + len(readable),
+    )
+    assert [(row["id"], row["tries"]) for row in dead(fleet)] == [(row["id"], 2) for row in others]
+
+
+def dead(fleet: Fleet) -> list[dict[str, Any]]:
+    """Its dead letters, by place."""
+    listed = json.loads(fleet.kctl("storage", "dead", "list", "-o", "json", "--limit", "1000").stdout)["rows"]
+    return sorted(listed, key=lambda row: (row["partition"], row["offset"]))
+
+
+def requeued(table: Path, fleet: Fleet) -> int:
+    """Dead letters that wait for a worker to put them back."""
+    return DeadLetterTable(LakeStorage(table), fleet.group).count_requeued()
 
 
 @pytest.mark.long
@@ -233,6 +263,59 @@ def test_messages_that_cannot_be_read_are_dead_letters_once_however_often_the_wo
     marked = Counter({place: 1 for place in sent(fleet) if place[2] % 10 == 0})
     assert places(dead_letters) == marked
     assert places(table) == sent(fleet) - marked
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_dead_letters_that_are_put_back_are_rows_once_however_often_workers_are_killed(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed also as soon as their rows are committed, while the table of dead letters still has them; and the
+    transform is repaired beside all that."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("KCTL_REPAIRED", str(short_dir / "repaired"))
+    table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
+    fleet = make_fleet(
+        partitions=3,
+        workers=2,
+        storage=lake(table),
+        workers_more='transform = "tests.acceptance.transforms:fewer_marked_when_repaired"',
+    )
+    fleet.send(3000)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    load = fleet.load(1000)
+    for number in range(4 * KILLS):
+        if number == 2 * KILLS:
+            (short_dir / "repaired").touch()
+        before = put_back_up_to(table, fleet)
+        fleet.kctl("storage", "requeue", "--dead")
+        if number % 2:
+            eventually(lambda: put_back_up_to(table, fleet) > before, START_SECONDS, "they are put back")  # noqa: B023
+        else:
+            eventually(_later(drawn.uniform(0, 3)), 5, "the moment has come")
+        pids = {name: fleet.workers()[name]["pid"] for name in ("worker-0", "worker-1")}
+        for name in pids if number % 2 else [drawn.choice(list(pids))]:
+            os.kill(pids[name], signal.SIGKILL)
+            eventually(
+                lambda: fleet.is_running(name) and fleet.workers()[name]["pid"] != pids[name],  # noqa: B023
+                START_SECONDS,
+                "it runs again",
+            )
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+    fleet.kctl("storage", "requeue", "--dead")
+    eventually(lambda: requeued(table, fleet) == 0, SETTLE_SECONDS, "all are put back")
+
+    marked = Counter({place: 1 for place in sent(fleet) if place[2] % 100 == 0})
+    assert places(table.with_name("orders_dead_letters")) == marked
+    assert places(table) == sent(fleet) - marked
+
+
+def put_back_up_to(table: Path, fleet: Fleet) -> int:
+    """The newest request whose rows are in the table."""
+    return DeltaTable(table).transaction_version(f"kctl/requeue/{fleet.group}") or 0
 
 
 @pytest.mark.long

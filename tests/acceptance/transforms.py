@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["POISON", "chokes", "drops_offsets", "every_tenth_marked", "marks_at_random", "shuffles", "slow"]
+__all__ = [
+    "POISON",
+    "chokes",
+    "drops_offsets",
+    "every_tenth_marked",
+    "fewer_marked_when_repaired",
+    "marks_at_random",
+    "orders_when_repaired",
+    "shuffles",
+    "slow",
+    "typed_by_offset",
+]
 
 POISON = b"poison"
 
@@ -38,6 +50,50 @@ def every_tenth_marked(frame: DataFrame) -> DataFrame:
     from pyspark.sql.functions import col, when
 
     return frame.withColumn("_kctl_error", when(col("offset") % 10 == 0, "a tenth"))
+
+
+def fewer_marked_when_repaired(frame: DataFrame) -> DataFrame:
+    """As `every_tenth_marked`; once the file is there that `KCTL_REPAIRED` names, only every hundredth message."""
+    from pyspark.sql.functions import col, when
+
+    each = 100 if os.path.exists(os.environ["KCTL_REPAIRED"]) else 10
+    return frame.withColumn("_kctl_error", when(col("offset") % each == 0, f"one of {each}"))
+
+
+def typed_by_offset(frame: DataFrame) -> DataFrame:
+    """For a table: columns of the types that files have bounds of, and of others, all made of the offset; one message
+    in ten cannot be read."""
+    return frame.selectExpr(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "element_at(array('a b/c', '50%', 'ü=x', cast(null as string)), cast(offset % 4 as int) + 1) as country",
+        "timestamp_micros(offset * 1000001 - 500000000) as at",
+        "date_add(date'1969-12-01', cast(offset / 10 as int)) as day",
+        "offset / 7 as price",
+        "cast(offset as float) as weight",
+        "cast(offset / 100 as decimal(12, 2)) as amount",
+        "offset % 2 = 0 as is_even",
+        "concat(repeat('x', 30), lpad(offset, 9, '0')) as name",
+        "cast(offset % 100 as byte) as small",
+        "array(cast(offset as string), null) as tags",
+        "named_struct('id', offset, 'key', key) as origin",
+        "value",
+        "if(offset % 10 = 0, 'a tenth', null) as _kctl_error",
+    )
+
+
+def orders_when_repaired(frame: DataFrame) -> DataFrame:
+    """The example for a table (`items.py` beside the configuration). Once the file is there that `KCTL_REPAIRED` names,
+    it can read every second message that is no JSON as order 9."""
+    from pyspark.sql.functions import col, lit, when
+
+    if os.path.exists(os.environ["KCTL_REPAIRED"]):
+        is_readable = (col("value") == lit(b"no JSON")) & (col("offset") % 2 == 0)
+        frame = frame.withColumn("value", when(is_readable, lit(b'{"id": 9, "items": ["r"]}')).otherwise(col("value")))
+    made: DataFrame = importlib.import_module("items").parsed(frame)
+    return made
 
 
 def marks_at_random(frame: DataFrame) -> DataFrame:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from threading import Barrier
 
@@ -17,6 +18,7 @@ from kctl.errors import JarsMissing, JavaMissing
 from kctl.jars import LOCKS, Fetched, Jar, LockName, fetch, jar_paths, jars_dir, java_command, java_version, read_lock
 from kctl.jars.lock import parse_lock
 from kctl.jars.progress import shown_on
+from tests.delta_jars import delta_lock
 
 CONTENTS = {"alpha": b"alpha's bytes", "beta": b"beta's bytes, a few more"}
 
@@ -66,6 +68,13 @@ def test_the_broker_lock_holds_broker_tools_and_a_logging_binding() -> None:
 
     assert {"org.apache.kafka:kafka_2.13", "org.apache.kafka:kafka-tools"} <= coordinates
     assert "org.apache.logging.log4j:log4j-slf4j-impl" in coordinates
+
+
+def test_the_jars_of_delta_are_of_the_spark_that_is_tested_and_in_no_lock_of_users() -> None:
+    minor = version("pyspark").rpartition(".")[0]
+
+    assert [jar.artifact for jar in delta_lock()] == [f"delta-spark_{minor}_2.13", "delta-storage"]
+    assert not {jar for lock in LOCKS for jar in read_lock(lock)} & set(delta_lock())
 
 
 @pytest.mark.parametrize(

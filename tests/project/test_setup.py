@@ -66,7 +66,18 @@ def test_make_test_passes_args_on_to_each_tier_and_they_win() -> None:
 
     assert [tier for _, tier in planned] == ["unit", "project", "integration", "acceptance"]
     assert all(options.endswith(" -x -n 0") for options, _ in planned)
-    assert [tier for options, tier in planned if "--dist loadfile" in options] == ["unit", "project", "integration"]
+
+
+def test_make_test_runs_what_must_be_alone_by_itself() -> None:
+    *side_by_side, alone = re.findall(r"pytest (.+)$", make("--dry-run", "test"), re.MULTILINE)
+    marked = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py") if "mark.alone" in path.read_text()
+    }
+
+    assert all('"not long and not alone"' in each for each in side_by_side)
+    assert '"alone and not long"' in alone
+    assert "-n " not in alone
+    assert marked - set(alone.split()) <= {"tests/project/test_setup.py"}
 
 
 def test_ci_runs_make_test_and_declares_that_it_is_ci() -> None:
@@ -85,7 +96,7 @@ def test_shell_scripts_are_strict_and_parse(script: str) -> None:
     assert "set -euo pipefail\n" in (ROOT / script).read_text()
 
 
-EACH_TIME = ["python -m kctl.jars fetch", "python -m kctl.demo.record_classes"]
+EACH_TIME = ["python -m kctl.jars fetch", "python -m tests.delta_jars", "python -m kctl.demo.record_classes"]
 """At once where nothing is missing."""
 
 

@@ -1,0 +1,155 @@
+"""Delta's own implementation for Spark, in a process of its own that answers SQL as long as a test goes on: the other
+engine that reads and writes the tables of a fleet.
+
+python delta_spark.py FOLDER: a line of stdin is a statement in JSON, a line of stdout its answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["DeltaRefused", "DeltaSpark", "Found", "delta_rs_rows", "delta_session"]
+
+ROOT = Path(__file__).parents[2]
+CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # tasks of a VACUUM, else 10,000
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",  # a plan is the one that ran, with its metrics
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+class DeltaRefused(Exception):
+    """Delta's own reason why a statement failed; `condition` is its name of it."""
+
+    def __init__(self, condition: str, message: str) -> None:
+        super().__init__(f"{condition}: {message}")
+        self.condition = condition
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    rows: list[list[Any]]
+    files_read: int | None
+    """Of the table's; None where the statement scans none."""
+
+
+class DeltaSpark:
+    """It starts while the test goes on; the first statement waits for it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._process = subprocess.Popen(
+            [sys.executable, Path(__file__), folder],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TZ": "UTC"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> DeltaSpark:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait(60)
+
+    def sql(self, statement: str) -> Found:
+        """What it answers. Raises DeltaRefused."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(statement) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        if "error" in answer:
+            raise DeltaRefused(*answer["error"])
+        return Found(answer["rows"], answer["files_read"])
+
+
+def delta_rs_rows(table: Path, columns: Sequence[str]) -> list[list[Any]]:
+    """What delta-rs reads of these columns, as `Found.rows`."""
+    return [_plain(row) for row in DeltaTable(table).to_pyarrow_table(columns=list(columns)).to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    """As both engines can print it."""
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value).isoformat()
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return _plain(list(value.values()))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def delta_session(folder: Path) -> SparkSession:
+    """One task at a time, and nothing outside of the folder."""
+    from tests.acceptance.lone_spark import lone_session
+    from tests.delta_jars import delta_jars
+
+    class_path = ":".join(map(str, delta_jars()))
+    return lone_session(folder, {"spark.driver.extraClassPath": class_path, **CONF})
+
+
+def _answer(spark: SparkSession, statement: str) -> dict[str, Any]:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        frame = spark.sql(statement)
+        rows = [_plain(row) for row in frame.collect()]
+        return {"rows": rows, "files_read": _files_read(frame)}
+    except PySparkException as error:
+        return {"error": [str(error.getCondition()), str(error).partition("\n")[0]]}
+    except Py4JJavaError as error:  # PySpark alone does not know Delta's
+        thrown = error.java_exception
+        return {"error": [thrown.getClass().getSimpleName(), str(thrown.getMessage()).partition("\n")[0]]}
+
+
+def _files_read(frame: DataFrame) -> int | None:
+    leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
+    found = [leaves.apply(at).metrics().get("numFiles") for at in range(leaves.size())]
+    counts = [metric.get().value() for metric in found if metric.isDefined()]
+    return sum(counts) if counts else None
+
+
+def main(folder: Path) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Delta prints how many files a VACUUM has removed
+    spark = delta_session(folder)
+    try:
+        for line in sys.stdin:
+            answers.write(json.dumps(_answer(spark, json.loads(line))) + "\n")
+            answers.flush()
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

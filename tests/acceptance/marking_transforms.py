@@ -1,0 +1,112 @@
+"""`python marking_transforms.py FOLDER`: has batches put into tables by Spark, without Kafka, and prints what became of
+them, as JSON: of each case the offsets of rows and of dead letters, or the error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from kctl_agent.errors import StorageError
+from kctl_agent.process.bootstrap import BootstrapError
+from kctl_agent.storage.base import Binding, StoredOffset
+from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.table import TableRefused
+from kctl_agent.worker.query.batch_put import BatchRange, PartitionPlan
+from kctl_agent.worker.query.lake_put import LakePut
+from kctl_agent.worker.query.marked_rows import ERROR
+from tests.acceptance.lone_spark import lone_session
+
+TP, GROUP = ("t", 0), Binding("group", "cluster")
+FAR = 1_782_000_000_000_000_000
+"""Microseconds: the year 58000, as producers send it who take milliseconds for microseconds."""
+RECORDS = (
+    "'t' as topic", "0 as partition", "id as offset", f"timestamp_micros({FAR} + id) as timestamp",
+    "0 as timestampType", "cast(null as binary) as key", "array(X'FF', X'78', X'79', X'7A')[int(id)] as value",
+    "cast(null as array<struct<key: string, value: binary>>) as headers",
+)  # fmt: skip
+"""Four messages: bytes that are no UTF-8, x, y and z."""
+Transform = Callable[[DataFrame], DataFrame]
+
+
+def marks(values: str, offset: str = "offset", error: str = "'no'") -> Transform:
+    """Marks messages with one of these values; `offset` and `error` are expressions."""
+
+    def transform(frame: DataFrame) -> DataFrame:
+        is_bad = f.instr(f.lit(values), f.col("value").cast("string")) > 0
+        return frame.withColumn(ERROR, f.when(is_bad, f.expr(error))).withColumn("offset", f.expr(offset))
+
+    return transform
+
+
+def put(spark: SparkSession, table: Path, transform: Transform, name: str = "items:parsed", end: int = 4) -> None:
+    frame = spark.range(end).selectExpr(*RECORDS)
+    storage = LakeStorage(table)
+    storage.prepare()
+    lake = LakePut(storage, transform, name)
+    lake.check(frame)
+    storage.bind(GROUP)
+    if not storage.stored_offsets([TP]):
+        storage.init_offsets([StoredOffset(*TP, None, 0)])
+    lake.put(frame, {TP: BatchRange(PartitionPlan(0, 1, None), end)}, "token")
+
+
+def offsets(table: Path) -> dict[str, Any]:
+    storage = LakeStorage(table)
+    storage.bind(GROUP)
+    dead = [[each.offset, each.error] for each in DeadLetterTable(storage, GROUP.group).dead()]
+    return {"rows": DeltaTable(table).to_pyarrow_table(columns=["offset"])["offset"].to_pylist(), "dead": dead}
+
+
+def tried_again(spark: SparkSession, table: Path) -> None:
+    """Dead letters of a batch are stored, its rows are refused, for somebody has changed the table meanwhile. Then
+    another transform runs the batch again."""
+
+    def first(frame: DataFrame) -> DataFrame:
+        if frame.count():  # not the one that it is checked with
+            empty.append(DeltaTable(table).to_pyarrow_table())
+            DeltaTable(table).alter.add_columns([Field("strict", PrimitiveType("string"), nullable=False)])
+        return marks("xy")(frame)
+
+    empty: list[pa.Table] = []
+    with suppress(TableRefused):
+        put(spark, table, first)
+    write_deltalake(table, empty[0], mode="overwrite", schema_mode="overwrite")
+    put(spark, table, marks("yz"))
+
+
+def attempt(spark: SparkSession, table: Path, run: Callable[[SparkSession, Path], None]) -> dict[str, Any]:
+    try:
+        run(spark, table)
+    except (StorageError, BootstrapError) as error:
+        return {"error": str(error)}
+    return offsets(table)
+
+
+def main(folder: Path) -> None:
+    spark = lone_session(folder)
+    cases: dict[str, Callable[[SparkSession, Path], None]] = {
+        "marked": lambda spark, table: put(spark, table, marks("xz", error="concat('no ', string(X'FF'))")),
+        "every": lambda spark, table: put(spark, table, lambda frame: frame.withColumn(ERROR, f.lit("no"))),
+        "none": lambda spark, table: put(spark, table, lambda frame: frame, name=""),
+        "dropped": lambda spark, table: put(spark, table, lambda frame: frame.where("false")),
+        "moved": lambda spark, table: put(spark, table, marks("xz", offset="offset + 1000")),
+        "lost": lambda spark, table: put(spark, table, marks("xz", offset="if(value = X'78', null, offset)")),
+        "tried_again": tried_again,
+    }
+    print(json.dumps({name: attempt(spark, folder / name, run) for name, run in cases.items()}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

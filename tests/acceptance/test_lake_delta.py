@@ -1,0 +1,221 @@
+"""A table of a fleet and Delta's own implementation for Spark, which reads what delta-rs reads, and writes
+beside the fleet."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.table import TableRefused
+from tests.acceptance.delta_spark import DeltaRefused, DeltaSpark, Found, delta_rs_rows
+from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.long]
+
+ROOT = Path(__file__).parents[2]
+FIRST, SECOND = 1600, 400
+"""Messages of two batches or more, in two partitions: offsets below 800 in the first, from 800 in the second."""
+SKIPPING = (
+    "offset >= 800",
+    "at >= timestamp_micros(800 * 1000001 - 500000000)",
+    "day >= date_add(date'1969-12-01', 80)",
+    "price >= 800 / 7d",
+    "weight >= 800",
+    "timestamp >= timestamp_millis({sent_at})",
+)
+"""Of each of these nothing is in the files of the first messages, by the statistics in the log."""
+OTHERS = "insert into {} (topic, partition, offset, country) values ('other', 0, {}, '50%'), ('other', 0, {}, 'de')"
+REFUSED = {
+    "set tblproperties ('delta.enableDeletionVectors' = 'true')": "cannot write: deletionVectors",
+    "set tblproperties ('delta.enableChangeDataFeed' = 'true')": "cannot write: changeDataFeed",
+    "set tblproperties ('delta.columnMapping.mode' = 'name')": "cannot write: columnMapping",
+    "set tblproperties ('delta.enableRowTracking' = 'true')": "cannot write: domainMetadata, rowTracking",
+    "set tblproperties ('delta.enableInCommitTimestamps' = 'true')": "cannot write: inCommitTimestamp",
+    "set tblproperties ('delta.checkpointPolicy' = 'v2')": "cannot write: v2Checkpoint",
+    "set tblproperties ('delta.setTransactionRetentionDuration' = 'interval 7 days')": "messages come twice: unset it",
+    "add constraint positive check (offset >= 0)": "demands writers of version 3",
+}
+"""What it can do to a table, and why the table is not written then."""
+
+
+@pytest.fixture
+def fleet(make_fleet: Callable[..., Fleet], short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return make_fleet(
+        partitions=2,
+        storage=f'mode = "lake"\nuri = "{table_of(short_dir).as_uri()}"\npartition_by = ["country"]\nupkeep = false',
+        workers_more='transform = "tests.acceptance.transforms:typed_by_offset"',
+    )
+
+
+def table_of(short_dir: Path) -> Path:
+    return short_dir / "orders"
+
+
+def name_of(table: Path) -> str:
+    return f"delta.`{table}`"
+
+
+def places(found: Found, topic: str) -> Counter[tuple[int, int]]:
+    """How often each offset of each partition is among rows of topic, partition and offset."""
+    return Counter((partition, offset) for of, partition, offset in found.rows if of == topic)
+
+
+def sent(fleet: Fleet) -> Counter[tuple[int, int]]:
+    return Counter({(tp.partition, at): 1 for tp, count in fleet.sent.items() for at in range(count)})
+
+
+def is_marked(place: tuple[int, int]) -> bool:
+    return place[1] % 10 == 0
+
+
+def assert_each_once(delta: DeltaSpark, table: Path, fleet: Fleet) -> None:
+    """What was sent is a row or a dead letter once, for both engines."""
+    expected = {
+        table: Counter({place: 1 for place in sent(fleet) if not is_marked(place)}),
+        table.with_name(f"{table.name}_dead_letters"): Counter({place: 1 for place in sent(fleet) if is_marked(place)}),
+    }
+    columns = ["topic", "partition", "offset"]
+    for each, rows in expected.items():
+        assert places(delta.sql(f"select {', '.join(columns)} from {name_of(each)}"), fleet.topic) == rows
+        assert places(Found(delta_rs_rows(each, columns), None), fleet.topic) == rows
+
+
+@pytest.mark.timeout(300)
+def test_deltas_own_spark_reads_what_delta_rs_reads_skips_files_and_appends_and_compacts_beside_the_fleet(
+    fleet: Fleet, eventually: Eventually, short_dir: Path
+) -> None:
+    table = table_of(short_dir)
+    with DeltaSpark(short_dir / "delta") as delta:
+        fleet.send(FIRST)
+        fleet.start()
+        eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+        sent_at = int(time.time() * 1000)
+        fleet.send(SECOND)
+        eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+        for each in (table, table.with_name("orders_dead_letters")):
+            columns = [field.name for field in DeltaTable(each).schema().fields]
+            found = delta.sql(f"select {', '.join(f'`{name}`' for name in columns)} from {name_of(each)}")
+            assert sorted(found.rows, key=json.dumps) == sorted(delta_rs_rows(each, columns), key=json.dumps)
+        files = len(DeltaTable(table).file_uris())
+        for condition in SKIPPING:
+            found = delta.sql(f"select offset from {name_of(table)} where {condition.format(sent_at=sent_at)}")
+            assert len(found.rows) == SECOND * 9 / 10, condition
+            assert found.files_read is not None
+            assert found.files_read < files, condition
+
+        load = fleet.load(500)
+        delta.sql(OTHERS.format(name_of(table), 1, 2))
+        version = DeltaTable(table).version()
+        eventually(lambda: DeltaTable(table).version() > version, START_SECONDS, "batches are stored")
+        delta.sql(f"optimize {name_of(table)}")
+        fleet.finish(load)
+        eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+        assert_each_once(delta, table, fleet)
+        assert places(delta.sql(f"select topic, partition, offset from {name_of(table)}"), "other") == {
+            (0, 1): 1,
+            (0, 2): 1,
+        }
+
+
+@pytest.mark.timeout(900)
+def test_deltas_own_spark_deletes_merges_vacuums_and_adds_columns_while_workers_are_killed(
+    fleet: Fleet, eventually: Eventually, short_dir: Path
+) -> None:
+    """Its checkpoints and clean-ups of the log as well: stored offsets survive both."""
+    table, drawn = table_of(short_dir), random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
+    with DeltaSpark(short_dir / "delta") as delta:
+        fleet.send(FIRST)
+        fleet.start()
+        eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+        delta.sql(f"alter table {name_of(table)} set tblproperties ('delta.checkpointInterval' = '3')")
+        load = fleet.load(500)
+        for turn in range(4):
+            delta.sql(OTHERS.format(name_of(table), 2 * turn, 2 * turn + 1))
+            backdate(table)
+            for statement in written_by_others(table, turn):
+                beside(fleet, delta, statement)
+                version = DeltaTable(table).version()
+                eventually(lambda: DeltaTable(table).version() > version, START_SECONDS, "batches are stored")  # noqa: B023
+            pid = fleet.workers()["worker-0"]["pid"]
+            eventually(_later(drawn.uniform(0, 0.5)), 5, "the moment has come")
+            os.kill(pid, signal.SIGKILL)
+            eventually(
+                lambda: fleet.is_running("worker-0") and fleet.workers()["worker-0"]["pid"] != pid,  # noqa: B023
+                START_SECONDS,
+                "it runs again",
+            )
+        fleet.finish(load)
+        eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+        assert not (table / "_delta_log" / f"{1:020}.json").exists()
+        assert_each_once(delta, table, fleet)
+        others = delta.sql(f"select offset, more_0, more_3 from {name_of(table)} where topic = 'other' order by offset")
+        assert others.rows == [[1, "0", None], [3, None, None], [5, None, None], [7, None, "3"]]
+
+
+def written_by_others(table: Path, turn: int) -> list[str]:
+    """Statements that change rows of others, all files, the schema, and once the protocol."""
+    name, type_ = name_of(table), "timestamp_ntz" if turn == 2 else "string"
+    allowed = [f"alter table {name} set tblproperties ('delta.feature.timestampNtz' = 'supported')"]
+    merged = (
+        f"merge into {name} t using (select 'other' as topic, {2 * turn + 1} as offset) u "
+        f"on t.topic = u.topic and t.offset = u.offset when matched then update set t.more_{turn} = '{turn}'"
+    )
+    return [
+        *(allowed if type_ == "timestamp_ntz" else []),
+        f"alter table {name} add column more_{turn} {type_}",
+        f"delete from {name} where topic = 'other' and offset = {2 * turn}",
+        *([merged] if type_ == "string" and turn in (0, 3) else []),
+        f"optimize {name}",
+        f"vacuum {name} retain 168 hours",
+    ]
+
+
+@pytest.mark.timeout(300)
+def test_tables_that_deltas_own_spark_has_given_features_are_refused_by_their_names(short_dir: Path) -> None:
+    with DeltaSpark(short_dir / "delta") as delta:
+        for number, (change, reason) in enumerate(REFUSED.items()):
+            table = short_dir / f"table{number}"
+            delta.sql(f"create table {name_of(table)} (topic string, partition int, offset long) using delta")
+            LakeStorage(table).prepare()
+            delta.sql(f"alter table {name_of(table)} {change}")
+            with pytest.raises(TableRefused, match=reason):
+                LakeStorage(table).prepare()
+
+
+def backdate(table: Path) -> None:
+    """Let all entries of the log be so old that a clean-up removes those before the newest checkpoint."""
+    old = time.time() - 40 * 86400
+    for path in (table / "_delta_log").glob("*"):
+        os.utime(path, (old, old))
+
+
+def beside(fleet: Fleet, delta: DeltaSpark, statement: str) -> None:
+    """Delta refuses a DELETE or MERGE when a batch was committed since it began to read, whatever rows it is of: where
+    batches come faster than that, the fleet is paused."""
+    try:
+        delta.sql(statement)
+    except DeltaRefused as refused:
+        if refused.condition != "ConcurrentAppendException":
+            raise
+        fleet.kctl("pause", "--all")
+        delta.sql(statement)
+        fleet.kctl("resume", "--all")
+
+
+def _later(seconds: float) -> Callable[[], bool]:
+    at = time.monotonic() + seconds
+    return lambda: time.monotonic() >= at

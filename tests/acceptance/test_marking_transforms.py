@@ -1,0 +1,24 @@
+"""What becomes of marked messages, with a real Spark and without Kafka: each is a row or a dead letter, whatever the
+transform marks them by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.lone_spark import found_by
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+
+def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_refused(short_dir: Path) -> None:
+    found = found_by("marking_transforms.py", short_dir)
+
+    assert found["none"] == {"rows": [0, 1, 2, 3], "dead": []}, "of any timestamp and value"
+    assert found["dropped"] == {"rows": [], "dead": []}
+    assert found["marked"] == {"rows": [0, 2], "dead": [[1, "no \ufffd"], [3, "no \ufffd"]]}
+    assert "marks every row: its column _kctl_error is never null" in found["every"]["error"]
+    for name in ("moved", "lost"):
+        assert "of them are not in the batch: marked rows must keep topic, partition, offset" in found[name]["error"]
+    assert found["tried_again"] == {"rows": [0], "dead": [[1, "no"], [2, "no"], [3, "no"]]}, "x and y of the first try"

@@ -1,0 +1,33 @@
+"""Delta's own implementation for Spark, which reads and writes the tables of kctl in tests and benchmarks: locked as
+the jars of the packages are, in a lock that users do not have. `python -m tests.delta_jars` fetches what is missing.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kctl.errors import KctlError
+from kctl.jars import Jar, fetch_jars, jars_dir
+from kctl.jars.lock import parse_lock
+from kctl.jars.progress import shown_on
+
+__all__ = ["delta_jars", "delta_lock"]
+
+
+def delta_lock() -> tuple[Jar, ...]:
+    return parse_lock(Path(__file__).with_name("delta.lock").read_text(encoding="utf-8"))
+
+
+def delta_jars() -> list[Path]:
+    """All present: fetched where they are missing. Raises JarsMissing, JavaMissing."""
+    with shown_on(sys.stderr) as progress:
+        fetch_jars(delta_lock(), progress)
+    return [jars_dir() / jar.file_name for jar in delta_lock()]
+
+
+if __name__ == "__main__":
+    try:
+        delta_jars()
+    except KctlError as error:
+        sys.exit(f"error: {error}")
