@@ -264,9 +264,17 @@ def failing_disk(short_dir: Path) -> Iterator[FailingDisk]:
     disk.close()
 
 
+def forget_what_is_in_memory(path: Path) -> None:
+    """As the kernel does where memory is short, of what counts as written."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
 @needs_root
-def test_what_the_disk_did_not_take_counts_for_nobody_until_all_was_written_anew(
-    failing_disk: FailingDisk, eventually: Callable[..., object]
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_what_the_disk_did_not_take_counts_for_nobody_until_it_is_on_the_disk(
+    failing_disk: FailingDisk, eventually: Callable[..., object], is_forgotten: bool
 ) -> None:
     path = failing_disk.place / "s.sqlite"
     values = BinaryColumn(np.full(5_000, 300, np.int32), bytes(300 * 5_000))
@@ -296,15 +304,18 @@ def test_what_the_disk_did_not_take_counts_for_nobody_until_all_was_written_anew
                 writer.close()
         with closing(FileStorage(path)) as later:
             assert committed(later) is None, "it was not there when the disk failed"
+        if is_forgotten:
+            forget_what_is_in_memory(path.with_name("s.sqlite-wal"))
         failing_disk.free()
 
         for each in chunks[1:]:
             eventually(lambda each=each: is_put(storage, each), what="it cannot be put again")
-        assert eventually(lambda: committed(storage)) == 15_000
         after = failing_disk.after_a_power_cut() / "s.sqlite"
         with closing(FileStorage(after)) as found:
             assert committed(found) == 15_000
             assert stored(found) == [*range(5_000)] * 3
+        assert eventually(lambda: committed(storage)) == 15_000
+        assert stored(storage) == [*range(5_000)] * 3
 
 
 def is_put(storage: Storage, each: Chunk) -> bool:

@@ -29,17 +29,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from kctl_agent.storage.file.schema import connect
-from kctl_agent.storage.file.sync_failures import noting_disk_errors
+from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
 
-__all__ = ["begin_copy", "copy", "copy_all", "in_turn", "reading", "writing"]
+__all__ = ["begin_copy", "copy", "in_turn", "reading", "writing"]
 
 WRITE_LOCK_MS = 1000
 """How long a copy waits for commits other than puts to end; then the log grows on until the next copy."""
-
-ALL_SECONDS = 30.0
-"""How long `copy_all` waits for readers of an older snapshot."""
-
-PAUSE_SECONDS = 0.01
 
 _lock = threading.Lock()
 _begun: dict[Path, float] = {}
@@ -83,12 +78,15 @@ def copy(path: Path) -> None:
     """Copy the log while others read and write, then the rest while nobody writes, so that it can begin anew.
 
     As long as somebody writes, the first pass never reaches the end of the log. The second takes the turn of the puts,
-    or it would hardly ever get the write lock between them.
+    or it would hardly ever get the write lock between them. After an error of the disk nothing is copied: SQLite does
+    not check what it copies, and the log may not be what was written to it any more (`recovery`).
 
     Raises:
         sqlite3.Error: others than puts had the write lock all the time, so only the first pass was made; or a fault.
         OSError: as the system reports.
     """
+    if sync_failures(path):
+        return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with noting_disk_errors(path), closing(connect(path)) as db, closing(connect(path)) as guard:
@@ -99,20 +97,6 @@ def copy(path: Path) -> None:
                 _checkpoint(db)
     finally:
         os.close(folder)
-
-
-def copy_all(db: sqlite3.Connection, path: Path) -> None:
-    """Copy the whole log, which SQLite syncs before and the database file after; commits wait meanwhile.
-
-    Raises:
-        sqlite3.Error: it could not be copied, or is still being read.
-    """
-    deadline, pause = time.monotonic() + ALL_SECONDS, threading.Event()
-    with closing(connect(path)) as guard, writing(guard):
-        while not _checkpoint(db):
-            if time.monotonic() > deadline:
-                raise sqlite3.OperationalError("the log must be copied (a disk error), and it is being read")
-            pause.wait(PAUSE_SECONDS)
 
 
 @contextmanager
@@ -147,7 +131,6 @@ def writing(guard: sqlite3.Connection) -> Iterator[None]:
         guard.execute("rollback")
 
 
-def _checkpoint(db: sqlite3.Connection) -> bool:
-    """Copy as much as no reader keeps back; whether that was all. Never without `reading` or `writing`."""
-    is_busy, pages, copied = db.execute("pragma wal_checkpoint(passive)").fetchone()
-    return not is_busy and copied >= pages
+def _checkpoint(db: sqlite3.Connection) -> None:
+    """Copy as much as no reader keeps back. Never without `reading` or `writing`."""
+    db.execute("pragma wal_checkpoint(passive)").fetchone()

@@ -3,8 +3,8 @@
 Linux reports that it could not write something back once, to each descriptor that was open then (`man 2 fsync`,
 errors); to one that is opened later only if nobody has got the error yet. What it could not write stays in memory,
 counts as written, and is never tried again. So every writer holds a descriptor from before its first write, and an
-error is noted in a file, which every process sees. As long as there is one nothing counts as durable. It is removed
-when all that is in the log was copied into the database file, that is written anew, and that was synced.
+error is noted in a file, which every process sees. As long as there is one nothing counts as durable; nor does what
+was read or written before, when one was noted meanwhile, whether or not `recovery` came after it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import sqlite3
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from kctl_agent.storage.file.checkpoint import copy_all
 from kctl_agent.storage.file.schema import LOG_BYTES
-from kctl_agent.storage.file.sync_failures import note_sync_failure, sync_failures
+from kctl_agent.storage.file.sync_failures import note_sync_failure, noted
 
 __all__ = ["Log"]
 
@@ -26,8 +25,8 @@ class Log:
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         """Raises sqlite3.Error, OSError."""
-        self._db = db
         self._path = path
+        self._noted = noted(path)
         # SQLite opens or makes the log with its first read, and then nobody removes it as long as the connection lives.
         db.execute("pragma schema_version").fetchone()
         # Never the database file itself: to close that would drop the locks of all connections of this process.
@@ -39,6 +38,11 @@ class Log:
     def is_long(self) -> bool:
         """It should be copied into the database file (`checkpoint.begin_copy`)."""
         return os.fstat(self._descriptor).st_size > LOG_BYTES
+
+    @property
+    def is_current(self) -> bool:
+        """No sync has failed since this was made. If one has, the connection's descriptors would report it too."""
+        return noted(self._path) == self._noted
 
     def begin_sync(self) -> None:
         """Let a thread make durable what is committed by now, unless it is still at it, so that `sync` will find little
@@ -55,17 +59,15 @@ class Log:
         folder when it began it (https://sqlite.org/pragma.html#pragma_synchronous).
 
         Raises:
-            OSError, sqlite3.Error: it may not be durable. The next call tries again, over a new connection.
+            OSError: it may not be durable, also because another process was given the error. Make another log, after
+                `recover`, and look what is stored.
         """
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()
-        found = sync_failures(self._path)
-        if found:
-            copy_all(self._db, self._path)
         self._write()
-        for each in found:
-            each.unlink(missing_ok=True)
+        if not self.is_current:
+            raise OSError("the disk has failed meanwhile")
 
     def close(self) -> None:
         if self._thread is not None:

@@ -7,7 +7,7 @@ then. What sinkers do is not: what was settled in the last moments before a powe
 at-least-once allows.
 
 This file: the connection. The rest is in `offset_table`, `writer`, `queue_table`, `dead_letter_table`,
-`stats`, `schema`, `migrations` and, for the disk, `log`.
+`stats`, `schema`, `migrations` and, for the disk, `log`, `checkpoint` and `recovery`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table
 from kctl_agent.storage.file.checkpoint import begin_copy
 from kctl_agent.storage.file.log import Log
 from kctl_agent.storage.file.migrations import create
+from kctl_agent.storage.file.recovery import recover
 from kctl_agent.storage.file.schema import SCHEMA_VERSION, connect, transaction
-from kctl_agent.storage.file.sync_failures import noting_disk_errors
+from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.room import Free, Limits
@@ -88,8 +89,10 @@ class FileStorage(Storage):
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageUnusable(f"cannot make the folder {self.path.parent}: {error.strerror}") from error
-        with self._lock, self._as_unusable(), closing(connect(self.path)) as db:
-            create(db, self.path, self.clock)
+        with self._lock, self._as_unusable():
+            recover(self.path)
+            with closing(connect(self.path)) as db:
+                create(db, self.path, self.clock)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
         with self._session(is_durable=True) as db, transaction(db):
@@ -143,6 +146,8 @@ class FileStorage(Storage):
             with self._session() as db:
                 leased = queue_table.lease(db, self.clock.now(), owner, token, lease_seconds, wanted)
             claims, bad = opened(leased, owner, token, lease_until, self.clock.wall())
+            if bad and sync_failures(self.path):
+                raise StorageUnusable(f"the storage {self.path} cannot be used: the disk has failed")
             if bad:
                 with self._session() as db:
                     queue_table.dead_letter_damaged(db, token, bad.items())
@@ -244,6 +249,10 @@ class FileStorage(Storage):
                 _INHERITED.append(self._db)
                 self._db = None
         with self._lock, self._as_unusable():
+            if is_durable:
+                recover(self.path)
+                if self._log is not None and not self._log.is_current:
+                    self._forget()
             if self._db is None or self._log is None:
                 self._db = connect(self.path)
                 queue_table.note_boot(self._db, self.clock)

@@ -1,6 +1,7 @@
 """Failed syncs of a file storage: the disk may not have what was written. Known to every process that uses the storage.
 
-Each is a file of its own in a folder beside the storage. `log` decides when nothing counts as durable.
+Each is a file of its own in a folder beside the storage, until `recovery` has come after it, which leaves one too.
+`log` decides when nothing counts as durable.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["note_sync_failure", "noting_disk_errors", "sync_failures"]
+__all__ = ["note_recovery", "note_sync_failure", "noted", "noting_disk_errors", "sync_failures"]
 
 FOLDERS = ("sync-failures", "doubts")
 """Behind the storage's name: the one that is written, and the one of files of schema version 3 and before."""
+
+RECOVERY = "recovery-"
+"""Begins the name of a file that a recovery has left."""
 
 
 @contextmanager
@@ -39,12 +43,35 @@ def note_sync_failure(path: Path) -> None:
         (folder / uuid.uuid4().hex).touch()
 
 
+def note_recovery(path: Path, failures: list[Path]) -> None:
+    """These failures have been seen to. What was noted before is no longer what is noted, for all who look (`noted`).
+
+    Raises:
+        OSError: it could not be noted; the failures still stand.
+    """
+    folder = _folder(path, FOLDERS[0])
+    before = list(folder.glob(f"{RECOVERY}*"))
+    folder.mkdir(exist_ok=True)
+    (folder / f"{RECOVERY}{uuid.uuid4().hex}").touch()
+    for each in failures + before:
+        each.unlink(missing_ok=True)
+
+
+def noted(path: Path) -> frozenset[str]:
+    """Names that are never given again: where they are the same as before, no sync has failed meanwhile."""
+    return frozenset(each.name for each in _entries(path))
+
+
 def sync_failures(path: Path) -> list[Path]:
-    """Each has a name of its own, so that only those are removed that were there before the copy began."""
+    """Those that no recovery has come after yet."""
+    return [each for each in _entries(path) if not each.name.startswith(RECOVERY)]
+
+
+def _entries(path: Path) -> list[Path]:
     found: list[Path] = []
     for name in FOLDERS:
-        with suppress(FileNotFoundError):
-            found += [Path(each.path) for each in os.scandir(_folder(path, name))]
+        with suppress(FileNotFoundError), os.scandir(_folder(path, name)) as entries:
+            found += [Path(each.path) for each in entries]
     return found
 
 

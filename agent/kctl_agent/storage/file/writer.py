@@ -24,6 +24,7 @@ from kctl_agent.storage.file import offset_table
 from kctl_agent.storage.file.checkpoint import begin_copy, in_turn
 from kctl_agent.storage.file.log import Log
 from kctl_agent.storage.file.queue_table import insert
+from kctl_agent.storage.file.recovery import recover
 from kctl_agent.storage.file.schema import connect, transaction
 from kctl_agent.storage.file.sync_failures import noting_disk_errors
 from kctl_agent.storage.put_rules import cut, judged, skipped
@@ -53,6 +54,7 @@ class FileWriter(Writer):
         self._block_bytes = block_bytes
         self._codec = codec
         self._unsynced = 0
+        recover(path)
         with ExitStack() as resources:
             self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
             resources.callback(os.close, self._folder)

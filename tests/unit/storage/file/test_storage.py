@@ -22,6 +22,11 @@ from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.file import writer as file_writer
+from kctl_agent.storage.file.checkpoint import copy
+from kctl_agent.storage.file.sync_failures import note_sync_failure, sync_failures
+
+FRAME_BYTES = 24 + 16384
+"""Of the write-ahead log: a page and what comes before it."""
 
 
 @dataclass
@@ -262,9 +267,9 @@ def test_what_the_disk_could_not_write_while_a_task_went_on_is_an_error_at_its_e
     with pytest.raises(StorageUnusable, match=r"could not be synced: .*Input/output error"):
         writer.close()
 
-    assert len(list(Path(f"{path}-sync-failures").iterdir())) == 1
+    assert len(sync_failures(path)) == 1
     assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3
-    assert next_in_the_file_alone(path) == 3, "it was copied before it counted"
+    assert not sync_failures(path)
 
 
 def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +290,7 @@ def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, mon
     assert opened == []
 
 
-def test_after_a_failed_sync_all_is_copied_into_the_file_before_anything_counts(
+def test_after_a_failed_sync_the_whole_log_is_written_anew_before_anything_counts(
     path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
@@ -293,22 +298,102 @@ def test_after_a_failed_sync_all_is_copied_into_the_file_before_anything_counts(
         broken.setattr(os, "fdatasync", failing)
         with pytest.raises(StorageUnusable):
             put(storage, chunk(0, 3))
-    assert next_in_the_file_alone(path) is None
+        with closing(FileStorage(path)) as another, pytest.raises(StorageUnusable):
+            another.stored_offsets([("t", 0)])
+    really_written, really_synced, size = os.pwrite, os.fdatasync, Path(f"{path}-wal").stat().st_size
+    done: list[tuple[int, int] | str] = []
 
+    def write(descriptor: int, data: bytes, start: int) -> int:
+        done.append((start, start + len(data)))
+        return really_written(descriptor, data, start)
+
+    def sync(descriptor: int) -> None:
+        done.append("synced")
+        really_synced(descriptor)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    monkeypatch.setattr(os, "fdatasync", sync)
     with closing(FileStorage(path)) as another:
         assert another.stored_offsets([("t", 0)])[("t", 0)].next == 3
 
-    assert next_in_the_file_alone(path) == 3
-    assert list(Path(f"{path}-sync-failures").iterdir()) == []
+    assert done[:2] == [(0, size), "synced"]
+    assert not sync_failures(path)
+
+
+@pytest.mark.parametrize("first_gone", [0, 1, 3, -1], ids=["all", "the first page", "a part", "the last page"])
+def test_what_memory_has_lost_of_a_log_that_was_not_synced_is_put_again_and_what_was_synced_stays(
+    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch, first_gone: int
+) -> None:
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
+    put(storage, chunk(0, 3))
+    log = Path(f"{path}-wal")
+    synced = log.stat().st_size
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fdatasync", failing)
+        with pytest.raises(StorageUnusable):
+            put(storage, chunk(3, 3000))
+    with log.open("r+b") as file:
+        gone = range(synced, log.stat().st_size, FRAME_BYTES)[first_gone:]
+        file.seek(gone[0])
+        file.write(bytes(gone[-1] + FRAME_BYTES - gone[0] if first_gone != 1 else FRAME_BYTES))
+
+    assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3
+    assert stored(storage) == [0, 1, 2]
+    put(storage, chunk(3, 3000))
+
+    assert stored(storage) == list(range(3000))
+    assert [message.offset for message in everything(storage)] == list(range(3000))
+
+
+def test_who_began_before_another_process_came_after_a_failed_sync_has_to_begin_again(
+    path: Path, storage: FileStorage
+) -> None:
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
+    writer = storage.writer()
+    writer.put(chunk(0, 3))
+    with closing(FileStorage(path)) as another:
+        note_sync_failure(path)
+        assert another.stored_offsets([("t", 0)])[("t", 0)].next == 3
+        with pytest.raises(StorageUnusable, match="the disk has failed meanwhile"):
+            writer.close()
+
+        assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3
+
+
+def test_nothing_is_copied_into_the_file_while_the_disk_fails(path: Path, storage: FileStorage) -> None:
+    """SQLite does not look whether the log is what was written to it."""
+    storage.init_offsets([StoredOffset("t", 0, "A", 7)])
+    note_sync_failure(path)
+    copy(path)
+    assert next_in_the_file_alone(path) is None
+
+    storage.stored_offsets([("t", 0)])
+    copy(path)
+
+    assert next_in_the_file_alone(path) == 7
+
+
+def test_a_message_that_cannot_be_read_while_the_disk_fails_is_no_dead_letter(path: Path, storage: FileStorage) -> None:
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
+    put(storage, chunk(0, 3))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("update block set body=zeroblob(length(body))")
+    note_sync_failure(path)
+
+    with pytest.raises(StorageUnusable, match="the disk has failed"):
+        storage.claim("a", 10, 60.0)
+
+    assert total(storage)[-1] == 0
 
 
 def test_a_failed_sync_that_an_older_release_noted_counts(path: Path, storage: FileStorage) -> None:
     older = Path(f"{path}-doubts")
     older.mkdir()
     (older / "one").touch()
+    assert len(sync_failures(path)) == 1
+
     storage.init_offsets([StoredOffset("t", 0, "A", 7)])
 
-    assert next_in_the_file_alone(path) == 7, "all was copied before it counted"
     assert list(older.iterdir()) == []
 
 
@@ -334,19 +419,18 @@ def _put_where_files_end(storage: FileStorage) -> None:
         os._exit(42 if "disk I/O error" in str(error) else 1)
 
 
-def test_an_error_of_the_disk_that_sqlite_meets_is_noted_until_all_was_copied(path: Path, storage: FileStorage) -> None:
+def test_an_error_of_the_disk_that_sqlite_meets_is_noted_until_it_was_seen_to(path: Path, storage: FileStorage) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     storage.close()
     child = multiprocessing.get_context("fork").Process(target=_put_where_files_end, args=(storage,))
     child.start()
     child.join()
     assert child.exitcode == 42
-    sync_failures = Path(f"{path}-sync-failures")
-    assert len(list(sync_failures.iterdir())) == 1
+    assert len(sync_failures(path)) == 1
 
     assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 0
 
-    assert list(sync_failures.iterdir()) == []
+    assert not sync_failures(path)
 
 
 def test_a_log_that_has_grown_is_copied_into_the_file_and_begins_anew(
