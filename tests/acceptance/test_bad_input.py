@@ -293,6 +293,10 @@ def is_fatal(fleet: Fleet) -> bool:
             marks=pytest.mark.long,
         ),
         ("tests.acceptance.transforms:shuffles", "tests.acceptance.transforms:shuffles moves records (Repartition);"),
+        (
+            "tests.acceptance.transforms:sets_what_is_static",
+            "the transform tests.acceptance.transforms:sets_what_is_static cannot set spark.sql.warehouse.dir: ",
+        ),
     ],
 )
 def test_a_broken_transform_is_shown_by_status_and_not_tried_again(

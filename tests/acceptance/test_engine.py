@@ -222,6 +222,39 @@ def waiting(fleet: Fleet) -> dict[int, int]:
     return {partition: lag for partition, row in fleet.offsets().items() if (lag := row["remaining_count"])}
 
 
+OWN_SESSION = """
+import os
+from pyspark.sql.functions import lit
+
+def own(frame):
+    spark, me = frame.sparkSession, os.getpid()
+    if spark.conf.get("kctl.test.pid", None) is None:  # at the worker's first query
+        spark.conf.set("kctl.test.pid", me)
+        spark.range(me, me + 1).createOrReplaceTempView("mine")
+    found = f"{me} {spark.conf.get('kctl.test.pid')} {spark.table('mine').first().id}"
+    return frame.withColumn("value", lit(found).cast("binary"))
+"""
+
+
+def test_configuration_and_views_that_a_transform_sets_are_those_of_its_own_worker(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=2, partitions=4, engine="shared", workers_more='transform = "ownness:own"')
+    (fleet.directory / "ownness.py").write_text(OWN_SESSION)
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both have set their own")
+    pids = {row["pid"] for row in fleet.workers().values()}
+
+    fleet.kctl("pause", "--all")
+    eventually(lambda: held(fleet)["queries"] == 0, SETTLE_SECONDS, "no query is left")
+    fleet.kctl("resume", "--all")
+    fleet.send(40)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored")
+
+    values = {record.value for block in fleet.storage.blocks() for record in block.messages()}
+    assert values == {f"{pid} {pid} {pid}".encode() for pid in pids}
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_an_engine_that_is_killed_twenty_times_costs_nothing_but_time(

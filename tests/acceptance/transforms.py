@@ -19,6 +19,7 @@ __all__ = [
     "fewer_marked_when_repaired",
     "marks_at_random",
     "orders_when_repaired",
+    "sets_what_is_static",
     "shuffles",
     "slow",
     "typed_by_offset",
@@ -43,6 +44,11 @@ def slow(frame: DataFrame) -> DataFrame:
 
 def drops_offsets(frame: DataFrame) -> DataFrame:
     return frame.drop("offset")
+
+
+def sets_what_is_static(frame: DataFrame) -> DataFrame:
+    frame.sparkSession.conf.set("spark.sql.warehouse.dir", "/elsewhere")
+    return frame
 
 
 def every_tenth_marked(frame: DataFrame) -> DataFrame:

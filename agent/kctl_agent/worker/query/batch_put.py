@@ -8,10 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kctl_agent.process.bootstrap import BootstrapError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["BatchPut", "BatchRange", "PartitionPlan", "PutDone"]
+
+FIXED = ("CANNOT_MODIFY_STATIC_CONFIG", "CANNOT_MODIFY_CONFIG")
+"""Spark's error conditions for configuration that no session can have of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,24 @@ class BatchPut(ABC):
 
     def __init__(self, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         """`name` is that of the transform in the configuration, empty where there is none."""
-        self.transform = transform
+        self._transform = transform
         self.name = name
+
+    def transformed(self, frame: DataFrame) -> DataFrame:
+        """What the user's transform makes of records. Raises BootstrapError where it sets configuration that is the
+        same for all sessions of a driver, and whatever it raises itself."""
+        from pyspark.errors import PySparkException
+
+        try:
+            return self._transform(frame)
+        except PySparkException as error:
+            if error.getCondition() not in FIXED:
+                raise
+            key = (error.getMessageParameters() or {}).get("key", "this configuration").strip('"')
+            raise BootstrapError(
+                f"the transform {self.name} cannot set {key}: Spark fixes it when the driver starts; set it in "
+                "[spark.conf], for all workers"
+            ) from None
 
     @abstractmethod
     def check(self, source: DataFrame) -> None:

@@ -29,7 +29,7 @@ class BlockPut(BatchPut):
         check_transform(self.name, self.stream(source))
 
     def stream(self, source: DataFrame) -> DataFrame:
-        return self.transform(source)
+        return self.transformed(source)
 
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
         job = PutJob(self._storage, {tp: each.plan for tp, each in ranges.items()}, token)

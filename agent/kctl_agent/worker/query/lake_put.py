@@ -45,7 +45,7 @@ class LakePut(BatchPut):
     def check(self, source: DataFrame) -> None:
         empty = source.sparkSession.createDataFrame([], source.schema)
         try:
-            made = self._transformed(empty)
+            made = self.transformed(empty)
             if is_marking(made):
                 check_marks(self.name, made)
                 made = made.drop(ERROR)
@@ -86,7 +86,7 @@ class LakePut(BatchPut):
 
         Raises BootstrapError, TableRefused, StorageUnusable, and what Spark and the user's transform raise.
         """
-        rows = self._transformed(messages)
+        rows = self.transformed(messages)
         marked = MarkedRows(rows) if is_marking(rows) else None
         if marked is not None:
             rows = marked.others
@@ -116,11 +116,11 @@ class LakePut(BatchPut):
         count = sum(file.rows for file in dead_letters.commit())
         log.warning("%s became dead letters: %s", number_of(count, "message"), table.identity)
 
-    def _transformed(self, frame: DataFrame) -> DataFrame:
+    def transformed(self, frame: DataFrame) -> DataFrame:
         """What the user's transform makes of records. Raises BootstrapError, and what it raises."""
         from pyspark.sql import DataFrame as SparkDataFrame
 
-        made = self.transform(frame.select(*COLUMNS))
+        made = super().transformed(frame.select(*COLUMNS))
         if not isinstance(made, SparkDataFrame) or made.isStreaming:
             kind = "a stream" if isinstance(made, SparkDataFrame) else type(made).__name__
             raise BootstrapError(
