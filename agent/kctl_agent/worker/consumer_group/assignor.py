@@ -1,4 +1,4 @@
-"""Kafka's stock assignors, which also announce the leader to every member.
+"""Kafka's stock assignors, which also announce the leader to every member, and claim what the member really owns.
 
 Only the leader runs `assign()`; it writes its own member id into the user data of every assignment, where each member
 reads it in `on_assignment`. The name stays the stock one, so members of other clients share the group and ignore the
@@ -8,9 +8,10 @@ note. (The user data of the *subscription* is not free: sticky keeps its own the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
+from kafka import TopicPartition
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, ConsumerProtocolAssignment
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -31,12 +32,16 @@ ASSIGNORS: dict[str, type[AbstractPartitionAssignor]] = {
 
 
 def leader_announcing(
-    name: str, own_member_id: Callable[[], str], on_leader: Callable[[int, str | None], None]
+    name: str,
+    own_member_id: Callable[[], str],
+    owned: Callable[[], Collection[TopicPartition]],
+    on_leader: Callable[[int, str | None], None],
 ) -> type[AbstractPartitionAssignor]:
     """The stock assignor `name`, extended by the leader's note.
 
-    `own_member_id` is asked in `assign`, when it is set already; `on_leader(generation, leader)` is called on
-    kafka-python's I/O thread at every assignment, with None when the leader is a client that leaves no note.
+    `own_member_id` is asked in `assign`, when it is set already; `owned`, what this member holds, at each join;
+    `on_leader(generation, leader)` is called on kafka-python's I/O thread at every assignment, with None when the
+    leader is a client that leaves no note.
     """
 
     stock: Any = ASSIGNORS[name]
@@ -49,6 +54,13 @@ def leader_announcing(
                 member: ConsumerProtocolAssignment(share.version, share.assigned_partitions, note)
                 for member, share in shares.items()
             }
+
+        def metadata(self, topics: Any) -> Any:
+            if name == CooperativeStickyAssignor.name:
+                # kafka-python 3.0.12 claims what was assigned last, also once it is lost. The leader gives that to
+                # nobody before this member has given it up, which it never does: no partition is revoked from it.
+                self.member_assignment = sorted(owned())
+            return super().metadata(topics)
 
         def on_assignment(self, assignment: Any, generation: int) -> None:
             on_leader(generation, _leader(bytes(assignment.user_data or b"")))

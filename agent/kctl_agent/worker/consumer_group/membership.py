@@ -72,7 +72,12 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self.on_lost = on_lost
         self.on_committed = on_committed
         self.note = note
-        assignor = leader_announcing(settings.assignor, lambda: str(self._metadata().member_id), self._on_leader)
+        assignor = leader_announcing(
+            settings.assignor,
+            own_member_id=lambda: str(self._metadata().member_id),
+            owned=lambda: self._consumer.assignment(),
+            on_leader=self._on_leader,
+        )
         session_ms = int(settings.session_timeout_seconds * 1000)
         self._consumer = KafkaConsumer(
             bootstrap_servers=settings.bootstrap_servers,

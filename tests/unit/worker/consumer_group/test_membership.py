@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from kafka.errors import (
@@ -13,6 +15,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker, Stalls
 from kctl_agent.worker.consumer_group.membership import Lost, Membership
@@ -109,6 +112,34 @@ def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun(
             assert broker.asked.count("JoinGroup") == 1
         finally:
             member.close()
+
+
+def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins_again() -> None:
+    """A leader leaves what a member claims to own to nobody else, until that member gives it up. What it does not own
+    it never gives up: partitions had no reader until the next rebalance."""
+    claims: list[list[str]] = []
+    join = group_script({})["JoinGroup"]
+    assert isinstance(join, Answers)
+    answer = join.fields
+    assert callable(answer)
+
+    def joined(request: Any) -> Mapping[str, Any]:
+        claimed = ConsumerProtocolSubscription.decode(request.protocols[0].metadata).owned_partitions
+        claims.append(sorted(each.topic for each in claimed))
+        return answer(request)
+
+    heartbeats = [Answers(), Answers({"error_code": REBALANCING}), Answers({"error_code": UNKNOWN_MEMBER}), Answers()]
+    script = group_script({"JoinGroup": Answers(joined), "Heartbeat": heartbeats})
+    with ScriptedBroker(script, topics=TOPICS) as broker:
+        settings = replace(member_settings(broker.address), assignor="cooperative-sticky")
+        member = Membership(settings, "worker-0", lambda _: {}, lambda: None, lambda _: None)
+        try:
+            while len(claims) < 3 or member.partitions != EVERYTHING:
+                member.poll(0.05)
+        finally:
+            member.close()
+
+    assert claims == [[], ["orders", "payments"], []], "at first; in a rebalance; after it was evicted"
 
 
 def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_time(
