@@ -12,10 +12,12 @@ batches of one streaming query go to the sinks in turns, so that whatever else t
 Timed is the inside of the `foreachBatch` callback; before each, what others have left to be written is synced. The
 records are orders in JSON, 200 bytes on average. Delta's jars are those of the tests (tests/delta.lock).
 
-    python -m benchmarks.lake [--rounds 7] [--records 100000]
+    python -m benchmarks.lake [--rounds 7] [--records 100000] [--sinks lake parquet …]
 
 Prints JSON lines from one run, `ratio` of the medians: `lake_to_delta` is to be at least 3, `lake_to_parquet` at least
-0.9, `lake_typed_to_parquet_typed` at least 0.95.
+0.9, `lake_typed_to_parquet_typed` at least 0.95. Of `lake` and `lake_typed` also where the time of a batch goes, as
+medians of its steps: `begin` (stored offsets, plan), `write` (Spark's job), `files` (footers, statistics, synced),
+`commit` (the log), `rest` (the transform, dead letters of an earlier try).
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ import os
 import statistics
 import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 
@@ -39,7 +41,9 @@ from benchmarks._orders import ORDER, orders
 from kctl.testing.topics import create_topic
 from kctl_agent.storage.base import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake import storage as storage_module
 from kctl_agent.wire import JsonObject
+from kctl_agent.worker.query import lake_put
 from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.batch_put import BatchRange, PartitionPlan
 from kctl_agent.worker.query.lake_put import COLUMNS, LakePut
@@ -71,16 +75,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the cost of a commit to a Delta table with each batch")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--records", type=int, default=100_000, help="of one batch; the default of a worker")
+    parser.add_argument("--sinks", nargs="+", choices=SINKS, default=list(SINKS))
     options = parser.parse_args()
     rounds = WARM_UP_ROUNDS + options.rounds
     with running_broker() as (broker, place):
         create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
         # one batch more than is measured: Spark shares a batch among the partitions and may round it down
-        produce(broker, (rounds * len(SINKS) + 1) * options.records, orders(place))
+        produce(broker, (rounds * len(options.sinks) + 1) * options.records, orders(place))
         config = write_config(place, broker.bootstrap_servers, f"max_records_per_batch = {options.records}")
-        seconds = _measured(parse(json.dumps(_with_delta(worker_settings(config)))), place, rounds)
+        turns = _measured(parse(json.dumps(_with_delta(worker_settings(config)))), place, rounds, options.sinks)
+    seconds = turns.seconds
     for ours, theirs, target in PAIRS:
-        _report(ours, theirs, target, {sink: took[WARM_UP_ROUNDS:] for sink, took in seconds.items()}, options.records)
+        if ours in seconds and theirs in seconds:
+            _report(
+                ours, theirs, target, {sink: took[WARM_UP_ROUNDS:] for sink, took in seconds.items()}, options.records
+            )
+    for sink, lake in turns.lakes.items():
+        steps = {step: statistics.median(took[WARM_UP_ROUNDS:]) for step, took in lake.steps.items()}
+        print(json.dumps({"benchmark": f"{sink}_steps"} | {f"{step}_ms": round(s * 1e3) for step, s in steps.items()}))
 
 
 def _with_delta(settings: JsonObject) -> JsonObject:
@@ -95,7 +107,7 @@ def _with_delta(settings: JsonObject) -> JsonObject:
     }
 
 
-def _measured(settings: WorkerSettings, place: Path, rounds: int) -> Mapping[str, list[float]]:
+def _measured(settings: WorkerSettings, place: Path, rounds: int, sinks: Sequence[str]) -> Turns:
     settings.scratch_dir.mkdir(parents=True)
     sources = {TopicPartition(TOPIC, number): worker.Source(0, None, 1) for number in range(PARTITIONS)}
     checkpoint = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
@@ -104,11 +116,12 @@ def _measured(settings: WorkerSettings, place: Path, rounds: int) -> Mapping[str
     pipeline.open()
     try:
         source = pipeline._source(sources)
-        lakes = {
-            "lake": Lake(lake, LakePut(lake, lambda frame: frame, ""), source),
-            "lake_typed": Lake(into_typed, LakePut(into_typed, typed, "typed"), source),
+        puts = {
+            "lake": (lake, LakePut(lake, lambda frame: frame, "")),
+            "lake_typed": (into_typed, LakePut(into_typed, typed, "typed")),
         }
-        turns = Turns(lakes, worker._Run(lake, sources, checkpoint, pipeline), place, rounds)
+        lakes = {sink: Lake(*puts[sink], source) for sink in puts if sink in sinks}
+        turns = Turns(lakes, worker._Run(lake, sources, checkpoint, pipeline), place, rounds, sinks)
         query = (
             source.writeStream.foreachBatch(turns.batch)
             .option("checkpointLocation", checkpoint.as_uri())
@@ -121,7 +134,7 @@ def _measured(settings: WorkerSettings, place: Path, rounds: int) -> Mapping[str
         query.stop()
     finally:
         pipeline.close()
-    return turns.seconds
+    return turns
 
 
 def typed(frame: DataFrame) -> DataFrame:
@@ -135,12 +148,21 @@ def typed(frame: DataFrame) -> DataFrame:
 
 
 class Lake:
-    """A table, and what puts batches into it."""
+    """A table, and what puts batches into it. `steps` are seconds of each batch, by the step."""
 
     def __init__(self, storage: LakeStorage, put: LakePut, source: DataFrame) -> None:
+        self.steps: dict[str, list[float]] = {step: [] for step in ("begin", "write", "files", "commit", "rest")}
         self._storage = storage
         self._put = put
         put.check(source)
+        self._took: dict[str, float] = {}
+        for owner, name, step in (
+            (storage, "begin", "begin"),
+            (storage, "commit", "commit"),
+            (storage_module, "read_files", "files"),
+            (lake_put, "write", "write"),
+        ):
+            setattr(owner, name, self._timed(step, getattr(owner, name)))
         storage.bind(Binding(GROUP, "bench"))
         storage.init_offsets([StoredOffset(TOPIC, number, None, 0) for number in range(PARTITIONS)])
 
@@ -150,20 +172,36 @@ class Lake:
 
     def put(self, frame: DataFrame, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
         ranges = {tuple(tp): BatchRange(PartitionPlan(starts[tp], 1, None), end) for tp, end in ends.items()}
+        self._took, began = {}, perf_counter()
         self._put.put(frame, ranges, "bench")
+        self._took["rest"] = perf_counter() - began - sum(self._took.values())
+        for step, seconds in self._took.items():
+            self.steps[step].append(seconds)
+
+    def _timed(self, step: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began = perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._took[step] = self._took.get(step, 0.0) + perf_counter() - began
+
+        return timed
 
 
 class Turns:
     """The `foreachBatch` callback; a round is a batch for each sink, there and back."""
 
-    def __init__(self, lakes: Mapping[str, Lake], run: worker._Run, place: Path, rounds: int) -> None:
-        self.seconds: dict[str, list[float]] = {sink: [] for sink in SINKS}
+    def __init__(
+        self, lakes: Mapping[str, Lake], run: worker._Run, place: Path, rounds: int, sinks: Sequence[str]
+    ) -> None:
+        self.seconds: dict[str, list[float]] = {sink: [] for sink in sinks}
         self.ended = Event()
-        self._lakes = lakes
+        self.lakes = lakes
         self._run = run
         self._place = place
         self._starts: Mapping[TopicPartition, int] = run.positions
-        self._left = deque(sink for turn in range(rounds) for sink in SINKS[:: 1 if turn % 2 else -1])
+        self._left = deque(sink for turn in range(rounds) for sink in sinks[:: 1 if turn % 2 else -1])
 
     def batch(self, frame: DataFrame, batch_id: int) -> None:
         if not self._left:
@@ -182,7 +220,7 @@ class Turns:
     def _prepared(
         self, sink: str, frame: DataFrame, batch_id: int, ends: Mapping[TopicPartition, int]
     ) -> Callable[[], None]:
-        lake = self._lakes.get(sink)
+        lake = self.lakes.get(sink)
         if lake is not None:
             lake.go_on_at(self._starts)
             return lambda: lake.put(frame, self._starts, ends)

@@ -1,18 +1,25 @@
-"""What a version of a Delta table holds: files, bytes, rows, by the statistics in its log."""
+"""What a version of a Delta table holds: files, bytes, rows, by the statistics in its log.
+
+Read from the log part by part: the list of all files, which delta-rs would take up, is not for the memory of a worker.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.log import committed_at
+from kctl_agent.storage.lake.log import LogFiles, committed_at, entry_path, log_files
+from kctl_agent.storage.lake.log_state import NoTable, reading_log
 from kctl_agent.storage.room import TableCounts
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from kctl_agent.storage.lake.table import LakeTable
 
 __all__ = ["TableCounter", "count", "is_small"]
@@ -23,27 +30,92 @@ many that are as large as they will ever be are a little below their target."""
 COUNT_SECONDS = 10.0
 """Between two counts at least."""
 COUNT_SHARE = 0.01
-"""Of the time is spent with counting at the most: of 100,000 files it takes 0.1 s."""
+"""Of the time is spent with counting at the most."""
+BATCH_ROWS = 4096
+"""Of a checkpoint that are in memory at a time."""
+NUM_RECORDS = re.compile(r'\{"numRecords":(\d+)')
+"""As every writer that is known begins statistics."""
 
 
 def is_small(size: int, target_file_bytes: int) -> bool:
     return size < target_file_bytes * SMALL
 
 
-def count(table: DeltaTable, path: Path, target_file_bytes: int) -> TableCounts:
-    """What the version that is read holds."""
-    columns = table.get_add_actions(flatten=True)
-    sizes = columns.column("size_bytes").to_pylist()
-    has_rows = "num_records" in columns.column_names
-    rows = columns.column("num_records").to_pylist() if has_rows else [None] * len(sizes)
-    return TableCounts(
-        table.version(),
-        len(sizes),
-        sum(sizes),
-        None if None in rows else sum(rows),
-        sum(is_small(size, target_file_bytes) for size in sizes),
-        committed_at(path, table.version()),
-    )
+def count(table: Path, target_file_bytes: int) -> TableCounts:
+    """What the newest version holds. Raises NoTable, LogUnreadable, OSError."""
+    log = log_files(table)
+    if not log.versions and log.checkpoint is None:
+        raise NoTable
+    version = log.versions[-1] if log.versions else log.checkpoint or 0
+    total = _Total(target_file_bytes)
+    for size, rows in _files(table, log):
+        total.add(size, rows)
+    return total.counts(table, version)
+
+
+@dataclass(slots=True)
+class _Total:
+    target_file_bytes: int
+    files: int = 0
+    bytes: int = 0
+    small: int = 0
+    rows: int | None = 0
+
+    def add(self, size: int, rows: int | None) -> None:
+        self.files += 1
+        self.bytes += size
+        self.small += is_small(size, self.target_file_bytes)
+        self.rows = None if rows is None or self.rows is None else self.rows + rows
+
+    def counts(self, table: Path, version: int) -> TableCounts:
+        return TableCounts(version, self.files, self.bytes, self.rows, self.small, committed_at(table, version))
+
+
+def _files(table: Path, log: LogFiles) -> Iterator[tuple[int, int | None]]:
+    """Size and rows of each file."""
+    since: dict[str, tuple[int, int | None] | None] = {}
+    """Files that entries after the checkpoint have added or, None, removed."""
+    for version in log.versions:
+        for added, action in _entry(table, version):
+            since[unquote(action["path"])] = (action["size"], _rows(action.get("stats"))) if added else None
+    for path in log.checkpoint_files:
+        for name, size, stats in _of_checkpoint(path):
+            if unquote(name) not in since:
+                yield size, _rows(stats)
+    yield from (each for each in since.values() if each is not None)
+
+
+def _entry(table: Path, version: int) -> Iterator[tuple[bool, dict[str, Any]]]:
+    """Files that it has added (True) or removed. Raises LogUnreadable, OSError."""
+    path = entry_path(table, version)
+    with reading_log(path), path.open() as lines:
+        for line in lines:
+            parsed = json.loads(line)
+            for kind in ("add", "remove"):
+                if (action := parsed.get(kind)) is not None:
+                    yield kind == "add", action
+
+
+def _of_checkpoint(path: Path) -> Iterator[tuple[str, int, str | None]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    wanted = ["add.path", "add.size", "add.stats"]
+    with reading_log(path), pq.ParquetFile(path, buffer_size=1 << 20) as file:
+        for rows in file.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
+            for add in rows.column("add").drop_null().to_pylist():
+                if add["path"] is not None:
+                    yield add["path"], add["size"], add.get("stats")
+    pa.default_memory_pool().release_unused()  # the statistics of 100,000 files, which stay a part of this process else
+
+
+def _rows(stats: str | None) -> int | None:
+    if stats is None:
+        return None
+    if (found := NUM_RECORDS.match(stats)) is not None:
+        return int(found[1])
+    number = json.loads(stats).get("numRecords")
+    return None if number is None else int(number)
 
 
 class TableCounter:
@@ -56,19 +128,38 @@ class TableCounter:
         self._next_at = 0.0
 
     def last(self) -> TableCounts | None:
-        """As last counted, which is done now where it is time and no other thread uses the table; None of one that is
-        not there yet, or cannot be read."""
+        """As last counted, which is done now where it is time; None of one that is not there yet, or cannot be read. No
+        commit waits for it, and it waits for none."""
         began = time.monotonic()
         if began < self._next_at:
             return self._last
         try:
-            with self._lake.idle() as table:
-                if table is None:
-                    return self._last
-                if self._last is None or self._last.version != table.version():
-                    self._last = count(table, self._lake.path, self._target_file_bytes)
+            with self._lake.errors():
+                self._last = self._continued() or count(self._lake.path, self._target_file_bytes)
         except StorageUnusable:  # the next batch reports it
             self._last = None
         now = time.monotonic()
         self._next_at = now + max(COUNT_SECONDS, (now - began) / COUNT_SHARE)
         return self._last
+
+    def _continued(self) -> TableCounts | None:
+        """By the entries since the last count; None where files were removed meanwhile, such as by a compaction, or
+        where the log is not the one that was counted."""
+        last = self._last
+        if (
+            last is None
+            or last.committed_at is None
+            or committed_at(self._lake.path, last.version) != last.committed_at
+        ):
+            return None
+        total = _Total(self._target_file_bytes, last.files, last.bytes, last.small_files, last.rows)
+        version = last.version
+        try:
+            while True:
+                for added, action in _entry(self._lake.path, version + 1):
+                    if not added:
+                        return None
+                    total.add(action["size"], _rows(action.get("stats")))
+                version += 1
+        except FileNotFoundError:
+            return total.counts(self._lake.path, version)

@@ -100,8 +100,8 @@ class DeadLetterTable(DeadLetterStore):
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
-        with self.storage.table.latest() as table:
-            version = table.version()
+        with self.storage.table.state() as table:
+            version = table.version
         self._lake.check(batch.moves)
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 

@@ -1,24 +1,37 @@
-"""The log of a Delta table as files: what delta-rs does not answer about it. Nothing is written here."""
+"""The log of a Delta table as files."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from kctl_agent.storage.lake.files import sync
+
 __all__ = [
     "LAST_CHECKPOINT",
+    "LogFiles",
     "actions",
     "added",
-    "app_ids",
     "checkpoint_path",
     "committed_at",
     "entry_path",
     "last_checkpoint",
+    "log_files",
     "was_added",
+    "write_entry",
 ]
 
+LOG = "_delta_log"
+CHECKPOINT = re.compile(
+    r"(?P<version>\d{20})\.checkpoint(\.(?P<part>\d{10})\.(?P<parts>\d{10})|\.(?P<id>[0-9a-f-]{36}))?\.parquet"
+)
 LAST_CHECKPOINT = "_last_checkpoint"
 """The file that names the newest checkpoint."""
 
@@ -28,12 +41,12 @@ MOST_ENTRIES = 10_000
 
 def entry_path(table: Path, version: int) -> Path:
     """What the commit of a version has written; a clean-up of the log removes it."""
-    return table / "_delta_log" / f"{version:020}.json"
+    return table / LOG / f"{version:020}.json"
 
 
 def checkpoint_path(table: Path, version: int) -> Path:
     """Of a version that has one, as kctl and delta-rs write it."""
-    return table / "_delta_log" / f"{version:020}.checkpoint.parquet"
+    return table / LOG / f"{version:020}.checkpoint.parquet"
 
 
 def added(table: Path, version: int) -> list[Path]:
@@ -41,11 +54,65 @@ def added(table: Path, version: int) -> list[Path]:
     return [table / unquote(action["add"]["path"]) for action in actions(table, version) if "add" in action]
 
 
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """What a log consists of from its newest checkpoint on. `checkpoint` is the version of that, `checkpoint_files` its
+    parts; `versions` those above it that have an entry, in their order."""
+
+    checkpoint: int | None
+    checkpoint_files: tuple[Path, ...]
+    versions: tuple[int, ...]
+
+
+def log_files(table: Path) -> LogFiles:
+    """By their names: what `_last_checkpoint` has may be older, or damaged. A checkpoint in parts, which Delta's own
+    writes one after the other, counts once it has all of them. Raises OSError."""
+    entries: list[int] = []
+    checkpoints: dict[tuple[int, int, str], list[str]] = {}
+    try:
+        names = os.listdir(table / LOG)
+    except FileNotFoundError:
+        names = []
+    for name in names:
+        if name.endswith(".json") and name[:-5].isdecimal():
+            entries.append(int(name[:-5]))
+        elif (found := CHECKPOINT.fullmatch(name)) is not None:
+            version, kind, parts = found["version"], found["id"] or "", found["parts"] or 1
+            checkpoints.setdefault((int(version), int(parts), kind), []).append(name)
+    whole = [which for which, files in checkpoints.items() if len(files) == which[1]]
+    newest = max(whole, default=None)
+    if newest is None:
+        return LogFiles(None, (), tuple(sorted(entries)))
+    files = tuple(table / LOG / name for name in sorted(checkpoints[newest]))
+    return LogFiles(newest[0], files, tuple(sorted(each for each in entries if each > newest[0])))
+
+
 def last_checkpoint(table: Path) -> int | None:
-    """The version of the newest checkpoint, by their names: what `_last_checkpoint` has may be older, or damaged.
-    Raises OSError."""
-    found = (table / "_delta_log").glob("[0-9]" * 20 + ".checkpoint*.parquet")
-    return max((int(path.name.partition(".")[0]) for path in found), default=None)
+    """The version of the newest checkpoint. Raises OSError."""
+    return log_files(table).checkpoint
+
+
+def write_entry(table: Path, version: int, actions: Iterable[Mapping[str, Any]]) -> bool:
+    """Commit these actions as this version, if there is none yet: False, and nothing is written, where another writer
+    was first. What readers see is on the disk, unlike delta-rs' own entries: a power cut that damages one would make
+    the table unreadable.
+
+    Raises OSError: whether it is written shows the log.
+    """
+    entry = entry_path(table, version)
+    written = entry.with_name(f"_commit_{uuid.uuid4()}.json.tmp")  # as delta-rs calls its own; hidden from readers
+    try:
+        with written.open("x") as file:
+            file.writelines(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(written, entry)
+    except FileExistsError:
+        return False
+    finally:
+        written.unlink(missing_ok=True)
+    sync(entry.parent)
+    return True
 
 
 def committed_at(table: Path, version: int) -> float | None:
@@ -71,34 +138,3 @@ def was_added(table: Path, folder: str, versions: range) -> bool | None:
 def actions(table: Path, version: int) -> list[dict[str, Any]]:
     """What a commit consists of. Raises OSError."""
     return [json.loads(line) for line in entry_path(table, version).read_text().splitlines()]
-
-
-def app_ids(table: Path) -> set[str]:
-    """Names of all `txn` actions, also of such that are not in the newest version any more. Raises OSError."""
-    checkpoint = last_checkpoint(table)
-    found = set() if checkpoint is None else _of_checkpoint(table, checkpoint)
-    for path in (table / "_delta_log").glob("[0-9]" * 20 + ".json"):
-        if checkpoint is None or int(path.stem) > checkpoint:
-            found |= _of_entry(path)
-    return found
-
-
-def _of_checkpoint(table: Path, version: int) -> set[str]:
-    import pyarrow.parquet as pq
-
-    found: set[str] = set()
-    for path in (table / "_delta_log").glob(f"{version:020}.checkpoint*.parquet"):
-        with pq.ParquetFile(path) as file:
-            if "txn" in file.schema_arrow.names:
-                column = file.read(columns=["txn.appId"])["txn"]
-                found |= {txn["appId"] for txn in column.drop_null().to_pylist() if txn["appId"] is not None}
-    return found
-
-
-def _of_entry(path: Path) -> set[str]:
-    try:
-        lines = path.read_text().splitlines()
-    except FileNotFoundError:  # cleaned up meanwhile, so a checkpoint has it
-        return set()
-    actions = [json.loads(line) for line in lines if '"txn"' in line]  # not parsed: an entry may add 100,000 files
-    return {action["txn"]["appId"] for action in actions if "txn" in action}

@@ -40,7 +40,7 @@ def owner_of(name: str) -> tuple[Binding, TopicPartition] | None:
 
 
 def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPartition) -> StoredOffset | None:
-    """`read` answers the number of a name, as `DeltaTable.transaction_version` does."""
+    """`read` answers the number of a name, as `LogState.transaction_version` does."""
     name = app_id(owner, tp)
     following = read(name)
     if following is None:

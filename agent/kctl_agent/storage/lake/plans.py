@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +67,7 @@ class Plan:
 
     def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
         """Whether all stored offsets still are what they were; `read` answers the number of a name, as
-        `DeltaTable.transaction_version` does."""
+        `LogState.transaction_version` does."""
         return all((read(name), read(f"{name}/version")) == numbers for name, numbers in self.offsets.items())
 
 
@@ -86,13 +85,12 @@ def sweep(table: LakeTable) -> None:
     plans = dict(_read_all(table.path / FOLDER))  # first: none of them is newer than the table that is read
     if not plans:
         return
-    with table.latest() as newest:
-        version = newest.version()
-        read = cache(newest.transaction_version)  # which replays the log, and plans mostly have the same names
+    with table.state() as newest:
+        version = newest.version
         left = {
             path: plan
             for path, plan in plans.items()
-            if plan is None or not plan.may_be_committed(read) or _is_given_up(table.path, path)
+            if plan is None or not plan.may_be_committed(newest.transaction_version) or _is_given_up(table.path, path)
         }
     for path, plan in left.items():
         try:

@@ -32,6 +32,7 @@ from kctl_agent.messages import number_of
 from kctl_agent.storage.base import Binding, StorageError, StorageUnusable, TopicPartition
 from kctl_agent.storage.claim import Selection
 from kctl_agent.storage.lake.files import DataFile, read_files
+from kctl_agent.storage.lake.log_state import LogState
 from kctl_agent.storage.lake.numbered import (
     FIELDS,
     NUMBER,
@@ -127,7 +128,7 @@ class Requeues:
             others = [field for field in fields(table) if field["name"] not in (NUMBER, TRIES, READING)]
         # Tables of earlier commits get the columns.
         self._dead.fit(json.dumps({"type": "struct", "fields": [*others, *FIELDS]}))
-        with self._lake.table.latest() as table:
+        with self._lake.table.state() as table:
             stored = table.transaction_version(self._name) or 0  # ahead only where the other table was replaced
         return self._give_number(f"{wanted} and {NUMBER} is null", stored)
 
@@ -267,7 +268,7 @@ class Requeues:
 
     def _requested(self) -> int:
         """The newest request."""
-        with self._dead.table.latest() as table:
+        with self._dead.table.state() as table:
             return table.transaction_version(self._name) or 0
 
     def _postpone(self, state: _State, wanted: str) -> None:
@@ -293,11 +294,11 @@ class Requeues:
         coordinates = 'cluster, topic, "partition"'
         found = rows(dead, f"select {coordinates} from dead where {wanted} group by {coordinates}")  # noqa: S608
         ahead: list[tuple[TopicPartition, int, str]] = []
-        with self._lake.table.latest() as table:
+        with self._lake.table.state() as table, self._dead.table.state() as of_dead:
             for row in found:
                 tp, cluster = (row["topic"], row["partition"]), row["cluster"]
                 stored = read_offset(table.transaction_version, Binding(self.group, cluster), tp)
-                there = read_offset(dead.transaction_version, dead_letter_owner(self.group, table_id, cluster), tp)
+                there = read_offset(of_dead.transaction_version, dead_letter_owner(self.group, table_id, cluster), tp)
                 if stored is None or there is None or stored.version != there.version or there.next <= stored.next:
                     continue
                 between = predicate(self.group, Selection(*tp, stored.next, there.next - 1))
@@ -308,19 +309,19 @@ class Requeues:
         return [each for each in ahead if count(dead, f"{wanted} and {each[2]}")[0]]
 
     def _state(self) -> _State:
-        with self._lake.table.latest() as table:
-            id_, version = str(table.metadata().id), table.version()
+        with self._lake.table.state() as table:
+            id_, version = table.id, table.version
             names = (self._name, f"{self._name}/kept", f"{self._name}/above")
             stored, kept, above = map(table.transaction_version, names)
-        with self._dead.table.latest() as table:
+        with self._dead.table.state() as table:
             return _State(
                 id_,
                 version,
                 stored,
                 kept,
                 above,
-                str(table.metadata().id),
-                table.version(),
+                table.id,
+                table.version,
                 table.transaction_version(self._name) or 0,
                 table.transaction_version(self._finished_name(id_)),
             )
@@ -330,7 +331,7 @@ class Requeues:
         return f"{self._name}/{table_id}"
 
     def _unmoved(self, name: str, before: int | None) -> Any:
-        def check(table: DeltaTable) -> None:
+        def check(table: LogState) -> None:
             if table.transaction_version(name) != before:
                 raise RequeueTaken("another worker has put these dead letters back meanwhile; nothing was written")
 

@@ -20,10 +20,10 @@ TYPES = frozenset(
 """Delta's own, without features; `timestamp_ntz` has one that is written here."""
 
 
-def new_columns(table: DeltaTable, wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those of the wanted ones (fields of Spark's JSON) that the table does not have. Names that differ by case alone
+def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those of the wanted ones (fields of Spark's JSON) that a table does not have. Names that differ by case alone
     are one column, as for Delta itself."""
-    names = {field["name"].lower() for field in json.loads(table.schema().to_json())["fields"]}
+    names = {field["name"].lower() for field in there}
     return [field for field in wanted if field["name"].lower() not in names]
 
 

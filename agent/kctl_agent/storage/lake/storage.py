@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import (
     Advance,
@@ -30,15 +29,12 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.lake.counts import TableCounter, count
 from kctl_agent.storage.lake.files import DataFile, read_files
-from kctl_agent.storage.lake.log import app_ids
+from kctl_agent.storage.lake.log_state import LogState
 from kctl_agent.storage.lake.offsets import app_id, owner_of, read_offset, transactions
 from kctl_agent.storage.lake.plans import BATCH, Plan, plan_path, sweep
 from kctl_agent.storage.lake.table import LakeTable, TableRefused
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
 from kctl_agent.storage.room import Free, Limits, TableCounts, TableStats
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 __all__ = ["LakeBatch", "LakeStorage", "Move", "dead_letter_path"]
 
@@ -108,11 +104,11 @@ class LakeStorage(OffsetStore):
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
         """The id of the table. Every group has names of its own in it, so none is refused."""
         self._owner = owner.known_from(self._owner)
-        with self.table.latest() as table:
-            return str(table.metadata().id)
+        with self.table.state() as table:
+            return table.id
 
     def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        with self.table.latest() as table:
+        with self.table.state() as table:
             return self._read(table, partitions)
 
     def init_offsets(
@@ -124,7 +120,7 @@ class LakeStorage(OffsetStore):
         self.commit({each.tp: (seen.get(each.tp), next_version(each, seen.get(each.tp))) for each in stored_offsets})
 
     def advance_offsets(self, advances: Collection[Advance]) -> None:
-        with self.table.latest() as table:
+        with self.table.state() as table:
             before = self._judged(table, advances)
         after = {each.tp: replace(before[each.tp], next=max(before[each.tp].next, each.end)) for each in advances}
         self.commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
@@ -161,13 +157,15 @@ class LakeStorage(OffsetStore):
 
     def count(self) -> TableCounts:
         """What the newest version holds. Raises StorageUnusable."""
-        with self.table.latest() as table:
-            return count(table, self.path, self.target_file_bytes)
+        with self.table.errors():
+            return count(self.path, self.target_file_bytes)
 
     def group_offsets(self, group: str) -> list[tuple[Binding, StoredOffset]]:
         """Of all partitions that a group has ever stored, by the cluster. Raises StorageUnusable."""
-        with self.table.latest() as table:
-            found = [owned for name in app_ids(self.path) if (owned := owner_of(name)) and owned[0].group == group]
+        with self.table.state() as table:
+            found = [
+                owned for name in table.transaction_names() if (owned := owner_of(name)) and owned[0].group == group
+            ]
             stored = [(owner, read_offset(table.transaction_version, owner, tp)) for owner, tp in found]
         return sorted(
             ((owner, each) for owner, each in stored if each is not None),
@@ -180,8 +178,8 @@ class LakeStorage(OffsetStore):
         Raises:
             GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable: it may not.
         """
-        with self.table.latest() as table:
-            before, id_, version = self._judged(table, advances), str(table.metadata().id), table.version()
+        with self.table.state() as table:
+            before, id_, version = self._judged(table, advances), table.id, table.version
         moves: dict[TopicPartition, Move] = {}
         for each in advances:
             stored = before[each.tp]
@@ -209,8 +207,8 @@ class LakeStorage(OffsetStore):
             return
         owner = self.owner
         if id_ is None:
-            with self.table.latest() as table:
-                id_ = str(table.metadata().id)
+            with self.table.state() as table:
+                id_ = table.id
         written: dict[str, int] = {}
         for before, after in moves.values():
             written |= transactions(owner, before, after)
@@ -219,7 +217,7 @@ class LakeStorage(OffsetStore):
     def commit_files(
         self,
         id_: str,
-        check: Callable[[DeltaTable], None],
+        check: Callable[[LogState], None],
         transactions: Mapping[str, int],
         files: Sequence[DataFile] = (),
     ) -> None:
@@ -232,18 +230,18 @@ class LakeStorage(OffsetStore):
 
     def check(self, moves: Mapping[TopicPartition, Move]) -> None:
         """Raises StoredOffsetMoved: a stored offset is not what it is to be moved from."""
-        with self.table.latest() as table:
+        with self.table.state() as table:
             self._check(moves, table)
 
-    def _check(self, moves: Mapping[TopicPartition, Move], table: DeltaTable) -> None:
+    def _check(self, moves: Mapping[TopicPartition, Move], table: LogState) -> None:
         for tp, (before, _) in moves.items():
             refuse_moved(tp, read_offset(table.transaction_version, self.owner, tp), before)
 
-    def _judged(self, table: DeltaTable, advances: Collection[Advance]) -> dict[TopicPartition, StoredOffset]:
+    def _judged(self, table: LogState, advances: Collection[Advance]) -> dict[TopicPartition, StoredOffset]:
         stored = self._read(table, [each.tp for each in advances])
         return {each.tp: judged(each, stored.get(each.tp)) for each in advances}
 
-    def _read(self, table: DeltaTable, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+    def _read(self, table: LogState, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         found = {tp: read_offset(table.transaction_version, self.owner, tp) for tp in partitions}
         return {tp: stored for tp, stored in found.items() if stored is not None}
 

@@ -1,7 +1,8 @@
-"""A Delta table in a folder of this machine, by way of delta-rs: opened, checked, committed to.
+"""A Delta table in a folder of this machine: opened, checked, committed to.
 
-What another program may have done to the table meanwhile is the normal case: it is read anew before each use, and a
-commit whose snapshot is no longer the newest is judged by Delta's own rules for conflicts.
+What another program may have done to the table meanwhile is the normal case: its log is read on before each use. A
+commit of a batch is written here (`write_entry`), upon the newest version, which is checked anew as long as others come
+first; what needs the list of files (queries, compaction, vacuum) is done by delta-rs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,18 @@ from urllib.parse import unquote
 
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.checkpoint import Checkpoints
+from kctl_agent.storage.lake.commit_actions import append_actions
 from kctl_agent.storage.lake.files import DataFile, TableFile, sync
-from kctl_agent.storage.lake.log import LAST_CHECKPOINT, added, checkpoint_path, entry_path, last_checkpoint
+from kctl_agent.storage.lake.log import (
+    LAST_CHECKPOINT,
+    added,
+    checkpoint_path,
+    entry_path,
+    last_checkpoint,
+    write_entry,
+)
+from kctl_agent.storage.lake.log_state import LogState, LogUnreadable, NoTable
 from kctl_agent.storage.lake.schema_merge import add_columns, new_columns, nullable, unknown_type
 
 if TYPE_CHECKING:
@@ -29,7 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["LakeTable", "TableRefused"]
 
 ATTEMPTS = 5
-"""Of a commit that others got ahead of in a way that delta-rs does not rebase by itself, such as a new schema."""
+"""Of a change by delta-rs that others got ahead of in a way that it does not rebase by itself, such as a new schema."""
+COMMIT_SECONDS = 30.0
+"""For so long a commit is tried again where others come first."""
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 COMPACTION = {"kctl": "compaction"}
 """In the log's entry of one, by which the history of a table shows it: for delta-rs it is a WRITE."""
@@ -50,12 +63,13 @@ class LakeTable:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.RLock()
-        self._table: DeltaTable | None = None
+        self._state: LogState | None = None
         self._stamp: tuple[int, int] | None = None
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
         """The columns and partitions that the table was last found to take."""
         self.commits_retried = 0
-        """How often others got ahead of a commit in a way that had it decided anew."""
+        """How often others got ahead of a commit, so that it was decided anew."""
+        self.checkpoints = Checkpoints(path)
 
     def prepare(self) -> None:
         """Check what is there; the table itself is made with the first schema (`fit`).
@@ -69,8 +83,8 @@ class LakeTable:
         if not self.path.parent.is_dir():
             raise StorageUnusable(f"the folder {self.path.parent} of storage.uri does not exist: make it first")
         if self.exists():
-            with self.latest() as table:
-                _check_features(self.path, table)
+            with self.state() as state:
+                _check_features(self.path, state)
         elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise StorageUnusable(f"{self.path} (storage.uri) is no Delta table and not empty: name another folder")
 
@@ -84,37 +98,33 @@ class LakeTable:
         _check_columns(wanted, partition_by)
         if not self.exists():
             self._create(wanted, partition_by)
-        with self.latest() as table:
-            _check_features(self.path, table)
-            if merge_schema and (new := new_columns(table, wanted)):
-                _check_schema(self.path, table, [field for field in wanted if field not in new], partition_by)
+        with self.state() as state:
+            _check_features(self.path, state)
+            if merge_schema and (new := new_columns(state.fields, wanted)):
+                _check_schema(self.path, state, [field for field in wanted if field not in new], partition_by)
                 self._add_columns(wanted)
-        with self.latest() as table:
-            _check_schema(self.path, table, wanted, partition_by)
+        with self.state() as state:
+            _check_schema(self.path, state, wanted, partition_by)
             self._fitting = wanted, partition_by
 
     @contextmanager
-    def latest(self) -> Iterator[DeltaTable]:
-        """The newest version, which stays the one that is read until the end of the block. Raises StorageUnusable."""
+    def state(self) -> Iterator[LogState]:
+        """The newest version without its files, which stays the one that is read until the end of the block. Raises
+        StorageUnusable."""
         with self._lock, self.errors():
             yield self._newest()
 
     @contextmanager
-    def idle(self) -> Iterator[DeltaTable | None]:
-        """As `latest`, without waiting: None while another thread uses it, and where there is no table yet."""
-        if not self._lock.acquire(blocking=False):
-            yield None
-            return
-        try:
-            with self.errors():
-                yield self._newest() if self.exists() else None
-        finally:
-            self._lock.release()
+    def latest(self) -> Iterator[DeltaTable]:
+        """The newest version with its files, for a query of delta-rs. Raises StorageUnusable."""
+        with self._lock, self.errors():
+            self._newest()
+            yield self._opened()
 
     def commit(
         self,
         id_: str,
-        check: Callable[[DeltaTable], None],
+        check: Callable[[LogState], None],
         transactions: Mapping[str, int],
         files: Sequence[DataFile] = (),
     ) -> None:
@@ -126,34 +136,26 @@ class LakeTable:
             TableRefused: others have changed the table, and what was written does not fit it any more.
             StorageUnusable: it is not known to be written, or the table is not `id_` any more.
         """
-        from deltalake import CommitProperties, Transaction
-        from deltalake.exceptions import CommitFailedError
-        from deltalake.transaction import AddAction, RemoveAction
-
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(f.path, f.size, f.partition_values, f.modified_ms, True, f.stats) for f in files
-        ]
-        properties = CommitProperties(app_transactions=[Transaction(*each) for each in transactions.items()])
-        refused: Exception | None = None
+        given_up_at = time.monotonic() + COMMIT_SECONDS
         with self._lock, self.errors():
-            for _ in range(ATTEMPTS):
-                table = self._newest()
-                if str(table.metadata().id) != id_:
+            while True:
+                state = self._newest()
+                if state.id != id_:
                     raise StorageUnusable(f"the table {self.path} was replaced by another while a batch was written")
-                self._check_unchanged(table, has_files=bool(files))
-                check(table)
-                columns = table.metadata().partition_columns
-                try:
-                    table.create_write_transaction(
-                        actions, "append", table.schema(), columns, commit_properties=properties
-                    )
-                except CommitFailedError as error:
-                    refused = error
-                    self.commits_retried += 1
-                    continue
-                self._newest()
-                return
-        raise StorageUnusable(f"other writers of the table {self.path} came first {ATTEMPTS} times: {refused}")
+                self._check_unchanged(state, has_files=bool(files))
+                check(state)
+                now_ms = time.time_ns() // 1_000_000
+                actions = append_actions(files, transactions, state.partition_columns, now_ms)
+                if write_entry(self.path, state.version + 1, actions):
+                    break
+                self.commits_retried += 1
+                if time.monotonic() > given_up_at:
+                    raise StorageUnusable(f"other writers of the table {self.path} come first all the time")
+            if self._stamp is not None and self._stamp != self._stamp_of(state.version):
+                # A frozen process wakes up in a log that was cleaned up: what it has written no reader may see.
+                raise StorageUnusable(f"the log of the table {self.path} was cleaned up or replaced in a commit")
+            self._newest()
+            self.checkpoints.after(state)
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[TableFile]) -> int:
         """Let files take the place of others that hold the same rows; the version that is made. Older versions keep
@@ -172,8 +174,8 @@ class LakeTable:
             *(AddAction(f.path, f.size, f.partition_values, f.modified_ms, False, f.stats) for f in added),
         ]
         with self._lock, self.errors():
-            table = self._newest()
-            _check_features(self.path, table)
+            _check_features(self.path, self._newest())
+            table = self._opened()
             there = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
             if not there.issuperset(file.path for file in removed):
                 raise StorageUnusable(
@@ -186,13 +188,13 @@ class LakeTable:
                 table.metadata().partition_columns,
                 commit_properties=CommitProperties(custom_metadata=COMPACTION),
             )
-            return self._newest().version()
+            return self._newest().version
 
-    def _check_unchanged(self, table: DeltaTable, *, has_files: bool) -> None:
+    def _check_unchanged(self, state: LogState, *, has_files: bool) -> None:
         """Others may have given it a feature, another schema or other partitions since `fit`. Raises TableRefused."""
-        _check_features(self.path, table)
+        _check_features(self.path, state)
         if has_files and self._fitting is not None:
-            _check_schema(self.path, table, *self._fitting)
+            _check_schema(self.path, state, *self._fitting)
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
         """Change rows by an UPDATE or DELETE of delta-rs, which `change` is for, and returns how many it has changed.
@@ -205,8 +207,8 @@ class LakeTable:
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
-                table = self._newest()
-                _check_features(self.path, table)
+                _check_features(self.path, self._newest())
+                table = self._opened()
                 before = table.version()
                 try:
                     count = change(table)
@@ -249,12 +251,11 @@ class LakeTable:
         from deltalake.exceptions import CommitFailedError
 
         for _ in range(ATTEMPTS):
-            table = self._newest()
-            new = new_columns(table, wanted)
+            new = new_columns(self._newest().fields, wanted)
             if not new:
                 return
             try:
-                add_columns(table, new)
+                add_columns(self._opened(), new)
             except CommitFailedError:  # another worker may have added the same
                 continue
             except Exception as error:  # whatever delta-rs raises of a type that the table cannot have
@@ -262,22 +263,26 @@ class LakeTable:
                 raise TableRefused(f"the table {self.path} cannot be given the columns {names}: {error}") from error
         raise StorageUnusable(f"other writers of the table {self.path} came first {ATTEMPTS} times")
 
-    def _newest(self) -> DeltaTable:
-        """The lock is held. What was replaced or restored from a copy is read from its beginning: the log of a table
-        that went back would else be continued where it was."""
+    def _opened(self) -> DeltaTable:
         from deltalake import DeltaTable
 
-        table, before = self._table, None
-        if table is not None and self._stamp is not None and self._stamp == self._stamp_of(table.version()):
-            before = table.version()
-            table.update_incremental()
+        return DeltaTable(self.path)
+
+    def _newest(self) -> LogState:
+        """The lock is held. What was replaced or restored from a copy is read from its beginning: the log of a table
+        that went back would else be continued where it was."""
+        state, before = self._state, None
+        self._state = None  # what is read in part is not gone on from
+        if state is not None and self._stamp is not None and self._stamp == self._stamp_of(state.version):
+            before = state.version
+            state.advance(self.path)
         else:
-            table = DeltaTable(self.path)
-        version = table.version()
-        if version != before:
-            self._sync(version, before)
-            self._table, self._stamp = table, self._stamp_of(version)
-        return table
+            state = LogState.read(self.path)
+        if state.version != before:
+            self._sync(state.version, before)
+            self._stamp = self._stamp_of(state.version)
+        self._state = state
+        return state
 
     def _stamp_of(self, version: int) -> tuple[int, int] | None:
         """By which the entry of a version in the log is known again; None where it was cleaned up."""
@@ -315,14 +320,12 @@ class LakeTable:
 
         try:
             yield
-        except TableNotFoundError as error:
+        except (TableNotFoundError, NoTable) as error:
             raise StorageUnusable(
                 f"there is no Delta table in {self.path} (storage.uri): nothing was stored yet, or another folder is "
                 "meant"
             ) from error
-        except (DeltaError, OSError) as error:
-            # delta-rs reads checkpoints when they are needed, and goes on with one that a clean-up has removed.
-            self._table = None
+        except (DeltaError, LogUnreadable, OSError) as error:
             raise StorageUnusable(f"the table {self.path} cannot be used: {_one_line(error)}") from error
 
 
@@ -331,15 +334,14 @@ def _one_line(error: Exception) -> str:
     return " ".join(re.sub(r"(?s)\n\s*0: .*|\x1b\[\d*m", "", str(error)).split())
 
 
-def _check_features(path: Path, table: DeltaTable) -> None:
-    protocol, configuration = table.protocol(), table.metadata().configuration
-    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+def _check_features(path: Path, state: LogState) -> None:
+    features, configuration = state.features, state.configuration
     if unknown := sorted(features - FEATURES):
         raise TableRefused(f"the table {path} has features that kctl cannot write: {', '.join(unknown)}")
-    if not features and (protocol.min_reader_version > 1 or protocol.min_writer_version > 2):
+    reader, writer = state.protocol["minReaderVersion"], state.protocol["minWriterVersion"]
+    if not features and (reader > 1 or writer > 2):
         raise TableRefused(
-            f"the table {path} demands writers of version {protocol.min_writer_version} (readers of "
-            f"{protocol.min_reader_version}), and kctl writes version 2 (1)"
+            f"the table {path} demands writers of version {writer} (readers of {reader}), and kctl writes version 2 (1)"
         )
     if RETENTION in configuration:
         raise TableRefused(
@@ -373,12 +375,12 @@ def _check_columns(wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[s
 
 
 def _check_schema(
-    path: Path, table: DeltaTable, wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]
+    path: Path, state: LogState, wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]
 ) -> None:
-    fields = json.loads(table.schema().to_json())["fields"]
+    fields = state.fields
     if any("delta.invariants" in field.get("metadata", {}) for field in fields):
         raise TableRefused(f"the table {path} has invariants, which kctl cannot check")
-    columns = table.metadata().partition_columns
+    columns = state.partition_columns
     if columns != list(partition_by):
         raise TableRefused(
             f"the table {path} is partitioned by ({', '.join(columns)}), and storage.partition_by is "

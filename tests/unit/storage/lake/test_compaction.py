@@ -28,6 +28,7 @@ from tests.unit.storage.lake.test_storage import (
     TOPIC_ID,
     TP,
     at,
+    before_the_write,
     begun,
     noting,
     offsets,
@@ -167,14 +168,9 @@ def test_a_batch_that_is_committed_while_files_are_compacted_is_no_conflict(
 def test_a_compaction_between_the_check_and_the_write_of_a_batch_is_no_conflict(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch, write, waiting = begun(storage, 40, 50), DeltaTable.create_write_transaction, [opened(path)]
+    batch = begun(storage, 40, 50)
+    before_the_write(monkeypatch, lambda: compact(opened(path).table, 128 * MIB))
 
-    def overtaken(*args: Any, **more: Any) -> None:
-        if waiting:
-            compact(waiting.pop().table, 128 * MIB)
-        write(*args, **more)
-
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
     batch.commit()
 
     assert offsets(path) == list(range(50))
@@ -348,11 +344,13 @@ def test_commits_of_batches_write_checkpoints_of_the_log_and_clean_it_up_and_no_
     log = path / "_delta_log"
     for start in range(12):
         begun(storage, start, start + 1).commit()
+        storage.table.checkpoints.wait()
     compact(storage.table, 128 * MIB)
     for entry in log.iterdir():
         os.utime(entry, (time.time() - 3 * DAY,) * 2)
     for start in range(12, 30):
         begun(storage, start, start + 1).commit()
+        storage.table.checkpoints.wait()
     compact(storage.table, 128 * MIB)
     remove(storage.table, unused(storage.table, 0))
 

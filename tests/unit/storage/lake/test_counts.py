@@ -7,13 +7,14 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
-from kctl_agent.storage.lake import LakeStorage, counts
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
+from kctl_agent.storage.lake import LakeStorage, counts, table
+from kctl_agent.storage.lake.compaction import compact
+from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, before_the_write, begun, opened
 
 
 @pytest.fixture
@@ -42,12 +43,12 @@ def test_a_table_is_counted_again_only_after_a_while_and_whoever_has_committed(
     assert later == storage.count()
 
 
-def test_while_a_batch_is_committed_the_counts_are_those_before(storage: LakeStorage, path: Path) -> None:
+def test_while_a_batch_is_committed_the_table_is_counted_all_the_same(storage: LakeStorage, path: Path) -> None:
     other = opened(path)
     is_busy, may_end = threading.Event(), threading.Event()
 
     def use() -> None:
-        with other.table.latest():
+        with other.table.state():
             is_busy.set()
             may_end.wait(10)
 
@@ -58,8 +59,31 @@ def test_while_a_batch_is_committed_the_counts_are_those_before(storage: LakeSto
     may_end.set()
     thread.join()
 
-    assert during.counts is None
-    assert other.stats().counts == storage.count()
+    assert during.counts == storage.count()
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_what_a_compaction_and_a_delete_have_left_is_counted_as_delta_rs_counts_it(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, has_checkpoint: bool
+) -> None:
+    for start in (10, 20, 30):
+        begun(storage, start, start + 10).commit()
+    if has_checkpoint:
+        DeltaTable(path).create_checkpoint()
+    assert storage.stats().counts == storage.count()
+    begun(storage, 40, 50).commit()
+    compact(storage.table, 1 << 20)
+    DeltaTable(path).delete("offset < 15")
+    begun(storage, 50, 60).commit()
+    monkeypatch.setattr(storage._counter, "_next_at", 0.0)
+
+    counted = storage.count()
+    theirs = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+
+    assert storage.stats().counts == counted
+    assert (counted.files, counted.bytes) == (theirs.num_rows, sum(theirs["size_bytes"].to_pylist()))
+    assert counted.rows == sum(theirs["num_records"].to_pylist()) == 45
+    assert counted.version == DeltaTable(path).version()
 
 
 def test_before_the_first_batch_and_of_a_table_that_cannot_be_read_nothing_is_known(
@@ -90,20 +114,14 @@ def test_counting_takes_one_hundredth_of_the_time_at_the_most(
 
 
 def test_commits_that_fail_and_those_that_are_decided_anew_are_counted(
-    storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, refusals = DeltaTable.create_write_transaction, [CommitFailedError("metadata changed")]
-
-    def refused(*args: object, **more: object) -> None:
-        if refusals:
-            raise refusals.pop()
-        write(*args, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", refused)
+    before_the_write(monkeypatch, lambda: DeltaTable(path).delete("offset = 3"))
     begun(storage, 10, 20).commit()
     assert (storage.stats().commits_failed, storage.stats().commits_retried) == (0, 1)
 
-    refusals.extend([CommitFailedError("metadata changed")] * 10)
-    with pytest.raises(StorageUnusable, match="came first 5 times"):
+    monkeypatch.setattr(table, "write_entry", lambda *_: False)
+    monkeypatch.setattr(table, "COMMIT_SECONDS", 0.0)
+    with pytest.raises(StorageUnusable, match="come first all the time"):
         begun(storage, 20, 30).commit()
-    assert (storage.stats().commits_failed, storage.stats().commits_retried) == (1, 6)
+    assert (storage.stats().commits_failed, storage.stats().commits_retried) == (1, 2)

@@ -98,23 +98,3 @@ def test_of_a_batch_that_fails_for_days_no_plan_is_older_than_a_day(storage: Lak
     assert {plan.stem for plan in (path / "_kctl").iterdir()} == {failed_lately.folder.name, frozen.folder.name}
     frozen.commit()
     assert offsets(path) == list(range(100, 110))
-
-
-def test_however_many_plans_there_are_the_log_is_read_once(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for _ in range(20):
-        begun(storage, 100, 110).discard()
-    names: list[str] = []
-    read = DeltaTable.transaction_version
-
-    def reading(table: DeltaTable, name: str) -> int | None:
-        names.append(name)
-        return read(table, name)
-
-    monkeypatch.setattr(DeltaTable, "transaction_version", reading)
-
-    sweep(storage.table)
-
-    assert len(names) == len(set(names)) == 2
-    assert len(list((path / "_kctl").iterdir())) == 20

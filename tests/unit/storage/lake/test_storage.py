@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Field, TableFeatures, write_deltalake
+from deltalake import DeltaTable, Field, Schema, TableFeatures, write_deltalake
 from deltalake.schema import PrimitiveType
+from deltalake.transaction import AddAction
 
 from kctl_agent.storage.base import (
     Advance,
@@ -24,7 +26,9 @@ from kctl_agent.storage.base import (
     StoredOffsetMoved,
 )
 from kctl_agent.storage.lake import LakeBatch, LakeStorage, table
-from kctl_agent.storage.lake.files import sync
+from kctl_agent.storage.lake.commit_actions import append_actions
+from kctl_agent.storage.lake.files import DataFile, sync
+from kctl_agent.storage.lake.log import actions, write_entry
 from kctl_agent.storage.lake.table import TableRefused
 
 GROUP = Binding("payments/eu", "cluster-1")
@@ -76,6 +80,18 @@ def offsets(path: Path) -> list[int]:
 
 def at(storage: LakeStorage) -> StoredOffset | None:
     return storage.stored_offsets([TP]).get(TP)
+
+
+def before_the_write(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Done once, when the next commit is checked and not written yet."""
+    waiting = [change]
+
+    def overtaken(*args: Any) -> bool:
+        if waiting:
+            waiting.pop()()
+        return write_entry(*args)
+
+    monkeypatch.setattr(table, "write_entry", overtaken)
 
 
 def noting(synced: list[Path]) -> Callable[[Path], None]:
@@ -136,14 +152,8 @@ def test_a_commit_between_the_check_and_the_write_is_noticed_by_the_log_itself(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
-    write, waiting = DeltaTable.create_write_transaction, [quick]
+    before_the_write(monkeypatch, quick.commit)
 
-    def overtaken(*args: object, **more: object) -> None:
-        if waiting:
-            waiting.pop().commit()
-        write(*args, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
     with pytest.raises(StoredOffsetMoved):
         late.commit()
 
@@ -226,9 +236,6 @@ def test_a_log_that_was_cleaned_up_below_what_it_was_read_from_is_read_anew(stor
     for old in (path / "_delta_log").glob("[0-9]*"):
         if int(old.name[:20]) < other.version():
             old.unlink()
-
-    with pytest.raises(StorageUnusable, match=r"checkpoint\.parquet not found"):
-        at(reader)
 
     assert at(reader) == StoredOffset("t", 0, TOPIC_ID, 120, 1)
     begun(reader, 120, 125).commit()
@@ -397,15 +404,9 @@ def test_a_batch_is_not_committed_to_a_table_that_others_have_changed_so_that_it
     reason: str,
     is_late: bool,
 ) -> None:
-    batch, write, waiting = begun(storage, 100, 110), DeltaTable.create_write_transaction, [change]
-
-    def overtaken(*args: Any, **more: Any) -> None:
-        if waiting:
-            waiting.pop()(path)
-        write(*args, **more)
-
+    batch = begun(storage, 100, 110)
     if is_late:
-        monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
+        before_the_write(monkeypatch, lambda: change(path))
     else:
         change(path)
     with pytest.raises(TableRefused, match=reason):
@@ -425,19 +426,62 @@ def test_columns_that_others_add_meanwhile_are_no_conflict(storage: LakeStorage,
     assert offsets(path) == list(range(100, 110))
 
 
-def test_a_checkpoint_of_the_log_is_synced_with_the_commit_that_made_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_process_that_wakes_up_in_a_log_that_was_cleaned_up_takes_nothing_for_stored(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = opened(path)
-    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "3"})
-    synced: list[Path] = []
-    monkeypatch.setattr(table, "sync", noting(synced))
+    """What it writes then lies below the newest checkpoint, where no reader sees it."""
+    late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
 
-    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    def clean_up() -> None:
+        quick.commit()
+        DeltaTable(path).create_checkpoint()
+        for entry in (path / "_delta_log").glob("*.json"):
+            entry.unlink()
 
-    log = path / "_delta_log"
-    [checkpoint] = log.glob("*.checkpoint.parquet")
-    assert {checkpoint, log / "_last_checkpoint", log} <= set(synced)
+    before_the_write(monkeypatch, clean_up)
+    with pytest.raises(StorageUnusable, match="was cleaned up or replaced in a commit"):
+        late.commit()
+
+    assert at(storage) == at(opened(path)) == StoredOffset("t", 0, TOPIC_ID, 110, 1)
+    assert offsets(path) == list(range(100, 110))
+
+
+def test_what_a_commit_writes_is_on_the_disk_before_anybody_sees_it(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = begun(storage, 100, 110)
+    steps: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def noted_fsync(descriptor: int) -> None:
+        steps.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    def noted_link(old: Path, new: Path) -> None:
+        steps.append("seen")
+        link(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "link", noted_link)
+
+    batch.commit()
+
+    [written] = {step for step in steps[: steps.index("seen")] if step.endswith(".json.tmp")}
+    assert not Path(written).exists()
+    assert str(path / "_delta_log") in steps[steps.index("seen") :]
+
+
+@pytest.mark.parametrize("damage", [b"", bytes(200), b'{"commitInfo":{}}\n{"txn":{"appId":"a","ver'])
+def test_a_log_whose_newest_entry_a_power_cut_has_damaged_is_refused(
+    storage: LakeStorage, path: Path, damage: bytes
+) -> None:
+    """Of another writer, which syncs nothing."""
+    before = DeltaTable(path).version()
+    (path / "_delta_log" / f"{before + 1:020}.json").write_bytes(damage)
+
+    for each in (storage, LakeStorage(path)):
+        with pytest.raises(StorageUnusable, match=f"{before + 1:020}.json of its log cannot be read"):
+            each.prepare()
 
 
 def test_of_a_long_log_that_is_opened_what_follows_its_last_checkpoint_is_synced(
@@ -469,11 +513,26 @@ def test_a_damaged_pointer_to_the_last_checkpoint_hides_no_stored_offset(storage
     assert (owner, stored.next) == (GROUP, 110)
 
 
+def test_paths_are_escaped_as_delta_rs_escapes_them(path: Path) -> None:
+    """Which finds by the escaped path what a compaction or DELETE has removed."""
+    letters = "".join(map(chr, range(33, 127))).replace("/", "") + "ü€ \U0001f600"
+    made = DeltaTable.create(path, Schema([Field("a", PrimitiveType("string"))]))
+    made.create_write_transaction(
+        [AddAction(f"x={letters}/f.parquet", 1, {}, 1, True, "{}")], "append", made.schema(), []
+    )
+    [theirs] = [action["add"] for action in actions(path, 1) if "add" in action]
+
+    *_, ours = append_actions([DataFile(f"x={letters}/f.parquet", 1, 1, {}, 1)], {}, [], 1)
+
+    assert ours["add"]["path"] == theirs["path"]
+
+
 def test_what_delta_rs_reports_is_one_line_without_its_stack(path: Path) -> None:
     (path / "_delta_log").mkdir(parents=True)
     (path / "_delta_log" / f"{0:020}.json").write_text("xx")
-    with pytest.raises(StorageUnusable, match=r"cannot be used: .*unexpected 'x' whilst parsing value$"):
-        LakeStorage(path).prepare()
+    reported = pytest.raises(StorageUnusable, match=r"cannot be used: .*unexpected 'x' whilst parsing value$")
+    with reported, LakeStorage(path).table.errors():
+        DeltaTable(path)
 
     file = path.with_name("file")
     file.write_text("x")

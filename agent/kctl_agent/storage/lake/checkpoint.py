@@ -1,0 +1,89 @@
+"""Checkpoints of a table's log: each hundredth commit has one written, by delta-rs, in a process of its own.
+
+It takes a second and several hundred megabytes where a table has 100,000 files, which is neither for the memory of a
+worker nor for the time of its batch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kctl_agent.storage.lake.files import sync
+from kctl_agent.storage.lake.log import LAST_CHECKPOINT, checkpoint_path
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.log_state import LogState
+
+__all__ = ["Checkpoints", "main"]
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 100
+"""Of commits, as for delta-rs, unless the table has `delta.checkpointInterval`."""
+SECONDS = 600.0
+"""After so long one is given up."""
+PR_SET_PDEATHSIG = 1
+
+
+class Checkpoints:
+    """Of one table. May be used by any thread, by one at a time."""
+
+    def __init__(self, table: Path) -> None:
+        self._table = table
+        self._running: threading.Thread | None = None
+
+    def after(self, state: LogState) -> None:
+        """Have one written of this version, which this process has committed, if it is due and none is under way."""
+        interval = state.configuration.get("delta.checkpointInterval", "")
+        if state.version % (int(interval) if interval.isdecimal() and int(interval) else INTERVAL):
+            return
+        if self._running is None or not self._running.is_alive():
+            self._running = threading.Thread(target=_run, args=(self._table,), name="kctl-checkpoint", daemon=True)
+            self._running.start()
+
+    def wait(self) -> None:
+        """For the one that is under way."""
+        if self._running is not None:
+            self._running.join()
+
+
+def _run(table: Path) -> None:
+    command = [sys.executable, "-P", "-m", __name__, str(table)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("no checkpoint of the log of %s was written: %s", table, error)
+        return
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2]
+        log.warning("no checkpoint of the log of %s was written: %s", table, reason)
+
+
+def main(table: Path) -> None:
+    """Write one, synced, and clean up the log as it is configured. With the lowest priority, and no longer than the
+    process that started it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.nice(19)
+    os.environ["TOKIO_WORKER_THREADS"] = "1"
+
+    from deltalake import DeltaTable
+
+    opened = DeltaTable(table)
+    opened.create_checkpoint()
+    made = checkpoint_path(table, opened.version())
+    for path in (made, made.with_name(LAST_CHECKPOINT), made.parent):
+        sync(path)
+    if opened.metadata().configuration.get("delta.enableExpiredLogCleanup") != "false":
+        opened.cleanup_metadata()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,43 @@
+"""What a commit of a batch consists of, as actions of the Delta protocol. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from kctl_agent.storage.lake.files import DataFile
+
+__all__ = ["append_actions"]
+
+SAFE = "/!$&'()+,:;=@"
+"""What delta-rs does not escape in a path either: it finds by the escaped one what a compaction has removed."""
+
+
+def append_actions(
+    files: Sequence[DataFile], transactions: Mapping[str, int], partition_by: Sequence[str], now_ms: int
+) -> Iterator[dict[str, Any]]:
+    """Add these files and set these transaction numbers: a blind append, which depends on no file of the table."""
+    yield {
+        "commitInfo": {
+            "timestamp": now_ms,
+            "operation": "WRITE",
+            "operationParameters": {"mode": "Append", "partitionBy": json.dumps(list(partition_by))},
+            "isBlindAppend": True,
+            "engineInfo": "kctl",
+        }
+    }
+    for name, number in transactions.items():
+        yield {"txn": {"appId": name, "version": number}}
+    for file in files:
+        yield {
+            "add": {
+                "path": quote(file.path, safe=SAFE),
+                "partitionValues": dict(file.partition_values),
+                "size": file.size,
+                "modificationTime": file.modified_ms,
+                "dataChange": True,
+                "stats": file.stats,
+            }
+        }

@@ -1,0 +1,166 @@
+"""What a version of a Delta table demands of who writes it, and its `txn` actions, as the log has them.
+
+Read here and not by delta-rs, which takes up the list of all files whenever it opens a table, goes on in its log or
+has committed, and replays the log once more for each `txn` that is asked for. A batch needs no list of files: what it
+costs is the same in a table of 100,000 files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kctl_agent.storage.lake.log import LogFiles, entry_path, log_files
+
+__all__ = ["LogState", "LogUnreadable", "NoTable", "reading_log"]
+
+KINDS = ("protocol", "metaData", "txn")
+"""The actions that are kept."""
+ATTEMPTS = 3
+"""Of reading a log that others clean up meanwhile."""
+
+
+class NoTable(Exception):
+    """A folder without a log."""
+
+
+class LogUnreadable(ValueError):
+    """A log that is damaged, or lacks something."""
+
+
+@contextmanager
+def reading_log(path: Path) -> Iterator[None]:
+    """Where a file of a log is parsed. Raises LogUnreadable."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # also what pyarrow raises
+        raise LogUnreadable(f"{path.name} of its log cannot be read: {error}") from error
+
+
+class LogState:
+    """Of one version, until `advance`. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.protocol: Mapping[str, Any] = {}
+        self.metadata: Mapping[str, Any] = {}
+        self._transactions: dict[str, int] = {}
+
+    @classmethod
+    def read(cls, table: Path) -> LogState:
+        """The newest version. Raises NoTable, LogUnreadable, OSError."""
+        for attempt in range(1, ATTEMPTS + 1):
+            state = cls()
+            try:
+                state.replay(table, log_files(table))
+                break
+            except FileNotFoundError as error:
+                if attempt == ATTEMPTS:
+                    raise LogUnreadable(f"{error.filename} is not there") from error
+        return state
+
+    def replay(self, table: Path, log: LogFiles) -> None:
+        """From its newest checkpoint on. Raises NoTable, LogUnreadable, OSError."""
+        if not log.versions and log.checkpoint is None:
+            raise NoTable
+        for path in log.checkpoint_files:
+            with reading_log(path):
+                for kind, action in _of_checkpoint(path):
+                    self._take(kind, action)
+        if log.checkpoint is not None:
+            self.version = log.checkpoint
+        self.advance(table)
+        if log.versions and self.version < log.versions[-1]:
+            raise LogUnreadable(f"entry {self.version + 1} of its log is not there")
+        if not self.protocol or not self.metadata:
+            raise LogUnreadable("its log has no protocol, or no schema")
+
+    def advance(self, table: Path) -> None:
+        """To the newest version. Raises LogUnreadable, OSError."""
+        while True:
+            path = entry_path(table, self.version + 1)
+            try:
+                text = path.read_text()
+            except FileNotFoundError:
+                return
+            with reading_log(path):
+                found = list(_of_entry(text))
+            for kind, action in found:
+                self._take(kind, action)
+            self.version += 1
+
+    def _take(self, kind: str, action: dict[str, Any]) -> None:
+        if kind == "txn":
+            self._transactions[action["appId"]] = action["version"]
+        elif kind == "protocol":
+            self.protocol = action
+        else:
+            self.metadata = action
+
+    @property
+    def id(self) -> str:
+        return str(self.metadata["id"])
+
+    @property
+    def partition_columns(self) -> list[str]:
+        return list(self.metadata.get("partitionColumns") or ())
+
+    @property
+    def configuration(self) -> dict[str, str]:
+        return dict(self.metadata.get("configuration") or {})
+
+    @property
+    def fields(self) -> list[dict[str, Any]]:
+        """Its columns, as Spark's JSON has them."""
+        found: list[dict[str, Any]] = json.loads(self.metadata["schemaString"])["fields"]
+        return found
+
+    @property
+    def features(self) -> set[str]:
+        """Of the protocol, for readers and writers."""
+        return {*(self.protocol.get("readerFeatures") or ()), *(self.protocol.get("writerFeatures") or ())}
+
+    def transaction_version(self, name: str) -> int | None:
+        """As `DeltaTable.transaction_version`."""
+        return self._transactions.get(name)
+
+    def transaction_names(self) -> list[str]:
+        return list(self._transactions)
+
+
+def _of_entry(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every line is parsed: after a power cut an entry of other writers may be cut off, or hold zeros."""
+    if not text:
+        raise ValueError("it is empty")
+    for line in text.splitlines():
+        parsed = json.loads(line)
+        for kind in KINDS:
+            if (action := parsed.get(kind)) is not None:
+                yield kind, _checked(kind, action)
+
+
+def _of_checkpoint(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        kinds = [kind for kind in KINDS if kind in file.schema_arrow.names]
+        for kind in kinds:  # one after the other: each row has one action, and of most of them only `add`
+            for action in file.read(columns=[kind])[kind].drop_null().to_pylist():
+                if action.get("appId" if kind == "txn" else "id" if kind == "metaData" else "minReaderVersion") is None:
+                    continue  # a writer that has no nulls for structs
+                if kind == "metaData":
+                    action["configuration"] = dict(action.get("configuration") or ())
+                yield kind, _checked(kind, action)
+
+
+def _checked(kind: str, action: dict[str, Any]) -> dict[str, Any]:
+    """Raises ValueError, KeyError: it is none."""
+    if kind == "txn":
+        return {"appId": str(action["appId"]), "version": int(action["version"])}
+    if kind == "metaData":
+        json.loads(action["schemaString"])["fields"]
+        return action
+    return {**action, "minReaderVersion": int(action["minReaderVersion"])}
