@@ -26,6 +26,7 @@ LONG = {
     "kafka_lag": ("--runs", "30"),
     "kafka_tool": ("--runs", "40"),
     "lake": ("--rounds", "20"),
+    "lake_commits": ("--commits", "3000", "--seconds", "60"),
     "master_at_rest": ("--seconds", "300"),
     "master_under_load": ("--seconds", "1800"),
     "pipeline": ("--rounds", "15"),

@@ -20,6 +20,8 @@ from kctl_agent.storage.lake.files import sync
 from kctl_agent.storage.lake.log import LAST_CHECKPOINT, checkpoint_path
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from kctl_agent.storage.lake.log_state import LogState
 
 __all__ = ["Checkpoints", "main"]
@@ -30,6 +32,7 @@ INTERVAL = 100
 """Of commits, as for delta-rs, unless the table has `delta.checkpointInterval`."""
 SECONDS = 600.0
 """After so long one is given up."""
+ATTEMPTS = 5
 PR_SET_PDEATHSIG = 1
 
 
@@ -74,15 +77,28 @@ def main(table: Path) -> None:
     os.nice(19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
 
-    from deltalake import DeltaTable
-
-    opened = DeltaTable(table)
-    opened.create_checkpoint()
+    opened = _written(table)
     made = checkpoint_path(table, opened.version())
     for path in (made, made.with_name(LAST_CHECKPOINT), made.parent):
         sync(path)
     if opened.metadata().configuration.get("delta.enableExpiredLogCleanup") != "false":
         opened.cleanup_metadata()
+
+
+def _written(table: Path) -> DeltaTable:
+    """delta-rs raises where a listing of the folder lacks an entry that another process writes at the same time."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            opened = DeltaTable(table)
+            opened.create_checkpoint()
+            break
+        except DeltaError:
+            if attempt == ATTEMPTS:
+                raise
+    return opened
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.log import LogFiles, committed_at, entry_path, log_files
+from kctl_agent.storage.lake.log import committed_at, entry_path, log_files
 from kctl_agent.storage.lake.log_state import NoTable, reading_log
 from kctl_agent.storage.room import TableCounts
 
@@ -46,10 +47,22 @@ def count(table: Path, target_file_bytes: int) -> TableCounts:
     log = log_files(table)
     if not log.versions and log.checkpoint is None:
         raise NoTable
-    version = log.versions[-1] if log.versions else log.checkpoint or 0
+    version = -1 if log.checkpoint is None else log.checkpoint
+    since: dict[str, tuple[int, int | None] | None] = {}
+    """Files that entries after the checkpoint have added or, None, removed."""
+    with suppress(FileNotFoundError):  # one by one: a listing may lack an entry that is written beside it
+        while True:
+            for added, action in _entry(table, version + 1):
+                since[unquote(action["path"])] = (action["size"], _rows(action.get("stats"))) if added else None
+            version += 1
     total = _Total(target_file_bytes)
-    for size, rows in _files(table, log):
-        total.add(size, rows)
+    for path in log.checkpoint_files:
+        for name, size, stats in _of_checkpoint(path):
+            if unquote(name) not in since:
+                total.add(size, _rows(stats))
+    for file in since.values():
+        if file is not None:
+            total.add(*file)
     return total.counts(table, version)
 
 
@@ -69,20 +82,6 @@ class _Total:
 
     def counts(self, table: Path, version: int) -> TableCounts:
         return TableCounts(version, self.files, self.bytes, self.rows, self.small, committed_at(table, version))
-
-
-def _files(table: Path, log: LogFiles) -> Iterator[tuple[int, int | None]]:
-    """Size and rows of each file."""
-    since: dict[str, tuple[int, int | None] | None] = {}
-    """Files that entries after the checkpoint have added or, None, removed."""
-    for version in log.versions:
-        for added, action in _entry(table, version):
-            since[unquote(action["path"])] = (action["size"], _rows(action.get("stats"))) if added else None
-    for path in log.checkpoint_files:
-        for name, size, stats in _of_checkpoint(path):
-            if unquote(name) not in since:
-                yield size, _rows(stats)
-    yield from (each for each in since.values() if each is not None)
 
 
 def _entry(table: Path, version: int) -> Iterator[tuple[bool, dict[str, Any]]]:
