@@ -92,7 +92,7 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
     """Of our parts. An error of a single partition that may pass is none: the others, and the broker, may be well."""
     errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
     if group in reading.unclear:
-        why = f"group {group}: its coordinator, which has just taken over, does not know it yet"
+        why = f"group {group}: its coordinator does not know it, but may have just taken over; believed after 30 s"
         errors = {"committed": why, "group": why} | errors
     failed = (f"{t}-{n}: {error}" for (t, n), error in reading.unanswered.items() if error not in _PASSING)
     why = next(failed, "")
@@ -189,7 +189,8 @@ class BrokerCache:
         return BrokerSnapshot(
             tuple(
                 PartitionRow(
-                    *(topic, partition, k.start, k.committed, None, k.end, None, None, None, now - min(times), reset)
+                    *(topic, partition, k.start, k.committed, None, k.end, None, None, None, now - min(times)),
+                    ResetPolicy.NONE if k.committed_at is None else reset,  # of what is not known there is no lag
                 )
                 for (topic, partition), k in sorted(known.items())
                 if (times := [at for at in (k.offsets_at, k.committed_at) if at is not None])

@@ -2,7 +2,8 @@
 
 A broker lists what it coordinates now, and reports no error for what nobody does. A new coordinator has read its log to
 the end, but knows only of what is below the high watermark until its followers have fetched once more: on a cluster of
-three, groups were denied for two seconds after a failover, by list, description and offsets alike.
+three, groups were denied for two seconds after a failover, by list, description and offsets alike. A process that has
+just been started has seen no other coordinator, and cannot know whether this one is new.
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ class MissingGroups:
         self._clock = clock
         self._coordinators: dict[str, int | None] = {}
         """Of each group that is not gone, the broker that has it poll after poll, over one connection; None: it has
-        been missing, or the connection is new."""
+        been missing, or was never seen, or the connection is new."""
         self._denied_since: dict[str, float] = {}
+
+    def expect(self, names: Iterable[str]) -> None:
+        """These may be there, although no broker has had them yet: what denies them may have just taken over."""
+        self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
         """From now on a broker with the same number may be one that has been started anew."""
@@ -44,7 +49,7 @@ class MissingGroups:
     def unclear(self, found: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
         """Of the `missing`, as their coordinators have just described them, those that may be there all the same, each
         with its error; None where its coordinator denies it. The others are gone: denied by the broker that has had
-        them until now, or for 30 s, or never there."""
+        them until now, or for 30 s, or neither there before nor expected."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):

@@ -30,6 +30,7 @@ class NamedGroups:
         self._names = sorted(set(names))
         self._clock = clock
         self._missing = MissingGroups(clock=clock)
+        self._is_first = True
         self._absent: dict[str, _Absent] = {}
 
     def reconnect(self) -> None:
@@ -45,6 +46,9 @@ class NamedGroups:
         """
         now = self._clock()
         self._absent = {n: each for n, each in self._absent.items() if now - each.described_at < _ABSENT_SECONDS}
+        if self._is_first and len(connection.brokers) > 1:  # the only broker has no follower to wait for
+            self._missing.expect(self._names)
+        self._is_first = False
         connection.deadline.renew()
         described = describe_groups(connection, [name for name in self._names if name not in self._absent])
         for group in described:

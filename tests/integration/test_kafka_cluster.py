@@ -18,6 +18,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
+from kctl.errors import KctlError
 from kctl.kafka.access import plain
 from kctl.kafka.broker_cache import merge
 from kctl.kafka.cluster_reader import ClusterReader
@@ -111,6 +112,8 @@ class Wounded:
     shadow: ShadowGroup
     readings: tuple[ClusterReading, ClusterReading]
     """What a master's reader of `single` reported before the kill, and directly after it."""
+    begun_after: list[ClusterReading]
+    """What another one reported that began then, until it knew what the group has committed."""
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +141,12 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
         cluster.brokers[victim].kill()
         readings = before, reader.read()
         reader.close()
+        begun_after = readings_until_committed(cluster)
         out, err = producing.communicate(timeout=90)
     lost = {each.partition for each in single["single"].partitions if each.leader == victim}
-    yield Wounded(victim, lost, partition, (producing.returncode, out, err), file.read_text(), shadow, readings)
+    yield Wounded(
+        victim, lost, partition, (producing.returncode, out, err), file.read_text(), shadow, readings, begun_after
+    )
     shadow.close()
 
 
@@ -154,6 +160,22 @@ def group_of(cluster: KafkaCluster, coordinator: int) -> str:
 
 def reader_of_single(cluster: KafkaCluster) -> ClusterReader:
     return ClusterReader.of_group(plain(cluster.bootstrap_servers), "processes", ["single"], "read_uncommitted", 10)
+
+
+def readings_until_committed(cluster: KafkaCluster) -> list[ClusterReading]:
+    """Of a master that is started now, poll by poll, until it knows what the group has committed."""
+    reader, readings = reader_of_single(cluster), list[ClusterReading]()
+
+    def is_known() -> bool:
+        try:
+            readings.append(reader.read())
+        except KctlError:
+            return False
+        return None not in committed_of(readings[-1]).values() and bool(committed_of(readings[-1]))
+
+    eventually(is_known, 60, "what the group has committed is not known")
+    reader.close()
+    return readings
 
 
 def committed_of(reading: ClusterReading) -> dict[tuple[str, int], int | None]:
@@ -229,6 +251,16 @@ def test_a_master_knows_what_the_living_brokers_lead_while_one_is_dead(wounded: 
     assert later.unanswered == {("single", number): "LEADER_NOT_AVAILABLE" for number in wounded.lost}
     assert later.partitions == {"single": len(everything)}
     assert (later.groups["processes"].state, later.members) == ("Empty", {"processes": 0})
+
+
+def test_a_master_that_starts_right_after_a_failover_takes_no_group_for_dead_and_nothing_for_uncommitted(
+    wounded: Wounded,
+) -> None:
+    *_, known = wounded.begun_after
+
+    assert {each.groups["processes"].state for each in wounded.begun_after if each.groups} == {"Empty"}
+    assert {offset for each in wounded.begun_after for offset in committed_of(each).values()} == {0}
+    assert committed_of(known) == {("single", number): 0 for number in range(2 * BROKERS)}
 
 
 def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded, kctl: Kctl) -> None:

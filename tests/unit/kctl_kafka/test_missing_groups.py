@@ -51,6 +51,21 @@ def test_denied_by_another_one_a_group_is_gone_after_half_a_minute(change: str) 
     assert missing.unclear({}, DENIED) == {}
 
 
+def test_one_that_is_expected_and_was_never_seen_is_gone_after_half_a_minute() -> None:
+    """By the coordinator that a master finds when it starts: it may have just taken over."""
+    clock = Clock()
+    missing = MissingGroups(clock=clock)
+    missing.expect(["billing"])
+
+    assert missing.unclear({}, DENIED) == {"billing": None}
+    missing.reconnect()
+    clock.now += 29.9
+    assert missing.unclear({}, DENIED) == {"billing": None}
+    clock.now += 0.2
+    assert missing.unclear({}, DENIED) == {}
+    assert missing.unclear({}, DENIED) == {}, "and stays so"
+
+
 def test_one_that_is_listed_again_meanwhile_begins_anew() -> None:
     clock = Clock()
     missing = MissingGroups(clock=clock)

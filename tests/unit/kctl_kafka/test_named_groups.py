@@ -15,6 +15,8 @@ from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.cluster_reader import ClusterReader
 from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.layout import Partition
+from kctl.kafka.log_reader import WantedLogs
+from kctl.kafka.named_groups import NamedGroups
 from kctl.reduce import BrokerSnapshot, GroupStats
 from kctl.testing.broker_frames import metadata_fields
 from kctl.testing.scripted_broker import Answers, ScriptedBroker, Step
@@ -24,6 +26,13 @@ FIRST, SECOND = ("orders", 0), ("orders", 1)
 NOT_LEADER, NO_SUCH_TOPIC = 6, 3
 ENDS = listed_offsets({FIRST: 10, SECOND: 20})
 STABLE = group("readers", members=[member("one", orders=[0, 1])])
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class Coordinator:
@@ -108,6 +117,41 @@ def test_of_a_group_that_its_new_coordinator_denies_all_stays_and_grows_older(
     assert [row.committed for row in known.partitions] == [row.committed for row in denied.partitions] == [5, None]
     assert denied.group is None, "that it is dead would be a guess"
     assert all(old.age_seconds > row.age_seconds for old, row in zip(denied.partitions, known.partitions, strict=True))
+
+
+def test_a_master_that_starts_after_a_failover_believes_its_first_coordinator_after_half_a_minute() -> None:
+    """It has seen no other one, so whether this one has just taken over is not known; nor is the lag, then."""
+    coordinator, clock, brokers = Coordinator(), Clock(), dict[int, str]()
+    coordinator.state = "denies"
+    script = coordinator.script() | {"Metadata": Answers(lambda _: metadata_fields(brokers, {"orders": [1, 1]}))}
+    with ScriptedBroker(node_id=2) as other, ScriptedBroker(script) as broker:
+        brokers |= {1: broker.address, 2: other.address}
+        groups = NamedGroups(["readers"], clock=clock)
+        wanted = WantedLogs(topics={"orders"}, has_whole_topics=True)
+        reader = ClusterReader(plain(broker.address), 10, groups, wanted)
+        cache = BrokerCache(reader, broker.address, "readers")
+
+        async def poll() -> BrokerSnapshot:
+            await cache.refresh(60)
+            return cache.snapshot()
+
+        async def polls() -> tuple[BrokerSnapshot, BrokerSnapshot, str | None, BrokerSnapshot]:
+            at_start = await poll()
+            clock.now += 29.9
+            still, error = await poll(), cache.error
+            clock.now += 0.2
+            believed = await poll()
+            await cache.close()
+            return at_start, still, error, believed
+
+        at_start, still, error, believed = asyncio.run(polls())
+
+    for denied in (at_start, still):
+        assert denied.group is None
+        assert [(row.committed, row.end, row.lag) for row in denied.partitions] == [(None, 10, None), (None, 20, None)]
+    assert "just taken over" in (error or "")
+    assert believed.group == GroupStats("dead", 0)
+    assert [(row.committed, row.lag) for row in believed.partitions] == [(None, 0), (None, 0)]
 
 
 def test_denied_by_the_coordinator_that_had_it_a_group_is_gone(reader: ClusterReader, coordinator: Coordinator) -> None:
