@@ -294,8 +294,8 @@ METRICS: tuple[Metric, ...] = (
         kind="counter",
         labels=_WORKER,
         unit="commits",
-        sentence="Commits of the worker that others got ahead of, so that they were decided anew on what these had "
-        "left; usual where many workers fill one table.",
+        sentence="Commits of the worker that others got ahead of, so that they were decided anew on what these left; "
+        "usual where many workers fill one table.",
         samples=_of_worker(lambda row: None if row.commits is None else row.commits.retried),
     ),
     Single(

@@ -91,7 +91,7 @@ class DeadLetterTable(DeadLetterStore):
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
         """What the dead letters of this batch, of that schema, are written to and committed by. None of them may be one
-        of an earlier try.
+        of an earlier try. No other batch of these offsets that has begun before is committed from now on.
 
         Raises:
             StoredOffsetMoved: the batch cannot be committed any more.
@@ -102,12 +102,14 @@ class DeadLetterTable(DeadLetterStore):
         id_ = self._bind(batch)
         with self.storage.table.state() as table:
             version = table.version
-        self._lake.check(batch.moves)
+        self._lake.claim(batch)  # only now that there is a table: a claim by another one has it fenced (`fence`)
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
         """Have nobody store dead letters any more who has read the stored offsets before this batch, such as a process
-        that was frozen while it had its partitions. Without it, it could where this batch has no dead letter.
+        that was frozen while it had its partitions, or one that does not know that it lost them. Without it, it could
+        where this batch has no dead letter. What was done for a claim (`LakeBatch.claims`) holds until there is another:
+        who makes one later has this batch refused.
 
         False: there is no table yet, which that process may still make.
 

@@ -3,6 +3,7 @@
 An action holds a name and a 64-bit number, survives checkpoints of the log, and fences: of two commits with the same
 name on one snapshot the table takes one. So each partition of a group has four names, `kctl/CLUSTER/GROUP/TOPIC/N`
 for its next offset, which is part of every commit, and below that the version and the two halves of the topic's id.
+A fifth one, `claim`, is another number each time that a batch is about to store dead letters of the partition.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from kctl_agent.storage.base import Binding, StoredOffset, TopicPartition
 
-__all__ = ["app_id", "dead_letter_owner", "owner_of", "read_offset", "transactions"]
+__all__ = ["app_id", "claim_id", "dead_letter_owner", "owner_of", "read_offset", "transactions"]
 
 _HALF = 1 << 64
 
@@ -22,6 +23,11 @@ def app_id(owner: Binding, tp: TopicPartition) -> str:
     """The name under which the next offset of a partition stands in the log."""
     topic, partition = tp
     return f"kctl/{quote(owner.cluster_id or '-', safe='')}/{quote(owner.group, safe='')}/{topic}/{partition}"
+
+
+def claim_id(owner: Binding, tp: TopicPartition) -> str:
+    """The name under which stands who was last about to store dead letters of a partition."""
+    return f"{app_id(owner, tp)}/claim"
 
 
 def dead_letter_owner(group: str, table_id: str, cluster_id: str | None) -> Binding:

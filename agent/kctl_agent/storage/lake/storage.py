@@ -9,6 +9,7 @@ folder of its own, which nobody sees before the commit names them.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import threading
 import time
@@ -25,12 +26,13 @@ from kctl_agent.storage.base import (
     OffsetStore,
     StorageUnusable,
     StoredOffset,
+    StoredOffsetMoved,
     TopicPartition,
 )
 from kctl_agent.storage.lake.counts import TableCounter, count
 from kctl_agent.storage.lake.files import DataFile, read_files
 from kctl_agent.storage.lake.log_state import LogState
-from kctl_agent.storage.lake.offsets import app_id, owner_of, read_offset, transactions
+from kctl_agent.storage.lake.offsets import app_id, claim_id, owner_of, read_offset, transactions
 from kctl_agent.storage.lake.plans import BATCH, Plan, plan_path, sweep
 from kctl_agent.storage.lake.table import LakeTable, TableRefused
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
@@ -180,19 +182,25 @@ class LakeStorage(OffsetStore):
         """
         with self.table.state() as table:
             before, id_, version = self._judged(table, advances), table.id, table.version
+            claims = {tp: table.transaction_version(claim_id(self.owner, tp)) for tp in before}
         moves: dict[TopicPartition, Move] = {}
         for each in advances:
             stored = before[each.tp]
             moves[each.tp] = stored, replace(stored, next=max(stored.next, each.end))
-        return self.plan(id_, version, moves, {tp: stored.next for tp, stored in before.items()})
+        return self.plan(id_, version, moves, {tp: stored.next for tp, stored in before.items()}, claims)
 
     def plan(
-        self, id_: str, version: int, moves: Mapping[TopicPartition, Move], below: Mapping[TopicPartition, int]
+        self,
+        id_: str,
+        version: int,
+        moves: Mapping[TopicPartition, Move],
+        below: Mapping[TopicPartition, int],
+        claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> LakeBatch:
         """A batch that is to be committed to the table of this id, after this version, with these moves of stored
         offsets. Raises StorageUnusable."""
         self._sweep()
-        batch = LakeBatch(self, id_, moves, below)
+        batch = LakeBatch(self, id_, moves, below, claims)
         batch.write_plan(version)
         return batch
 
@@ -201,8 +209,10 @@ class LakeStorage(OffsetStore):
         moves: Mapping[TopicPartition, Move],
         files: Sequence[DataFile] = (),
         id_: str | None = None,
+        claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> None:
-        """Write what each stored offset becomes, with these files, if each is what it was. Raises StorageError."""
+        """Write what each stored offset becomes, with these files, if each is what it was, and each claim. Raises
+        StorageError."""
         if not moves and not files:
             return
         owner = self.owner
@@ -212,7 +222,15 @@ class LakeStorage(OffsetStore):
         written: dict[str, int] = {}
         for before, after in moves.values():
             written |= transactions(owner, before, after)
-        self.commit_files(id_, partial(self._check, moves), written, files)
+        self.commit_files(id_, partial(self._check, moves, claims), written, files)
+
+    def claim(self, batch: LakeBatch) -> None:
+        """Have no other batch of these offsets committed that began before. Raises StoredOffsetMoved: this one may not
+        be either; StorageUnusable: whether it is, the next batch shows."""
+        claims = {tp: secrets.randbits(62) for tp in batch.moves}
+        written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
+        self.commit_files(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
+        batch.claims = claims
 
     def commit_files(
         self,
@@ -228,14 +246,19 @@ class LakeStorage(OffsetStore):
             self._commits_failed += 1
             raise
 
-    def check(self, moves: Mapping[TopicPartition, Move]) -> None:
-        """Raises StoredOffsetMoved: a stored offset is not what it is to be moved from."""
-        with self.table.state() as table:
-            self._check(moves, table)
-
-    def _check(self, moves: Mapping[TopicPartition, Move], table: LogState) -> None:
+    def _check(
+        self,
+        moves: Mapping[TopicPartition, Move],
+        claims: Mapping[TopicPartition, int | None],
+        table: LogState,
+    ) -> None:
         for tp, (before, _) in moves.items():
             refuse_moved(tp, read_offset(table.transaction_version, self.owner, tp), before)
+        for tp, claim in claims.items():
+            if table.transaction_version(claim_id(self.owner, tp)) != claim:
+                raise StoredOffsetMoved(
+                    f"another process is about to store dead letters of {tp[0]}-{tp[1]}; nothing was written"
+                )
 
     def _judged(self, table: LogState, advances: Collection[Advance]) -> dict[TopicPartition, StoredOffset]:
         stored = self._read(table, [each.tp for each in advances])
@@ -265,7 +288,8 @@ class LakeStorage(OffsetStore):
 
 class LakeBatch:
     """The files of one batch on their way into the table, and what becomes of stored offsets with them. `below`:
-    offsets under these are stored already, and must not be written."""
+    offsets under these are stored already, and must not be written. `claims`: who was last about to store dead letters
+    of its partitions (`LakeStorage.claim`)."""
 
     def __init__(
         self,
@@ -273,10 +297,12 @@ class LakeBatch:
         table_id: str,
         moves: Mapping[TopicPartition, Move],
         below: Mapping[TopicPartition, int],
+        claims: Mapping[TopicPartition, int | None],
     ) -> None:
         self.table_id = table_id
         self.moves = moves
         self.below = below
+        self.claims = claims
         self._storage = storage
         self._name = f"{BATCH}{uuid.uuid4().hex}"
         self.folder = storage.path / self._name
@@ -307,7 +333,7 @@ class LakeBatch:
             files = read_files(self._storage.path, self.folder)
         except OSError as error:
             raise StorageUnusable(f"the files in {self.folder} cannot be synced: {error.strerror}") from error
-        self._storage.commit(self.moves, files, self.table_id)
+        self._storage.commit(self.moves, files, self.table_id, self.claims)
         self._plan.unlink(missing_ok=True)
         return files
 

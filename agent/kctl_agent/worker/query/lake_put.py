@@ -40,7 +40,8 @@ class LakePut(BatchPut):
         self._storage = storage
         self._schema: str | None = None
         """That the table was found to take."""
-        self._has_fenced = False
+        self._fenced: Mapping[TopicPartition, int | None] | None = None
+        """The claims that nobody stores dead letters by any more; None: of none it is known."""
 
     def check(self, source: DataFrame) -> None:
         empty = source.sparkSession.createDataFrame([], source.schema)
@@ -67,9 +68,9 @@ class LakePut(BatchPut):
             marked = self.write_rows(source, batch.folder)
             if marked is not None:
                 self._give_up(marked, source, batch, earlier)
-                self._has_fenced = True
-            elif not self._has_fenced:
-                self._has_fenced = self._dead_letters.fence(batch, earlier)
+                self._fenced = batch.claims
+            elif self._fenced != batch.claims and self._dead_letters.fence(batch, earlier):
+                self._fenced = batch.claims
         except BaseException:
             batch.discard()
             raise

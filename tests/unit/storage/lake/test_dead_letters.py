@@ -122,10 +122,47 @@ def test_of_two_owners_of_a_batch_one_stores_its_dead_letters(storage: LakeStora
     nothing = table.earlier_try(batch)
     written(table, begun(storage, 100, 110), [101]).commit()
 
-    late = table.begin(batch, schema(*FIELDS), nothing)
-    late.folder.mkdir()
     with pytest.raises(StoredOffsetMoved):
-        late.commit()
+        table.begin(batch, schema(*FIELDS), nothing)
+
+
+def test_who_begins_a_query_with_partitions_that_it_lost_and_another_transform_has_no_message_in_both_tables(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    """Its transform marks what the owner's does not, and the owner has fenced who was there before it."""
+    written(table, begun(storage, 100, 110), []).commit()
+    batch = begun(storage, 100, 110)
+    table.fence(batch, table.earlier_try(batch))
+    stale = begun(storage, 100, 120)
+    written(table, stale, [105]).commit()
+
+    with pytest.raises(StoredOffsetMoved, match="another process is about to store dead letters of t-0"):
+        batch.commit()
+
+    again = begun(storage, 100, 110)
+    assert again.claims != batch.claims, "is fenced anew"
+    earlier = table.earlier_try(again)
+    assert earlier.messages == (("t", 0, 105),), "is left out of the rows"
+    table.fence(again, earlier)
+    again.commit()
+    with pytest.raises(StoredOffsetMoved):
+        stale.commit()
+    assert dead(table) == [105]
+
+
+def test_who_was_frozen_about_to_store_dead_letters_stores_none_once_the_owner_has_fenced_its_claim(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    frozen = written(table, begun(storage, 100, 120), [105])
+
+    batch = begun(storage, 100, 110)
+    assert batch.claims[TP] is not None
+    table.fence(batch, table.earlier_try(batch))
+    batch.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        frozen.commit()
+    assert dead(table) == []
 
 
 def test_a_message_of_a_time_that_python_does_not_have_is_listed(storage: LakeStorage, table: DeadLetterTable) -> None:

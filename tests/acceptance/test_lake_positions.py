@@ -1,0 +1,209 @@
+"""Whatever moves the positions of a group whose storage is a Delta table: each message is a row as often as it was to
+be read, counted in the table."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from kctl.testing import topics
+from kctl.testing.kafka_cluster import KafkaCluster
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.scenes import UncleanElection, create, layout
+from tests.acceptance.test_lake import lake, places, sent
+from tests.clusters import running_cluster
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long,
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+WORKERS = ("worker-0", "worker-1")
+FREEZES = 6
+
+
+@pytest.fixture
+def cluster() -> Iterator[KafkaCluster]:
+    with running_cluster({"min.insync.replicas": "2"}) as running:
+        yield running
+
+
+def started(fleet: Fleet, eventually: Eventually) -> Fleet:
+    fleet.start()
+    eventually(lambda: fleet.is_running(*WORKERS), START_SECONDS, "both workers run")
+    eventually(lambda: fleet.owners() == set(WORKERS), SETTLE_SECONDS, "both have partitions")
+    return fleet
+
+
+def stored(table: Path, wanted: Counter[tuple[str, int, int]], eventually: Eventually) -> None:
+    """Wait until so many rows are there, and compare them."""
+    eventually(lambda: places(table).total() >= wanted.total(), SETTLE_SECONDS, "it is stored")
+    assert places(table) == wanted
+
+
+def values(table: Path) -> Counter[bytes]:
+    return Counter(DeltaTable(table).to_pyarrow_table(columns=["value"])["value"].to_pylist())
+
+
+def test_resets_to_earliest_to_latest_and_between_are_counted_in_the_table(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table = short_dir / "orders"
+    fleet = started(make_fleet(partitions=4, workers=2, storage=lake(table)), eventually)
+    fleet.send(800)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+    wanted = sent(fleet)
+    stored(table, wanted, eventually)
+
+    fleet.kctl("seek", "--topic", fleet.topic, "--to", "earliest", "--yes")
+    wanted += sent(fleet)
+    stored(table, wanted, eventually)
+
+    fleet.kctl("seek", "--topic", fleet.topic, "--partition", "2", "--to", "150", "--yes")
+    wanted += Counter({(fleet.topic, 2, at): 1 for at in range(150, 200)})
+    stored(table, wanted, eventually)
+
+    fleet.kctl("pause", "--all")
+    before = sent(fleet)
+    fleet.send(400)
+    skipped = sent(fleet) - before
+    fleet.kctl("seek", "--topic", fleet.topic, "--to", "latest", "--yes")
+    fleet.kctl("resume", "--all")
+    fleet.send(40)
+    wanted += sent(fleet) - before - skipped
+    stored(table, wanted, eventually)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    stored(table, wanted, eventually)
+
+
+def test_rows_of_a_topic_that_grows_and_is_recreated_are_counted_for_both(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table = short_dir / "orders"
+    fleet = started(make_fleet(partitions=2, workers=2, storage=lake(table)), eventually)
+    load = fleet.load(500)
+    eventually(lambda: places(table).total() > 500, SETTLE_SECONDS, "it is stored")
+    fleet.finish(load)
+    topics.add_partitions(fleet.broker.bootstrap_servers, fleet.topic, 4)
+    fleet.partitions = 4
+    load = fleet.load(500)
+    eventually(lambda: {partition for _, partition, _ in places(table)} == {0, 1, 2, 3}, SETTLE_SECONDS, "all are read")
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    first = sent(fleet)
+    stored(table, first, eventually)
+
+    topics.delete_topic(fleet.broker.bootstrap_servers, fleet.topic)
+    eventually(lambda: fleet.offsets() == {}, SETTLE_SECONDS, "the topic is gone")
+    fleet.sent.clear()
+    fleet.partitions = 3
+    topics.create_topic(fleet.broker.bootstrap_servers, fleet.topic, 3)
+    fleet.send(600)
+
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "the second topic is read")
+    stored(table, first + sent(fleet), eventually)
+    assert "topic_recreated" in {event["kind"] for event in fleet.events()}
+
+
+def test_what_comes_after_a_truncation_is_a_row_once_and_what_was_cut_off_stays_one(
+    cluster: KafkaCluster, make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table = short_dir / "orders"
+    fleet = make_fleet(workers=2, partitions=2, on=cluster, storage=lake(table))
+    topics.delete_topic(cluster.bootstrap_servers, fleet.topic)
+    eventually(lambda: layout(cluster, fleet.topic) == (), SETTLE_SECONDS, "the topic is gone")
+    create(cluster, fleet.topic, UncleanElection.REPLICAS, **UncleanElection.CONFIGS)
+    started(fleet, eventually)
+    fleet.send(20, b"that both brokers have")
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
+    election = UncleanElection(cluster, fleet.topic, eventually)
+    election.part()
+    fleet.send(20, b"that only one broker has")
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
+
+    election.hold()
+    eventually(
+        lambda: "truncated" in {event["kind"] for event in fleet.events()}, SETTLE_SECONDS, "the truncation is reported"
+    )
+    for tp in fleet.sent:
+        fleet.sent[tp] = 10
+    fleet.send(30, b"after the truncation")
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "what came after is read")
+
+    wanted = {b"that both brokers have": 20, b"that only one broker has": 20, b"after the truncation": 30}
+    eventually(lambda: values(table).total() >= 70, SETTLE_SECONDS, "it is stored")
+    assert values(table) == wanted
+
+
+def test_a_table_that_is_restored_from_an_older_copy_has_every_message_once_again(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table, copy = short_dir / "orders", short_dir / "copy"
+    fleet = started(make_fleet(partitions=4, workers=2, storage=lake(table)), eventually)
+    fleet.send(800)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+    fleet.stop()
+    shutil.copytree(table, copy)
+    started(fleet, eventually)
+    fleet.send(400)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+    stored(table, sent(fleet), eventually)
+    fleet.stop()
+    shutil.rmtree(table)
+    shutil.copytree(copy, table)
+
+    fleet.send(40)
+    started(fleet, eventually)
+
+    stored(table, sent(fleet), eventually)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    stored(table, sent(fleet), eventually)
+    rolled_back = {event["partition"] for event in fleet.events() if event["kind"] == "storage_rolled_back"}
+    assert rolled_back == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("engine", ["shared", "own"])
+def test_a_worker_that_was_frozen_for_longer_than_its_session_stores_nothing_of_what_has_moved(
+    engine: str, make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    """In the middle of batches: the other one has stored and committed its partitions before it wakes up."""
+    table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
+    fleet = make_fleet(
+        partitions=4,
+        workers=2,
+        storage=lake(table, "upkeep = false"),
+        trigger="0.0",
+        engine=engine,
+        workers_more="ping_timeout_seconds = 120",
+    )
+    started(fleet, eventually)
+    load = fleet.load(1000)
+    for _ in range(FREEZES):
+        eventually(lambda: fleet.owners() == set(WORKERS), START_SECONDS, "both have partitions")
+        name = drawn.choice(WORKERS)
+        (other,) = set(WORKERS) - {name}
+        pid, begun = fleet.workers()[name]["pid"], table / "_kctl"
+        eventually(lambda: list(begun.glob("*.json")), SETTLE_SECONDS, "a batch is in flight")  # noqa: B023
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            eventually(lambda: fleet.owners() == {other}, SETTLE_SECONDS, "its partitions have moved")  # noqa: B023
+            version = DeltaTable(table).version()
+            eventually(lambda: DeltaTable(table).version() > version + 2, SETTLE_SECONDS, "they are stored")  # noqa: B023
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        eventually(lambda: fleet.is_running(*WORKERS), SETTLE_SECONDS, "it goes on")
+        assert fleet.workers()[name]["pid"] == pid, "it was not started again"
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    stored(table, sent(fleet), eventually)
