@@ -315,7 +315,11 @@ def test_dead_letters_that_are_put_back_are_rows_once_however_often_workers_are_
 
 def put_back_up_to(table: Path, fleet: Fleet) -> int:
     """The newest request whose rows are in the table."""
-    return DeltaTable(table).transaction_version(f"kctl/requeue/{fleet.group}") or 0
+    with LakeStorage(table).table.state() as state:
+        names = [name for name in state.transaction_names() if name.startswith("kctl/requeued/")]
+        return max(
+            (state.transaction_version(name) or 0 for name in names if name.endswith(f"/{fleet.group}")), default=0
+        )
 
 
 @pytest.mark.long

@@ -445,6 +445,22 @@ def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl
     assert "REQUEUED" in kctl("storage", "status").out.upper()
     assert [row["offset"] for row in json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]] == [7]
 
+    narrowed = kctl("storage", "requeue", "--cancel", "--topic", "t")
+    cancelled = kctl("storage", "requeue", "--cancel")
+
+    assert (narrowed.code, "leave the other options out" in narrowed.err) == (2, True)
+    assert cancelled.out == "1 message that was put back is a dead letter again\n"
+    assert [row["offset"] for row in json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]] == [3, 7]
+
+
+def test_only_requests_for_dead_letters_of_a_table_are_cancelled(kctl: Kctl, config: Path) -> None:
+    config.write_text(config.read_text() + 'mode = "file"\n')
+    refused = kctl("storage", "requeue", "--cancel")
+    both = kctl("storage", "requeue", "--dead", "--cancel")
+
+    assert (refused.code, "only a table (mode `lake`)" in refused.err) == (2, True)
+    assert (both.code, "--dead or --stuck, or --cancel" in both.err) == (2, True)
+
 
 def begun_lake(path: Path) -> None:
     """A table with ten rows, of another group."""

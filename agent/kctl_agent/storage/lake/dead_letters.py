@@ -12,13 +12,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import as_dead_letters
 from kctl_agent.storage.base import (
+    Binding,
     DeadLetter,
     DeadLetterStore,
     Selection,
@@ -56,7 +57,11 @@ class DeadLetterTable(DeadLetterStore):
         self.group = group
         self._lake = lake
         self.storage = lake.beside()
-        self.requeues = Requeues(lake, self.storage, group)
+
+    @cached_property
+    def requeues(self) -> Requeues:
+        """Of this group in the cluster that the table was bound for."""
+        return Requeues(self._lake, self.storage, Binding(self.group, self._lake.cluster_id))
 
     @property
     def identity(self) -> str:
@@ -108,8 +113,8 @@ class DeadLetterTable(DeadLetterStore):
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
         """Have nobody store dead letters any more who has read the stored offsets before this batch, such as a process
         that was frozen while it had its partitions, or one that does not know that it lost them. Without it, it could
-        where this batch has no dead letter. What was done for a claim (`LakeBatch.claims`) holds until there is another:
-        who makes one later has this batch refused.
+        where this batch has no dead letter. What was done for a claim (`LakeBatch.claims`) holds until there is
+        another: who makes one later has this batch refused.
 
         False: there is no table yet, which that process may still make.
 
@@ -152,6 +157,15 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
         """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters."""
         return self.requeues.request(predicate(self.group, selection)) if self.storage.table.exists() else 0
+
+    def cancel_requeued(self) -> int:
+        """Have those that were put back, and that no worker has taken, be dead letters again; returns how many.
+
+        Raises RequeueTaken: a worker takes them right now; StorageUnusable.
+        """
+        put_back = partial(_requeued, is_requeued=True)
+        clusters = [row["cluster"] for row in self._execute("distinct cluster", which=put_back)]
+        return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
     def clear(self, state: str, selection: Selection = EVERYTHING) -> int:
         if state != "dead":

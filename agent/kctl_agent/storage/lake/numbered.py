@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from kctl_agent.storage.lake.selection import READING, quoted
+from kctl_agent.storage.base import Binding
+from kctl_agent.storage.lake.selection import READING, of_cluster, quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -30,8 +31,9 @@ def has_column(table: DeltaTable, name: str) -> bool:
     return any(field["name"] == name for field in fields(table))
 
 
-def numbered(group: str, above: int, up_to: int) -> str:
-    return f'"group" = {quoted(group)} and {NUMBER} > {above} and {NUMBER} <= {up_to}'
+def numbered(owner: Binding, above: int, up_to: int) -> str:
+    rows = f'"group" = {quoted(owner.group)} and {of_cluster(owner.cluster_id)}'
+    return f"{rows} and {NUMBER} > {above} and {NUMBER} <= {up_to}"
 
 
 def count(table: DeltaTable, wanted: str) -> tuple[int, int]:

@@ -21,11 +21,11 @@ import json
 import logging
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from kctl_agent.messages import number_of
@@ -46,7 +46,7 @@ from kctl_agent.storage.lake.numbered import (
 )
 from kctl_agent.storage.lake.offsets import dead_letter_owner, read_offset
 from kctl_agent.storage.lake.plans import BATCH, FOLDER, Plan, plan_path, sweep
-from kctl_agent.storage.lake.selection import READING, of_reading, predicate, quoted, reading
+from kctl_agent.storage.lake.selection import READING, of_cluster, of_reading, predicate, reading
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.upkeep_lock import file_lock
 
@@ -110,13 +110,17 @@ class _State:
 
 
 class Requeues:
-    """The requests of one group. For one thread at a time."""
+    """The requests of one group of one cluster. For one thread at a time."""
 
-    def __init__(self, lake: LakeStorage, dead: LakeStorage, group: str) -> None:
+    def __init__(self, lake: LakeStorage, dead: LakeStorage, owner: Binding) -> None:
         self._lake = lake
         self._dead = dead
-        self.group = group
-        self._name = f"kctl/requeue/{quote(group, safe='')}"
+        self.owner = owner
+        group = quote(owner.group, safe="")
+        self._asked = f"kctl/requeue/{group}"
+        """The number of the newest request, of all clusters with a group of this name: in the table of dead letters. In
+        the main table, and with the id of that, what an earlier commit, which knew no clusters, had put back."""
+        self._name = f"kctl/requeued/{quote(owner.cluster_id or '-', safe='')}/{group}"
         self._settled: int | None = None
         """The request up to which nothing is left to be done: as long as it is the newest, one table is read."""
 
@@ -128,9 +132,23 @@ class Requeues:
             others = [field for field in fields(table) if field["name"] not in (NUMBER, TRIES, READING)]
         # Tables of earlier commits get the columns.
         self._dead.fit(json.dumps({"type": "struct", "fields": [*others, *FIELDS]}))
-        with self._lake.table.state() as table:
-            stored = table.transaction_version(self._name) or 0  # ahead only where the other table was replaced
-        return self._give_number(f"{wanted} and {NUMBER} is null", stored)
+        with self._lake.table.state() as table:  # ahead only where the other table was replaced
+            numbers = [
+                table.transaction_version(name) or 0 for name in table.transaction_names() if self._is_number(name)
+            ]
+        return self._give_number(f"{wanted} and {NUMBER} is null", max(numbers, default=0))
+
+    def cancel(self) -> int:
+        """Have those that were asked for, and that no worker has put back, be dead letters again; returns how many.
+
+        Raises RequeueTaken: a worker puts them back right now; StorageUnusable, TableRefused.
+        """
+        with self._alone():
+            state = self._finished_state()
+            released = self._unnumber(state.stored or 0, state.requested)
+            if released:  # who has begun without the lock, such as on another host, is refused
+                self._commit(state, 0, state.requested)
+            return released
 
     def _give_number(self, wanted: str, stored: int) -> int:
         """Give these rows the next number, which is above `stored`; returns how many. Raises StorageUnusable."""
@@ -138,8 +156,8 @@ class Requeues:
         def update(table: DeltaTable) -> int:
             from deltalake import CommitProperties, Transaction
 
-            number = max(table.transaction_version(self._name) or 0, stored) + 1
-            properties = CommitProperties(app_transactions=[Transaction(self._name, number)])
+            number = max(table.transaction_version(self._asked) or 0, stored) + 1
+            properties = CommitProperties(app_transactions=[Transaction(self._asked, number)])
             metrics = table.update({NUMBER: str(number)}, predicate=wanted, commit_properties=properties)
             return int(metrics["num_updated_rows"])
 
@@ -157,19 +175,31 @@ class Requeues:
         if not self._dead.table.exists() or self._requested() == self._settled:
             yield None
             return
-        with file_lock(self._dead.path / FOLDER / "requeue.lock") as is_ours:
-            if not is_ours:
-                raise RequeueTaken(f"another worker puts dead letters of {self._dead.path} back")
-            self._dead.prepare()
-            state = self._state()
-            if (state.finished or 0) < (state.stored or 0) or 0 < state.requested <= (state.stored or 0):
-                self._finish(state)
-                state = self._state()
+        with self._alone():
+            state = self._finished_state()
             if state.requested > (state.stored or 0):
                 yield self._begin(state)
             else:
                 self._settled = state.requested
                 yield None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Raises RequeueTaken: another process is at it; StorageUnusable, TableRefused."""
+        with file_lock(self._dead.path / FOLDER / "requeue.lock") as is_ours:
+            if not is_ours:
+                raise RequeueTaken(f"another worker puts dead letters of {self._dead.path} back: try again later")
+            self._dead.prepare()
+            self._take_over()
+            yield
+
+    def _finished_state(self) -> _State:
+        """Once nothing is left undone of what is put back."""
+        state = self._state()
+        if (state.finished or 0) < (state.stored or 0) or 0 < state.requested <= (state.stored or 0):
+            self._finish(state)
+            state = self._state()
+        return state
 
     def _finish(self, state: _State) -> None:
         """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing.
@@ -183,7 +213,7 @@ class Requeues:
         def delete(table: DeltaTable) -> int:
             if not has_column(table, NUMBER):
                 return 0
-            return int(table.delete(numbered(self.group, 0, stored))["num_deleted_rows"])
+            return int(table.delete(numbered(self.owner, 0, stored))["num_deleted_rows"])
 
         self._dead.table.rewrite(delete)
 
@@ -191,19 +221,24 @@ class Requeues:
         """The table of dead letters was restored from an older copy: each batch is finished before the next one. Which
         of these have stayed dead is not known any more. Raises StorageUnusable."""
 
-        def update(table: DeltaTable) -> int:
-            if not has_column(table, NUMBER):
-                return 0
-            metrics = table.update({NUMBER: "null"}, predicate=numbered(self.group, finished, above))
-            return int(metrics["num_updated_rows"])
-
-        if released := self._dead.table.rewrite(update):
+        if released := self._unnumber(finished, above):
             log.warning(
                 "%s of %s are dead letters again: they were put back since the copy was made that this table was "
                 "restored from, and may be rows of the table already",
                 number_of(released, "message"),
                 self._dead.path,
             )
+
+    def _unnumber(self, above: int, up_to: int) -> int:
+        """Have nobody ask for those of these requests; returns how many. Raises StorageUnusable."""
+
+        def update(table: DeltaTable) -> int:
+            if not has_column(table, NUMBER):
+                return 0
+            metrics = table.update({NUMBER: "null"}, predicate=numbered(self.owner, above, up_to))
+            return int(metrics["num_updated_rows"])
+
+        return self._dead.table.rewrite(update)
 
     def _add_kept(self, state: _State, stored: int) -> None:
         files: list[DataFile] = []
@@ -212,7 +247,7 @@ class Requeues:
             self._check_kept(folder, stored)
             files = _written(self._dead.path, folder)
         name = self._finished_name(state.table)
-        self._dead.commit_files(state.dead, self._unmoved(name, state.finished), {name: stored}, files)
+        self._dead.commit_files(state.dead, _unmoved(name, state.finished), {name: stored}, files)
         if state.kept:
             plan_path(self._dead.path, self._kept_folder(state.kept).name).unlink(missing_ok=True)
 
@@ -222,7 +257,7 @@ class Requeues:
         if folder.exists():
             return
         with self._dead.table.latest() as table:
-            left = count(table, numbered(self.group, 0, stored))[0] if has_column(table, NUMBER) else 0
+            left = count(table, numbered(self.owner, 0, stored))[0] if has_column(table, NUMBER) else 0
         if left:
             raise StorageUnusable(
                 f"{folder} is gone, with those of {number_of(left, 'dead letter')} that could not be read again: "
@@ -240,20 +275,19 @@ class Requeues:
                 raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")
         files = _written(self._lake.path, batch.folder)
         kept = _written(self._dead.path, batch.kept_folder)
-        numbers = {
-            self._name: batch.number,
-            f"{self._name}/kept": batch.kept_number if kept else 0,
-            f"{self._name}/above": batch.above,
-        }
-        self._lake.commit_files(state.table, self._unmoved(self._name, state.stored), numbers, files)
+        self._commit(state, batch.kept_number if kept else 0, batch.number, files)
         plan_path(self._lake.path, batch.folder.name).unlink(missing_ok=True)
         self._finish(self._state())
         plan_path(self._dead.path, batch.kept_folder.name).unlink(missing_ok=True)
         return PutBack(batch.messages, sum(file.rows for file in files), sum(file.rows for file in kept))
 
+    def _commit(self, state: _State, kept: int, number: int, files: Sequence[DataFile] = ()) -> None:
+        numbers = dict(zip(_numbers(self._name), (number, kept, state.stored or 0), strict=True))
+        self._lake.commit_files(state.table, _unmoved(self._name, state.stored), numbers, files)
+
     def _begin(self, state: _State) -> RequeueBatch:
         above = state.stored or 0
-        wanted = numbered(self.group, above, state.requested)
+        wanted = numbered(self.owner, above, state.requested)
         self._postpone(state, wanted)
         with self._dead.table.latest() as table:
             messages, copies = count(table, wanted)
@@ -269,7 +303,7 @@ class Requeues:
     def _requested(self) -> int:
         """The newest request."""
         with self._dead.table.state() as table:
-            return table.transaction_version(self._name) or 0
+            return table.transaction_version(self._asked) or 0
 
     def _postpone(self, state: _State, wanted: str) -> None:
         """Give those that wait for their batch the next number, so that others need not wait. Raises BatchNotStored:
@@ -297,22 +331,22 @@ class Requeues:
         with self._lake.table.state() as table, self._dead.table.state() as of_dead:
             for row in found:
                 tp, cluster = (row["topic"], row["partition"]), row["cluster"]
-                stored = read_offset(table.transaction_version, Binding(self.group, cluster), tp)
-                there = read_offset(of_dead.transaction_version, dead_letter_owner(self.group, table_id, cluster), tp)
+                stored = read_offset(table.transaction_version, Binding(self.owner.group, cluster), tp)
+                there = read_offset(
+                    of_dead.transaction_version, dead_letter_owner(self.owner.group, table_id, cluster), tp
+                )
                 if stored is None or there is None or stored.version != there.version or there.next <= stored.next:
                     continue
-                between = predicate(self.group, Selection(*tp, stored.next, there.next - 1))
+                between = predicate(self.owner.group, Selection(*tp, stored.next, there.next - 1))
                 if has_column(dead, READING):  # others' of these offsets are of a topic before it was recreated
                     between += f" and {of_reading(reading(table_id, stored.version))}"
-                is_of = "is null" if cluster is None else f"= {quoted(cluster)}"
-                ahead.append((tp, stored.next, f"({between} and cluster {is_of})"))
+                ahead.append((tp, stored.next, f"({between} and {of_cluster(cluster)})"))
         return [each for each in ahead if count(dead, f"{wanted} and {each[2]}")[0]]
 
     def _state(self) -> _State:
         with self._lake.table.state() as table:
             id_, version = table.id, table.version
-            names = (self._name, f"{self._name}/kept", f"{self._name}/above")
-            stored, kept, above = map(table.transaction_version, names)
+            stored, kept, above = map(table.transaction_version, _numbers(self._name))
         with self._dead.table.state() as table:
             return _State(
                 id_,
@@ -322,26 +356,41 @@ class Requeues:
                 above,
                 table.id,
                 table.version,
-                table.transaction_version(self._name) or 0,
+                table.transaction_version(self._asked) or 0,
                 table.transaction_version(self._finished_name(id_)),
             )
+
+    def _is_number(self, name: str) -> bool:
+        """Whether it is the name of a number of the main table, of a group of this name in whichever cluster."""
+        kind, *_, group = name.split("/")[1:]
+        return name == self._asked or (kind == "requeued" and group == self._asked.split("/")[2])
+
+    def _take_over(self) -> None:
+        """The numbers of an earlier commit, which had one for all clusters, are those of this one too."""
+        with self._lake.table.state() as main, self._dead.table.state() as dead:
+            former = f"{self._asked}/{main.id}"
+            for lake, state, names in (
+                (self._dead, dead, {former: self._finished_name(main.id)}),
+                (self._lake, main, dict(zip(_numbers(self._asked), _numbers(self._name), strict=True))),
+            ):
+                numbers = {
+                    name: number
+                    for old, name in names.items()
+                    if (number := state.transaction_version(old)) is not None
+                    and state.transaction_version(name) is None
+                }
+                if numbers:
+                    lake.commit_files(state.id, _unmoved(next(iter(numbers)), None), numbers)
 
     def _finished_name(self, table_id: str) -> str:
         """In the table of dead letters: one that replaced the main table begins anew here too."""
         return f"{self._name}/{table_id}"
 
-    def _unmoved(self, name: str, before: int | None) -> Any:
-        def check(table: LogState) -> None:
-            if table.transaction_version(name) != before:
-                raise RequeueTaken("another worker has put these dead letters back meanwhile; nothing was written")
-
-        return check
-
 
 class RequeueBatch:
     """Dead letters that go through the transform once more.
 
-    `messages` of this `group`, with numbers `above` and up to `number`, are in `files` of the table of dead letters,
+    `messages` of this `owner`, with numbers `above` and up to `number`, are in `files` of the table of dead letters,
     among others. Of one that was read several times (after a seek, or from a topic that was recreated) there are so
     many `copies` at the most. Rows go into `folder`, and what stays dead, as rows of the table of dead letters, into
     `kept_folder`.
@@ -359,7 +408,7 @@ class RequeueBatch:
         kept_folder: Path,
     ) -> None:
         self.state = state
-        self.group = requeues.group
+        self.owner = requeues.owner
         self.above = state.stored or 0
         self.number = state.requested
         self.messages = messages
@@ -382,6 +431,19 @@ class RequeueBatch:
         stay, by which the rest is found."""
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.rmtree(self.kept_folder, ignore_errors=True)
+
+
+def _numbers(name: str) -> tuple[str, str, str]:
+    """Of the main table: see `_State`."""
+    return name, f"{name}/kept", f"{name}/above"
+
+
+def _unmoved(name: str, before: int | None) -> Callable[[LogState], None]:
+    def check(table: LogState) -> None:
+        if table.transaction_version(name) != before:
+            raise RequeueTaken("another worker has put these dead letters back meanwhile; nothing was written")
+
+    return check
 
 
 def _written(table: Path, folder: Path) -> list[DataFile]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from kctl_agent.storage.claim import Selection
 
-__all__ = ["READING", "of_reading", "predicate", "quoted", "reading"]
+__all__ = ["READING", "of_cluster", "of_reading", "predicate", "quoted", "reading"]
 
 READING = "reading"
 """The column that holds in which reading of its partition a message became a dead letter; null in rows of earlier
@@ -37,6 +37,10 @@ def reading(table_id: str, version: int) -> str:
 def of_reading(reading: str) -> str:
     """Rows of earlier commits may be of any."""
     return f"({READING} = {quoted(reading)} or {READING} is null)"
+
+
+def of_cluster(cluster_id: str | None) -> str:
+    return "cluster is null" if cluster_id is None else f"cluster = {quoted(cluster_id)}"
 
 
 def quoted(text: str) -> str:

@@ -275,6 +275,11 @@ class LakeStorage(OffsetStore):
             raise StorageUnusable(f"whose stored offsets of {self.identity} are meant is not known yet")
         return self._owner
 
+    @property
+    def cluster_id(self) -> str | None:
+        """None also where nobody was bound."""
+        return self._owner.cluster_id if self._owner else None
+
     def _sweep(self) -> None:
         """Every now and then, remove what batches have left."""
         if time.monotonic() < self._sweep_at or not self._sweeping.acquire(blocking=False):

@@ -87,7 +87,10 @@ class RequeuePut:
 
         every = spark.read.schema(SCHEMA).parquet(*map(_escaped, batch.files))
         every = every.where(
-            (f.col("group") == f.lit(batch.group)) & (f.col(NUMBER) > batch.above) & (f.col(NUMBER) <= batch.number)
+            (f.col("group") == f.lit(batch.owner.group))
+            & f.col("cluster").eqNullSafe(f.lit(batch.owner.cluster_id))
+            & (f.col(NUMBER) > batch.above)
+            & (f.col(NUMBER) <= batch.number)
         )
         if batch.copies == 1:
             yield every

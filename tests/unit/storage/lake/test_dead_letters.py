@@ -51,6 +51,7 @@ def written(
     batch: LakeBatch,
     offsets: list[int],
     group: str = GROUP.group,
+    cluster: str | None = GROUP.cluster_id,
     at: datetime = NOW,
     timestamp: int | datetime = datetime(2026, 1, 2, tzinfo=UTC),
     *,
@@ -63,7 +64,7 @@ def written(
     many = len(offsets)
     dead_letters.folder.mkdir()
     columns = {
-        "cluster": pa.array([GROUP.cluster_id] * many),
+        "cluster": pa.array([cluster] * many),
         "group": pa.array([group] * many),
         "topic": pa.array(["t"] * many),
         "partition": pa.array([0] * many, pa.int32()),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import Advance, Selection, StorageUnusable, StoredOffset
-from kctl_agent.storage.lake import LakeStorage, vacuum
+from kctl_agent.storage.lake import LakeStorage, requeue, vacuum
 from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.plans import Plan, sweep
@@ -104,7 +106,10 @@ def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> No
     """What Spark writes."""
     every = [row for file in batch.files for row in pq.ParquetFile(file).read().to_pylist()]
     rows = [
-        row for row in every if row["group"] == batch.group and batch.above < (row.get("requeue") or 0) <= batch.number
+        row
+        for row in every
+        if (row["group"], row["cluster"]) == (batch.owner.group, batch.owner.cluster_id)
+        and batch.above < (row.get("requeue") or 0) <= batch.number
     ]
     put([row for row in rows if not marks(row["offset"])], ROW, batch.folder)
     kept = [{**row, "tries": (row["tries"] or 1) + 1, "requeue": None} for row in rows if marks(row["offset"])]
@@ -406,6 +411,89 @@ def test_each_group_puts_back_its_own(table: DeadLetterTable, storage: LakeStora
     assert put_back(table) is None
     assert put_back(other) == PutBack(1, 1, 0)
     assert offsets(path) == [*DEAD, 115]
+
+
+def test_of_two_clusters_with_groups_of_one_name_each_puts_back_its_own(
+    table: DeadLetterTable, storage: LakeStorage, path: Path
+) -> None:
+    there = opened(path, replace(GROUP, cluster_id="cluster-2"))
+    there.init_offsets([StoredOffset(*TP, None, 100)])
+    other = DeadLetterTable(there, GROUP.group)
+    die(other, there, [107, 108], 110, cluster="cluster-2")
+
+    assert table.requeue_dead() == 7, "of the group's name"
+    assert put_back(table, odd) == PutBack(5, 3, 2)
+    assert other.count_requeued() == 2
+    assert put_back(other) == PutBack(2, 2, 0)
+    assert (put_back(table), put_back(other)) == (None, None)
+
+    assert offsets(path) == [100, 102, 104, 107, 108]
+    assert dead(table) == [101, 103]
+
+
+def test_what_a_batch_of_an_earlier_commit_has_put_back_is_not_put_back_again(
+    table: DeadLetterTable, path: Path
+) -> None:
+    """Which was killed before it removed it, and knew no clusters."""
+    table.requeue_dead(Selection(offset_to=101))
+    name = f"kctl/requeue/{quote(GROUP.group, safe='')}"
+    storage = opened(path)
+    with storage.table.state() as state:
+        id_ = state.id
+    storage.commit_files(id_, lambda _: None, {name: 1, f"{name}/kept": 0, f"{name}/above": 0})
+
+    assert put_back(table) is None
+    assert (dead(table), offsets(path)) == ([102, 103, 104], [])
+    assert table.requeue_dead() == 3
+    assert put_back(table) == PutBack(3, 3, 0)
+    assert offsets(path) == [102, 103, 104]
+
+
+def test_a_request_is_cancelled_until_a_worker_has_put_it_back(table: DeadLetterTable, path: Path) -> None:
+    command = DeadLetterTable(LakeStorage(path), GROUP.group)
+    table.requeue_dead(Selection(offset_to=100))
+    put_back(table)
+    assert command.requeue_dead() == 4
+    assert (command.cancel_requeued(), command.count_requeued()) == (4, 0)
+
+    assert put_back(table) is None
+    assert (dead(table), offsets(path)) == (DEAD[1:], [100])
+    assert command.cancel_requeued() == 0
+    assert command.requeue_dead() == 4
+    assert put_back(table) == PutBack(4, 4, 0)
+    assert (dead(table), offsets(path)) == ([], DEAD)
+
+
+def test_while_a_worker_puts_them_back_nothing_is_cancelled(table: DeadLetterTable, path: Path) -> None:
+    command = DeadLetterTable(LakeStorage(path), GROUP.group)
+    table.requeue_dead()
+
+    with table.requeues.next() as batch:
+        assert batch is not None
+        with pytest.raises(RequeueTaken):
+            command.cancel_requeued()
+        transformed(table, batch, none)
+        batch.commit()
+
+    assert (dead(table), offsets(path)) == ([], DEAD)
+
+
+def test_a_worker_without_the_lock_stores_nothing_of_what_was_cancelled(
+    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another host, where a lock of this one may be unknown."""
+    command = DeadLetterTable(LakeStorage(path), GROUP.group)
+    table.requeue_dead()
+    monkeypatch.setattr(requeue, "file_lock", lambda _: nullcontext(True))
+
+    with table.requeues.next() as batch:
+        assert batch is not None
+        transformed(table, batch, none)
+        assert command.cancel_requeued() == 5
+        with pytest.raises(RequeueTaken):
+            batch.commit()
+
+    assert (dead(table), offsets(path)) == (DEAD, [])
 
 
 def test_a_message_that_was_read_twice_is_put_back_twice(
