@@ -21,18 +21,16 @@ import json
 import logging
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from kctl_agent.messages import number_of
 from kctl_agent.storage.base import Binding, StorageError, StorageUnusable, TopicPartition
 from kctl_agent.storage.claim import Selection
 from kctl_agent.storage.lake.files import DataFile, read_files
-from kctl_agent.storage.lake.log_state import LogState
 from kctl_agent.storage.lake.numbered import (
     FIELDS,
     NUMBER,
@@ -46,6 +44,7 @@ from kctl_agent.storage.lake.numbered import (
 )
 from kctl_agent.storage.lake.offsets import dead_letter_owner, read_offset
 from kctl_agent.storage.lake.plans import BATCH, FOLDER, Plan, plan_path, sweep
+from kctl_agent.storage.lake.requeue_numbers import RequeueNumbers, RequeueState, RequeueTaken, unmoved
 from kctl_agent.storage.lake.selection import READING, of_cluster, of_reading, predicate, reading
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.upkeep_lock import file_lock
@@ -68,13 +67,6 @@ class BatchNotStored(StorageError):
     retriable = True
 
 
-class RequeueTaken(StorageError):
-    """Another worker has put these dead letters back meanwhile; nothing was written."""
-
-    code = "requeue_taken"
-    retriable = True
-
-
 @dataclass(frozen=True, slots=True)
 class PutBack:
     """What became of a batch of dead letters: of so many messages so many rows; `kept` of them are dead again."""
@@ -91,24 +83,6 @@ class PutBack:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Where the numbers are. `table` and `dead` are the tables' ids, `version` the main table's."""
-
-    table: str
-    version: int
-    stored: int | None
-    """The request up to which rows are in the table; `kept` names the folder of what stayed dead then, 0: none."""
-    kept: int | None
-    above: int | None
-    """The request up to which rows were in the table before that; None also after a batch of an earlier commit."""
-    dead: str
-    dead_version: int
-    requested: int
-    finished: int | None
-    """The request up to which the table of dead letters has what stays dead."""
-
-
 class Requeues:
     """The requests of one group of one cluster. For one thread at a time."""
 
@@ -116,11 +90,7 @@ class Requeues:
         self._lake = lake
         self._dead = dead
         self.owner = owner
-        group = quote(owner.group, safe="")
-        self._asked = f"kctl/requeue/{group}"
-        """The number of the newest request, of all clusters with a group of this name: in the table of dead letters. In
-        the main table, and with the id of that, what an earlier commit, which knew no clusters, had put back."""
-        self._name = f"kctl/requeued/{quote(owner.cluster_id or '-', safe='')}/{group}"
+        self._numbers = RequeueNumbers(lake, dead, owner)
         self._settled: int | None = None
         """The request up to which nothing is left to be done: as long as it is the newest, one table is read."""
 
@@ -132,11 +102,7 @@ class Requeues:
             others = [field for field in fields(table) if field["name"] not in (NUMBER, TRIES, READING)]
         # Tables of earlier commits get the columns.
         self._dead.fit(json.dumps({"type": "struct", "fields": [*others, *FIELDS]}))
-        with self._lake.table.state() as table:  # ahead only where the other table was replaced
-            numbers = [
-                table.transaction_version(name) or 0 for name in table.transaction_names() if self._is_number(name)
-            ]
-        return self._give_number(f"{wanted} and {NUMBER} is null", max(numbers, default=0))
+        return self._give_number(f"{wanted} and {NUMBER} is null", self._numbers.highest_put_back())
 
     def cancel(self) -> int:
         """Have those that were asked for, and that no worker has put back, be dead letters again; returns how many.
@@ -156,8 +122,8 @@ class Requeues:
         def update(table: DeltaTable) -> int:
             from deltalake import CommitProperties, Transaction
 
-            number = max(table.transaction_version(self._asked) or 0, stored) + 1
-            properties = CommitProperties(app_transactions=[Transaction(self._asked, number)])
+            number = max(table.transaction_version(self._numbers.asked) or 0, stored) + 1
+            properties = CommitProperties(app_transactions=[Transaction(self._numbers.asked, number)])
             metrics = table.update({NUMBER: str(number)}, predicate=wanted, commit_properties=properties)
             return int(metrics["num_updated_rows"])
 
@@ -172,7 +138,7 @@ class Requeues:
             BatchNotStored, RequeueTaken: it may be put back later; another worker is at it.
             StorageUnusable, TableRefused: one of the two tables cannot be used.
         """
-        if not self._dead.table.exists() or self._requested() == self._settled:
+        if not self._dead.table.exists() or self._numbers.requested() == self._settled:
             yield None
             return
         with self._alone():
@@ -190,18 +156,18 @@ class Requeues:
             if not is_ours:
                 raise RequeueTaken(f"another worker puts dead letters of {self._dead.path} back: try again later")
             self._dead.prepare()
-            self._take_over()
+            self._numbers.take_over()
             yield
 
-    def _finished_state(self) -> _State:
+    def _finished_state(self) -> RequeueState:
         """Once nothing is left undone of what is put back."""
-        state = self._state()
+        state = self._numbers.state()
         if (state.finished or 0) < (state.stored or 0) or 0 < state.requested <= (state.stored or 0):
             self._finish(state)
-            state = self._state()
+            state = self._numbers.state()
         return state
 
-    def _finish(self, state: _State) -> None:
+    def _finish(self, state: RequeueState) -> None:
         """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing.
         Raises RequeueTaken, StorageUnusable."""
         stored = state.stored or 0
@@ -240,14 +206,14 @@ class Requeues:
 
         return self._dead.table.rewrite(update)
 
-    def _add_kept(self, state: _State, stored: int) -> None:
+    def _add_kept(self, state: RequeueState, stored: int) -> None:
         files: list[DataFile] = []
         if state.kept:
             folder = self._kept_folder(state.kept)
             self._check_kept(folder, stored)
             files = _written(self._dead.path, folder)
-        name = self._finished_name(state.table)
-        self._dead.commit_files(state.dead, _unmoved(name, state.finished), {name: stored}, files)
+        name = self._numbers.finished(state.table)
+        self._dead.commit_files(state.dead, unmoved(name, state.finished), {name: stored}, files)
         if state.kept:
             plan_path(self._dead.path, self._kept_folder(state.kept).name).unlink(missing_ok=True)
 
@@ -277,15 +243,15 @@ class Requeues:
         kept = _written(self._dead.path, batch.kept_folder)
         self._commit(state, batch.kept_number if kept else 0, batch.number, files)
         plan_path(self._lake.path, batch.folder.name).unlink(missing_ok=True)
-        self._finish(self._state())
+        self._finish(self._numbers.state())
         plan_path(self._dead.path, batch.kept_folder.name).unlink(missing_ok=True)
         return PutBack(batch.messages, sum(file.rows for file in files), sum(file.rows for file in kept))
 
-    def _commit(self, state: _State, kept: int, number: int, files: Sequence[DataFile] = ()) -> None:
-        numbers = dict(zip(_numbers(self._name), (number, kept, state.stored or 0), strict=True))
-        self._lake.commit_files(state.table, _unmoved(self._name, state.stored), numbers, files)
+    def _commit(self, state: RequeueState, kept: int, number: int, files: Sequence[DataFile] = ()) -> None:
+        numbers = self._numbers.of_batch(number, kept, state.stored or 0)
+        self._lake.commit_files(state.table, unmoved(self._numbers.put_back, state.stored), numbers, files)
 
-    def _begin(self, state: _State) -> RequeueBatch:
+    def _begin(self, state: RequeueState) -> RequeueBatch:
         above = state.stored or 0
         wanted = numbered(self.owner, above, state.requested)
         self._postpone(state, wanted)
@@ -295,17 +261,14 @@ class Requeues:
         sweep(self._dead.table)
         kept_number = secrets.randbits(62) + 1
         folder, kept_folder = self._lake.path / f"{BATCH}{secrets.token_hex(16)}", self._kept_folder(kept_number)
-        finished = {self._finished_name(state.table): (state.finished, None)}
-        Plan(state.version, {self._name: (state.stored, None)}).write(plan_path(self._lake.path, folder.name))
+        finished = {self._numbers.finished(state.table): (state.finished, None)}
+        Plan(state.version, {self._numbers.put_back: (state.stored, None)}).write(
+            plan_path(self._lake.path, folder.name)
+        )
         Plan(state.dead_version, finished).write(plan_path(self._dead.path, kept_folder.name))
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 
-    def _requested(self) -> int:
-        """The newest request."""
-        with self._dead.table.state() as table:
-            return table.transaction_version(self._asked) or 0
-
-    def _postpone(self, state: _State, wanted: str) -> None:
+    def _postpone(self, state: RequeueState, wanted: str) -> None:
         """Give those that wait for their batch the next number, so that others need not wait. Raises BatchNotStored:
         there are no others."""
         with self._dead.table.latest() as table:
@@ -343,49 +306,6 @@ class Requeues:
                 ahead.append((tp, stored.next, f"({between} and {of_cluster(cluster)})"))
         return [each for each in ahead if count(dead, f"{wanted} and {each[2]}")[0]]
 
-    def _state(self) -> _State:
-        with self._lake.table.state() as table:
-            id_, version = table.id, table.version
-            stored, kept, above = map(table.transaction_version, _numbers(self._name))
-        with self._dead.table.state() as table:
-            return _State(
-                id_,
-                version,
-                stored,
-                kept,
-                above,
-                table.id,
-                table.version,
-                table.transaction_version(self._asked) or 0,
-                table.transaction_version(self._finished_name(id_)),
-            )
-
-    def _is_number(self, name: str) -> bool:
-        """Whether it is the name of a number of the main table, of a group of this name in whichever cluster."""
-        kind, *_, group = name.split("/")[1:]
-        return name == self._asked or (kind == "requeued" and group == self._asked.split("/")[2])
-
-    def _take_over(self) -> None:
-        """The numbers of an earlier commit, which had one for all clusters, are those of this one too."""
-        with self._lake.table.state() as main, self._dead.table.state() as dead:
-            former = f"{self._asked}/{main.id}"
-            for lake, state, names in (
-                (self._dead, dead, {former: self._finished_name(main.id)}),
-                (self._lake, main, dict(zip(_numbers(self._asked), _numbers(self._name), strict=True))),
-            ):
-                numbers = {
-                    name: number
-                    for old, name in names.items()
-                    if (number := state.transaction_version(old)) is not None
-                    and state.transaction_version(name) is None
-                }
-                if numbers:
-                    lake.commit_files(state.id, _unmoved(next(iter(numbers)), None), numbers)
-
-    def _finished_name(self, table_id: str) -> str:
-        """In the table of dead letters: one that replaced the main table begins anew here too."""
-        return f"{self._name}/{table_id}"
-
 
 class RequeueBatch:
     """Dead letters that go through the transform once more.
@@ -399,7 +319,7 @@ class RequeueBatch:
     def __init__(
         self,
         requeues: Requeues,
-        state: _State,
+        state: RequeueState,
         messages: int,
         copies: int,
         files: list[Path],
@@ -431,19 +351,6 @@ class RequeueBatch:
         stay, by which the rest is found."""
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.rmtree(self.kept_folder, ignore_errors=True)
-
-
-def _numbers(name: str) -> tuple[str, str, str]:
-    """Of the main table: see `_State`."""
-    return name, f"{name}/kept", f"{name}/above"
-
-
-def _unmoved(name: str, before: int | None) -> Callable[[LogState], None]:
-    def check(table: LogState) -> None:
-        if table.transaction_version(name) != before:
-            raise RequeueTaken("another worker has put these dead letters back meanwhile; nothing was written")
-
-    return check
 
 
 def _written(table: Path, folder: Path) -> list[DataFile]:

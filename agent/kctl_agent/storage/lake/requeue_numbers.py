@@ -1,0 +1,126 @@
+"""Numbers of requests to put dead letters back, as `txn` actions of both tables: how far each step has come.
+
+A request has one number for all clusters with a group of this name; how far it is carried out is known by the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from kctl_agent.storage.base import Binding, StorageError
+from kctl_agent.storage.lake.log_state import LogState
+from kctl_agent.storage.lake.storage import LakeStorage
+
+__all__ = ["RequeueNumbers", "RequeueState", "RequeueTaken", "unmoved"]
+
+PUT_BACK = "kctl/requeued/"
+
+
+class RequeueTaken(StorageError):
+    """Another worker has put these dead letters back meanwhile; nothing was written."""
+
+    code = "requeue_taken"
+    retriable = True
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueState:
+    """Where the numbers are. `table` and `dead` are the tables' ids, `version` the main table's."""
+
+    table: str
+    version: int
+    stored: int | None
+    """The request up to which rows are in the table; `kept` names the folder of what stayed dead then, 0: none."""
+    kept: int | None
+    above: int | None
+    """The request up to which rows were in the table before that; None also after a batch of an earlier commit."""
+    dead: str
+    dead_version: int
+    requested: int
+    finished: int | None
+    """The request up to which the table of dead letters has what stays dead."""
+
+
+class RequeueNumbers:
+    """Of one group of one cluster, in the main table and in that of its dead letters."""
+
+    def __init__(self, lake: LakeStorage, dead: LakeStorage, owner: Binding) -> None:
+        self._lake = lake
+        self._dead = dead
+        self._group = quote(owner.group, safe="")
+        self.asked = f"kctl/requeue/{self._group}"
+        """Of the newest request, in the table of dead letters. In the main table, and with the id of that, what an
+        earlier commit, which knew no clusters, had put back."""
+        self.put_back = f"{PUT_BACK}{quote(owner.cluster_id or '-', safe='')}/{self._group}"
+
+    def requested(self) -> int:
+        """The newest request."""
+        with self._dead.table.state() as table:
+            return table.transaction_version(self.asked) or 0
+
+    def state(self) -> RequeueState:
+        with self._lake.table.state() as table:
+            id_, version = table.id, table.version
+            stored, kept, above = map(table.transaction_version, _of_batch(self.put_back))
+        with self._dead.table.state() as table:
+            return RequeueState(
+                id_,
+                version,
+                stored,
+                kept,
+                above,
+                table.id,
+                table.version,
+                table.transaction_version(self.asked) or 0,
+                table.transaction_version(self.finished(id_)),
+            )
+
+    def of_batch(self, number: int, kept: int, above: int) -> dict[str, int]:
+        """What the commit of a batch sets in the main table."""
+        return dict(zip(_of_batch(self.put_back), (number, kept, above), strict=True))
+
+    def finished(self, table_id: str) -> str:
+        """In the table of dead letters: one that replaced the main table begins anew here too."""
+        return f"{self.put_back}/{table_id}"
+
+    def highest_put_back(self) -> int:
+        """In whichever cluster; it is above the newest request only where the table of dead letters was replaced."""
+        with self._lake.table.state() as table:
+            names = [
+                name
+                for name in table.transaction_names()
+                if name == self.asked or (name.startswith(PUT_BACK) and name.split("/")[3:] == [self._group])
+            ]
+            return max((table.transaction_version(name) or 0 for name in names), default=0)
+
+    def take_over(self) -> None:
+        """What an earlier commit, which had one number for all clusters, has put back, was put back of this one too.
+        Raises RequeueTaken, StorageUnusable."""
+        with self._lake.table.state() as main, self._dead.table.state() as dead:
+            for lake, state, names in (
+                (self._dead, dead, {f"{self.asked}/{main.id}": self.finished(main.id)}),
+                (self._lake, main, dict(zip(_of_batch(self.asked), _of_batch(self.put_back), strict=True))),
+            ):
+                new = next(iter(names.values()))
+                if state.transaction_version(new) is None:
+                    former = {name: state.transaction_version(old) for old, name in names.items()}
+                    numbers = {name: number for name, number in former.items() if number is not None}
+                    if numbers:
+                        lake.commit_files(state.id, unmoved(new, None), numbers)
+
+
+def _of_batch(name: str) -> tuple[str, str, str]:
+    """`stored`, `kept` and `above` of a `RequeueState`."""
+    return name, f"{name}/kept", f"{name}/above"
+
+
+def unmoved(name: str, before: int | None) -> Callable[[LogState], None]:
+    """The check of a commit that is decided on this number."""
+
+    def check(table: LogState) -> None:
+        if table.transaction_version(name) != before:
+            raise RequeueTaken("another worker has put these dead letters back meanwhile; nothing was written")
+
+    return check
