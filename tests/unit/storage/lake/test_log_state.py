@@ -1,0 +1,79 @@
+"""A table's log as it is read without its list of files, beside what delta-rs reads of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.base import StoredOffset
+from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.log import log_files
+from kctl_agent.storage.lake.log_state import LogState, LogUnreadable, NoTable
+from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    begun(made, 0, 10).commit()
+    return made
+
+
+@pytest.mark.parametrize("is_cleaned_up", [False, True])
+def test_what_delta_rs_reads_of_a_log_is_read(storage: LakeStorage, path: Path, is_cleaned_up: bool) -> None:
+    DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})
+    if is_cleaned_up:
+        DeltaTable(path).create_checkpoint()
+        shutil.move(path / "_delta_log" / f"{0:020}.json", path.parent)
+    begun(storage, 10, 20).commit()
+
+    ours, theirs = LogState.read(path), DeltaTable(path)
+
+    assert (ours.version, ours.id) == (theirs.version(), str(theirs.metadata().id))
+    assert ours.configuration == theirs.metadata().configuration == {"delta.logRetentionDuration": "interval 1 days"}
+    assert ours.partition_columns == theirs.metadata().partition_columns == []
+    assert ours.fields == json.loads(theirs.schema().to_json())["fields"]
+    assert ours.protocol["minWriterVersion"] == theirs.protocol().min_writer_version
+    assert ours.features == {*(theirs.protocol().writer_features or ())}
+    assert len(ours.transaction_names()) == 4
+    for name in (*ours.transaction_names(), "none"):
+        assert ours.transaction_version(name) == theirs.transaction_version(name)
+
+
+def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(storage: LakeStorage, path: Path) -> None:
+    """As Delta's own writes them, one after the other."""
+    DeltaTable(path).create_checkpoint()
+    version, log = DeltaTable(path).version(), path / "_delta_log"
+    [whole] = log_files(path).checkpoint_files
+    rows = pq.ParquetFile(whole).read()
+    whole.unlink()
+    parts = [log / f"{version:020}.checkpoint.{number:010}.{2:010}.parquet" for number in (1, 2)]
+    pq.write_table(rows.slice(0, 2), parts[0])
+
+    assert log_files(path).checkpoint is None
+    assert LogState.read(path).version == version
+
+    pq.write_table(rows.slice(2), parts[1])
+    for entry in log.glob("*.json"):
+        entry.unlink()
+    assert log_files(path).checkpoint_files == tuple(parts)
+    assert LogState.read(path).transaction_version("kctl/cluster-1/payments%2Feu/t/0") == 10
+    assert storage.count().rows == 10
+
+
+def test_a_log_that_lacks_an_entry_is_refused_and_one_that_is_not_there_is_no_table(
+    storage: LakeStorage, path: Path
+) -> None:
+    begun(storage, 10, 20).commit()
+    (path / "_delta_log" / f"{2:020}.json").unlink()
+
+    with pytest.raises(LogUnreadable, match="entry 2 of its log is not there"):
+        LogState.read(path)
+    with pytest.raises(NoTable):
+        LogState.read(path.parent)
