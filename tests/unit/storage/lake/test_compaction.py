@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from datetime import datetime
 from decimal import Decimal
@@ -363,6 +364,21 @@ def test_commits_of_batches_write_checkpoints_of_the_log_and_clean_it_up_and_no_
         }
     assert [stored.next for _, stored in opened(path).group_offsets(GROUP.group)] == [30, 77]
     assert offsets(path) == list(range(30))
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_the_batch_is_stored(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = opened(path)
+    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "1"})
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+
+    begun(storage, 0, 10).commit()
+    storage.table.checkpoints.wait()
+
+    assert offsets(path) == list(range(10))
+    assert f"no checkpoint of the log of {path} was written" in caplog.text
 
 
 def test_one_process_at_a_time_does_the_upkeep_of_a_table(storage: LakeStorage, path: Path) -> None:
