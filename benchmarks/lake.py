@@ -42,6 +42,7 @@ from kctl.testing.topics import create_topic
 from kctl_agent.storage.base import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake import storage as storage_module
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.wire import JsonObject
 from kctl_agent.worker.query import lake_put
 from kctl_agent.worker.query import pipeline as worker
@@ -111,7 +112,7 @@ def _measured(settings: WorkerSettings, place: Path, rounds: int, sinks: Sequenc
     settings.scratch_dir.mkdir(parents=True)
     sources = {TopicPartition(TOPIC, number): worker.Source(0, None, 1) for number in range(PARTITIONS)}
     checkpoint = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
-    lake, into_typed = LakeStorage(place / "lake"), LakeStorage(place / "lake_typed")
+    lake, into_typed = LakeStorage(LocalFolder(place / "lake")), LakeStorage(LocalFolder(place / "lake_typed"))
     pipeline = worker.Pipeline(settings, lake, lambda _: None)
     pipeline.open()
     try:

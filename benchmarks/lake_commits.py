@@ -39,6 +39,7 @@ from kctl_agent.storage.base import Advance, Binding, StoredOffset, TopicPartiti
 from kctl_agent.storage.lake import LakeBatch, LakeStorage
 from kctl_agent.storage.lake.commit_actions import append_actions
 from kctl_agent.storage.lake.files import DataFile
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.log import write_entry
 from kctl_agent.wire import JsonObject
 
@@ -91,13 +92,13 @@ def sizes(place: Path, commits: int, tables: Mapping[str, tuple[int, int]]) -> N
 
 def made(table: Path, files: int, versions: int) -> None:
     """With so many files and versions, and checkpoints as commits have them written."""
-    lake = LakeStorage(table)
+    lake = LakeStorage(LocalFolder(table))
     lake.prepare()
     lake.fit(SCHEMA)
     number = iter(range(files))
     for version in range(1, versions + 1):
         added = [_file(next(number)) for _ in range(files // versions)]
-        write_entry(table, version, append_actions(added, {}, [], int(time() * 1e3)))
+        write_entry(lake.folder, version, append_actions(added, {}, [], int(time() * 1e3)))
         if version % 1000 == 0 or version == versions:
             with lake.table.latest() as opened:
                 opened.create_checkpoint()
@@ -114,7 +115,7 @@ class Worker:
     """Of its own partitions of a table."""
 
     def __init__(self, table: Path, number: int) -> None:
-        self.storage = LakeStorage(table)
+        self.storage = LakeStorage(LocalFolder(table))
         self.storage.prepare()
         self.storage.bind(Binding(f"bench-{number}", "bench"))
         self.storage.fit(SCHEMA)
@@ -142,8 +143,8 @@ def _write(batch: LakeBatch) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    batch.folder.mkdir()
-    pq.write_table(pa.table({"topic": ["orders"], "offset": [1]}), batch.folder / "part-0.parquet")
+    Path(batch.folder.uri).mkdir()
+    pq.write_table(pa.table({"topic": ["orders"], "offset": [1]}), Path(batch.folder.uri) / "part-0.parquet")
 
 
 def row_of_commits(table: Path, commits: int, _: int) -> JsonObject:
@@ -190,7 +191,7 @@ def workers(place: Path, seconds: float) -> None:
         alone = 0.0
         for count in WORKERS:
             table = place / f"workers-{count}-{pace}"
-            LakeStorage(table).fit(SCHEMA)
+            LakeStorage(LocalFolder(table)).fit(SCHEMA)
             rows = in_processes(count, row_of_load, table, seconds, pace)
             commits = sum(len(row["commit"]) for row in rows)
             cpu_ms = sum(row["cpu_seconds"] for row in rows) / commits * 1e3

@@ -30,6 +30,7 @@ from kafka import KafkaProducer
 from benchmarks._fleet import TOPIC, Fleet, progress, running_broker, until
 from benchmarks._orders import orders
 from kctl.testing.topics import create_topic
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.log import added, committed_at
 from kctl_agent.wire import JsonObject
 
@@ -75,7 +76,7 @@ def _send(bootstrap_servers: str, values: list[bytes], seconds: float) -> float:
 def _row(trigger: int, directory: Path, table: Path, began: float) -> JsonObject:
     waited, batches, files = [], [], 0
     for version, paths in _versions(table):
-        at = committed_at(table, version)
+        at = committed_at(LocalFolder(table), version)
         assert at is not None
         sent = [each for path in paths for each in _timestamps(path) if each >= began]
         if sent:
@@ -103,8 +104,8 @@ def _row(trigger: int, directory: Path, table: Path, began: float) -> JsonObject
 
 def _versions(table: Path) -> Iterator[tuple[int, list[Path]]]:
     for version in range(1, DeltaTable(table).version() + 1):
-        if paths := added(table, version):
-            yield version, paths
+        if paths := added(LocalFolder(table), version):
+            yield version, [table / path for path in paths]
 
 
 def _timestamps(path: Path) -> list[float]:

@@ -22,7 +22,7 @@ from kctl_agent.process import parent_watch
 from kctl_agent.storage import open_lake
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact, small_files
-from kctl_agent.storage.lake.plans import FOLDER
+from kctl_agent.storage.lake.folder import FOLDER
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 
@@ -32,6 +32,8 @@ LEAST_FILES = 50
 """So many small files of a partition are worth a compaction, as for Delta's own (`autoCompact.minNumFiles`): each may
 write a file anew that is nearly as large as the target."""
 VACUUM_SECONDS = 86_400.0
+VACUUMED = f"{FOLDER}/vacuumed"
+"""Written after each time."""
 
 
 def main() -> int:
@@ -53,7 +55,7 @@ def looked_after(lake: LakeStorage) -> tuple[list[str], list[str]]:
     done: list[str] = []
     failed: list[str] = []
     for table in lake.tables():
-        with suppress(UpkeepBusy), _noted(failed), upkeep_lock(table.path):
+        with suppress(UpkeepBusy), _noted(failed), upkeep_lock(table.folder):
             for step in (_compacted, _vacuumed):
                 with _noted(failed):
                     done += step(table)
@@ -77,20 +79,12 @@ def _compacted(lake: LakeStorage) -> list[str]:
 
 
 def _vacuumed(lake: LakeStorage) -> list[str]:
-    vacuumed = lake.path / FOLDER / "vacuumed"
-    if _age(vacuumed) <= VACUUM_SECONDS:
+    last = lake.folder.find(VACUUMED)
+    if last is not None and time.time() - last.modified <= VACUUM_SECONDS:
         return []
     removed = remove(lake.table, unused(lake.table))
-    vacuumed.touch()
+    lake.folder.write(VACUUMED, b"")
     return [f"{number_of(removed, 'file')} removed that no version of the last days has"] if removed else []
-
-
-def _age(path: Path) -> float:
-    """Seconds since it was written; infinite of a file that is not there."""
-    try:
-        return time.time() - path.stat().st_mtime
-    except FileNotFoundError:
-        return float("inf")
 
 
 def _yield_to_others() -> None:

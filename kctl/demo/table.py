@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from kafka import KafkaAdminClient
 
@@ -24,11 +23,10 @@ def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[st
     """Compare offset by offset. Raises StorageUnusable."""
     storage.bind(owner)
     stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
-    return audit_places(_places(storage.path), produced, stored_offsets=stored_offsets)
+    return audit_places(_places(storage), produced, stored_offsets=stored_offsets)
 
 
-def _places(table: Path) -> Iterator[Place]:
-    from deltalake import DeltaTable
-
-    columns = DeltaTable(table).to_pyarrow_table(columns=["topic", "partition", "offset"])
+def _places(storage: LakeStorage) -> Iterator[Place]:
+    with storage.table.latest() as table:
+        columns = table.to_pyarrow_table(columns=["topic", "partition", "offset"])
     yield from zip(*(columns[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)

@@ -21,6 +21,7 @@ from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Binding, StoredOffset
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.table import TableRefused
 from kctl_agent.worker.query.batch_put import BatchRange, PartitionPlan
 from kctl_agent.worker.query.lake_put import LakePut
@@ -51,7 +52,7 @@ def marks(values: str, offset: str = "offset", error: str = "'no'") -> Transform
 
 def put(spark: SparkSession, table: Path, transform: Transform, name: str = "items:parsed", end: int = 4) -> None:
     frame = spark.range(end).selectExpr(*RECORDS)
-    storage = LakeStorage(table)
+    storage = LakeStorage(LocalFolder(table))
     storage.prepare()
     lake = LakePut(storage, transform, name)
     lake.check(frame)
@@ -62,7 +63,7 @@ def put(spark: SparkSession, table: Path, transform: Transform, name: str = "ite
 
 
 def offsets(table: Path) -> dict[str, Any]:
-    storage = LakeStorage(table)
+    storage = LakeStorage(LocalFolder(table))
     storage.bind(GROUP)
     dead = [[each.offset, each.error] for each in DeadLetterTable(storage, GROUP.group).dead()]
     return {"rows": DeltaTable(table).to_pyarrow_table(columns=["offset"])["offset"].to_pylist(), "dead": dead}

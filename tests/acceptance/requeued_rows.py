@@ -18,6 +18,7 @@ from pyspark.sql.functions import col, when
 from kctl_agent.storage.base import Binding, StoredOffset
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.worker.query.lake_put import COLUMNS, write
 from kctl_agent.worker.query.requeue_put import SCHEMA, RequeuePut
 from tests.acceptance.lone_spark import lone_session
@@ -63,7 +64,7 @@ def store(spark: SparkSession, lake: LakeStorage, table: DeadLetterTable, rows: 
 
 def main(folder: Path) -> None:
     spark = lone_session(folder)
-    lake = LakeStorage(folder / "my orders {a}")
+    lake = LakeStorage(LocalFolder(folder / "my orders {a}"))
     lake.prepare()
     lake.fit(spark.createDataFrame([], SCHEMA).select(*COLUMNS).schema.json())
     lake.bind(Binding(GROUP, "c"))
@@ -79,7 +80,7 @@ def main(folder: Path) -> None:
     reported = [str(put.put_next(spark)) for _ in range(2)]
 
     spark.stop()
-    rows = DeltaTable(lake.path).to_pyarrow_table().sort_by("offset")
+    rows = DeltaTable(lake.folder.uri).to_pyarrow_table().sort_by("offset")
     first = {name: repr(value) for name, value in rows.slice(0, 1).to_pylist()[0].items()}
     kept = [(each.offset, repr(each.messages()[0].value), each.tries, each.error) for each in table.dead()]
     found = {"reported": reported, "first": first, "offsets": rows["offset"].to_pylist(), "kept": kept}

@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.folder import LocalFolder
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real]
@@ -201,7 +202,7 @@ def dead(fleet: Fleet) -> list[dict[str, Any]]:
 
 def requeued(table: Path, fleet: Fleet) -> int:
     """Dead letters that wait for a worker to put them back."""
-    return DeadLetterTable(LakeStorage(table), fleet.group).count_requeued()
+    return DeadLetterTable(LakeStorage(LocalFolder(table)), fleet.group).count_requeued()
 
 
 @pytest.mark.long
@@ -331,7 +332,7 @@ def test_dead_letters_that_are_put_back_are_rows_once_however_often_workers_are_
 
 def put_back_up_to(table: Path, fleet: Fleet) -> int:
     """The newest request whose rows are in the table."""
-    with LakeStorage(table).table.state() as state:
+    with LakeStorage(LocalFolder(table)).table.state() as state:
         names = [name for name in state.transaction_names() if name.startswith("kctl/requeued/")]
         return max(
             (state.transaction_version(name) or 0 for name in names if name.endswith(f"/{fleet.group}")), default=0

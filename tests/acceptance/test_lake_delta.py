@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.table import TableRefused
 from tests.acceptance.delta_spark import DeltaRefused, DeltaSpark, Found, delta_rs_rows
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
@@ -190,10 +191,10 @@ def test_tables_that_deltas_own_spark_has_given_features_are_refused_by_their_na
         for number, (change, reason) in enumerate(REFUSED.items()):
             table = short_dir / f"table{number}"
             delta.sql(f"create table {name_of(table)} (topic string, partition int, offset long) using delta")
-            LakeStorage(table).prepare()
+            LakeStorage(LocalFolder(table)).prepare()
             delta.sql(f"alter table {name_of(table)} {change}")
             with pytest.raises(TableRefused, match=reason):
-                LakeStorage(table).prepare()
+                LakeStorage(LocalFolder(table)).prepare()
 
 
 def backdate(table: Path) -> None:

@@ -25,6 +25,7 @@ from kctl.master.upkeep import UPKEEP_COMMAND, Upkeep
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.rows.storage import StorageStats, TableStats
 from kctl_agent.storage.base import StoredOffset
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.upkeep_lock import upkeep_lock
 from kctl_agent.upkeep import LEAST_FILES
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, begun, offsets, opened
@@ -141,7 +142,7 @@ def test_with_the_setting_off_and_while_another_process_is_at_it_nothing_is_done
     off = replace(config, storage=replace(config.storage, upkeep=False))
 
     run_until(off, lambda: next(turns) > 20)
-    with upkeep_lock(table):
+    with upkeep_lock(LocalFolder(table)):
         ran = ran_once(config)
 
     assert ran == (0, b"")

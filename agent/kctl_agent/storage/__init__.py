@@ -12,6 +12,7 @@ from kctl_agent.storage.block import BLOCK_BYTES
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.redis.client import REPLY_SECONDS
@@ -56,9 +57,8 @@ def open_storage(settings: Mapping[str, Any], *, reply_seconds: float = REPLY_SE
 
 def open_lake(settings: Mapping[str, Any]) -> LakeStorage:
     """The table that the `[storage]` settings of mode `lake` name. It opens no file yet."""
-    path = Path(unquote(urlsplit(settings["uri"]).path))
     return LakeStorage(
-        path,
+        LocalFolder(Path(unquote(urlsplit(settings["uri"]).path))),
         partition_by=settings["partition_by"],
         target_file_bytes=settings["target_file_bytes"],
         merge_schema=settings["merge_schema"],

@@ -65,7 +65,7 @@ def opened_lake(config: Config) -> Iterator[LakeStorage]:
     from kctl_agent.storage import open_lake
 
     storage = open_lake(storage_settings(config))
-    with as_owner(storage.path, config.path):
+    with as_owner(storage.folder.local or config.path, config.path):
         storage.prepare()
         yield storage
 

@@ -52,7 +52,10 @@ def _optimized(fleet: Config, lake: LakeStorage, *, dry_run: bool) -> str:
     what = f"{number_of(found.files, 'small file')} ({readable(found.bytes)}){where}"
     if dry_run:
         return f"would compact {what}"
-    with upkeep_lock(lake.path), operation(fleet_log(fleet), "storage optimize", {"table": str(lake.path)}) as running:
+    with (
+        upkeep_lock(lake.folder),
+        operation(fleet_log(fleet), "storage optimize", {"table": str(lake.folder)}) as running,
+    ):
         sys.stderr.write(f"compacting {what} …\n")
         running.text = str(compact(lake.table, lake.target_file_bytes, _print_version))
     return running.text

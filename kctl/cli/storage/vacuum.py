@@ -52,7 +52,7 @@ def _vacuumed(fleet: Config, lake: LakeStorage, retention_hours: int | None, *, 
     from kctl_agent.storage.lake.vacuum import remove, unused
     from kctl_agent.storage.room import readable
 
-    with upkeep_lock(lake.path):
+    with upkeep_lock(lake.folder):
         found = unused(lake.table, retention_hours)
         if not found:
             return "no files to remove"
@@ -62,7 +62,7 @@ def _vacuumed(fleet: Config, lake: LakeStorage, retention_hours: int | None, *, 
             return f"would remove {what}"
         if not yes:
             confirm(f"Remove {what} of {lake.identity} for good?")
-        params = {"table": str(lake.path), "retention_hours": retention_hours}
+        params = {"table": str(lake.folder), "retention_hours": retention_hours}
         with operation(fleet_log(fleet), "storage vacuum", params) as running:
             running.text = f"{number_of(remove(lake.table, found), 'file')} removed"
     return running.text

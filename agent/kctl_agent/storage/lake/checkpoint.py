@@ -7,6 +7,7 @@ worker nor for the time of its batch.
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
 import signal
@@ -16,8 +17,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl_agent.storage.lake.files import sync
-from kctl_agent.storage.lake.log import LAST_CHECKPOINT, checkpoint_path
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
+from kctl_agent.storage.lake.log import LAST_CHECKPOINT, LOG, checkpoint_name
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -39,7 +40,7 @@ PR_SET_PDEATHSIG = 1
 class Checkpoints:
     """Of one table. May be used by any thread, by one at a time."""
 
-    def __init__(self, table: Path) -> None:
+    def __init__(self, table: Folder) -> None:
         self._table = table
         self._running: threading.Thread | None = None
 
@@ -58,10 +59,11 @@ class Checkpoints:
             self._running.join()
 
 
-def _run(table: Path) -> None:
-    command = [sys.executable, "-P", "-m", __name__, str(table)]
+def _run(table: Folder) -> None:
+    command = [sys.executable, "-P", "-m", __name__]
+    given = json.dumps([table.uri, table.options])  # which may hold keys, and arguments are open to all
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         log.warning("no checkpoint of the log of %s was written: %s", table, error)
         return
@@ -70,29 +72,29 @@ def _run(table: Path) -> None:
         log.warning("no checkpoint of the log of %s was written: %s", table, reason)
 
 
-def main(table: Path) -> None:
-    """Write one, synced, and clean up the log as it is configured. With the lowest priority, and no longer than the
-    process that started it."""
+def main(uri: str, options: dict[str, str] | None) -> None:
+    """Write one, synced in a folder of this machine, and clean up the log as it is configured. With the lowest
+    priority, and no longer than the process that started it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.nice(19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
 
-    opened = _written(table)
-    made = checkpoint_path(table, opened.version())
-    for path in (made, made.with_name(LAST_CHECKPOINT), made.parent):
-        sync(path)
+    opened = _written(uri, options)
+    if options is None:
+        log_names = (checkpoint_name(opened.version()), LAST_CHECKPOINT)
+        LocalFolder(Path(uri, LOG)).sync(name.removeprefix(f"{LOG}/") for name in log_names)
     if opened.metadata().configuration.get("delta.enableExpiredLogCleanup") != "false":
         opened.cleanup_metadata()
 
 
-def _written(table: Path) -> DeltaTable:
+def _written(uri: str, options: dict[str, str] | None) -> DeltaTable:
     """delta-rs raises where a listing of the folder lacks an entry that another process writes at the same time."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            opened = DeltaTable(table)
+            opened = DeltaTable(uri, storage_options=options)
             opened.create_checkpoint()
             break
         except DeltaError:
@@ -102,4 +104,4 @@ def _written(table: Path) -> DeltaTable:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*json.load(sys.stdin))

@@ -3,8 +3,9 @@
 Nothing else changes: older versions keep their files until `vacuum` removes them. A commit of a batch meanwhile is no
 conflict; an UPDATE, DELETE, MERGE or another OPTIMIZE of the same files is, and then the compaction has done nothing.
 
-delta-rs does the work, in a table of its own that nobody sees (`_shadow`): it syncs nothing, and knows no moment
-between writing files and committing them. A power cut would leave a commit without its files, of rows that are stored.
+delta-rs does the work. In a folder of this machine it is given a table of its own that nobody sees (`_shadow`): it
+syncs nothing, and knows no moment between writing files and committing them. A power cut would leave a commit without
+its files, of rows that are stored. In an object store what was written stays, so there it compacts the table itself.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from urllib.parse import unquote
 
 from kctl_agent.messages import number_of
 from kctl_agent.storage.lake.counts import is_small
-from kctl_agent.storage.lake.files import TableFile, sync
+from kctl_agent.storage.lake.files import TableFile
+from kctl_agent.storage.lake.folder import FOLDER, Folder
 from kctl_agent.storage.lake.log import actions
-from kctl_agent.storage.lake.plans import BATCH, FOLDER
+from kctl_agent.storage.lake.plans import BATCH
 from kctl_agent.storage.room import readable
 
 if TYPE_CHECKING:
@@ -92,14 +94,17 @@ def compact(
 
     Raises StorageUnusable, TableRefused: also where another writer has changed the same files meanwhile.
     """
-    for left in (lake.path / FOLDER).glob(f"{SHADOW}*"):  # by a process that was killed
+    if lake.folder.local is None:
+        return _in_place(lake, target_file_bytes, progress)
+    path = lake.folder.local
+    for left in (path / FOLDER).glob(f"{SHADOW}*"):  # by a process that was killed
         shutil.rmtree(left, ignore_errors=True)
     with lake.latest() as table:
         rounds = list(_rounds(table, target_file_bytes))
         total = Compacted(0, 0, 0, 0, table.version())
     for files in rounds:
         with lake.errors():
-            removed, added = _compacted(lake, files, target_file_bytes)
+            removed, added = _compacted(lake, path, files, target_file_bytes)
         if removed:
             total = Compacted(
                 total.files_removed + len(removed),
@@ -110,6 +115,27 @@ def compact(
             )
             progress(total.version)
     return total
+
+
+def _in_place(lake: LakeTable, target_file_bytes: int, progress: Callable[[int], None]) -> Compacted:
+    with lake.latest() as table:
+        before, version = _sizes(table), table.version()
+        has_small = any(_rounds(table, target_file_bytes))
+    if not has_small:
+        return Compacted(0, 0, 0, 0, version)
+    lake.optimize(target_file_bytes)
+    with lake.latest() as table:
+        after, version = _sizes(table), table.version()
+    progress(version)
+    removed, added = before.keys() - after.keys(), after.keys() - before.keys()
+    added = {path for path in added if not path.startswith(BATCH)}  # batches have been committed meanwhile
+    return Compacted(
+        len(removed), len(added), sum(before[each] for each in removed), sum(after[each] for each in added), version
+    )
+
+
+def _sizes(table: DeltaTable) -> dict[str, int]:
+    return {file.path: file.size for file in _files(table)}
 
 
 def _rounds(table: DeltaTable, target_file_bytes: int) -> Iterator[list[TableFile]]:
@@ -145,33 +171,35 @@ def _text(value: object) -> str | None:
 
 
 def _compacted(
-    lake: LakeTable, files: Sequence[TableFile], target_file_bytes: int
+    lake: LakeTable, path: Path, files: Sequence[TableFile], target_file_bytes: int
 ) -> tuple[list[TableFile], list[TableFile]]:
     """Those of the files that others are to take the place of, and these, which are on the disk in their place."""
-    with _shadow(lake, files) as (shadow, links):
+    with _shadow(lake, path, files) as (shadow, links):
         shadow.optimize.compact(target_size=target_file_bytes, max_concurrent_tasks=1)
-        folder = Path(lake.path, FOLDER, Path(shadow.table_uri).name)
+        folder = lake.folder.below(FOLDER).below(Path(shadow.table_uri).name)
         done = [action for version in range(1, shadow.version() + 1) for action in actions(folder, version)]
         removed = [links[action["remove"]["path"]] for action in done if "remove" in action]
         made = f"{BATCH}{uuid.uuid4().hex}"
-        added = [_moved(lake.path, folder, made, action["add"]) for action in done if "add" in action]
-    sync(lake.path)
+        added = [_moved(path, folder, made, action["add"]) for action in done if "add" in action]
+        lake.folder.sync(file.path for file in added)
     return removed, added
 
 
 @contextmanager
-def _shadow(lake: LakeTable, files: Sequence[TableFile]) -> Iterator[tuple[DeltaTable, dict[str, TableFile]]]:
+def _shadow(
+    lake: LakeTable, path: Path, files: Sequence[TableFile]
+) -> Iterator[tuple[DeltaTable, dict[str, TableFile]]]:
     """A table of links to these files, for the time of the block, and what each link is of."""
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, create_table_with_add_actions
 
-    parent = lake.path / FOLDER
+    parent = path / FOLDER
     parent.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=SHADOW, dir=parent))
     try:
         links = {f"{number}.parquet": file for number, file in enumerate(files)}
         for name, file in links.items():
-            os.link(lake.path / file.path, folder / name)
+            os.link(path / file.path, folder / name)
         adds = [AddAction(name, each.size, each.partition_values, 0, False, "{}") for name, each in links.items()]
         with lake.latest() as table:
             schema, columns = table.schema(), table.metadata().partition_columns
@@ -181,12 +209,10 @@ def _shadow(lake: LakeTable, files: Sequence[TableFile]) -> Iterator[tuple[Delta
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _moved(table: Path, folder: Path, made: str, action: Mapping[str, Any]) -> TableFile:
-    """A new file in its place in the table, synced."""
+def _moved(table: Path, folder: Folder, made: str, action: Mapping[str, Any]) -> TableFile:
+    """A new file in its place in the table."""
     path = f"{made}/{unquote(action['path'])}"
     place = table / path
     place.parent.mkdir(parents=True, exist_ok=True)
-    os.rename(folder / unquote(action["path"]), place)
-    for each in (place, *(parent for parent in place.parents if table in parent.parents)):
-        sync(each)
+    os.rename(Path(folder.uri, unquote(action["path"])), place)
     return TableFile(path, action["size"], action["partitionValues"], action["modificationTime"], action["stats"])

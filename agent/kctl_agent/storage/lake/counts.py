@@ -11,16 +11,16 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.log import committed_at, entry_path, log_files
+from kctl_agent.storage.lake.log import committed_at, entry_name, log_files
 from kctl_agent.storage.lake.log_state import NoTable, reading_log
 from kctl_agent.storage.room import TableCounts
 
 if TYPE_CHECKING:
+    from kctl_agent.storage.lake.folder import Folder
     from kctl_agent.storage.lake.table import LakeTable
 
 __all__ = ["TableCounter", "count", "is_small"]
@@ -42,7 +42,7 @@ def is_small(size: int, target_file_bytes: int) -> bool:
     return size < target_file_bytes * SMALL
 
 
-def count(table: Path, target_file_bytes: int) -> TableCounts:
+def count(table: Folder, target_file_bytes: int) -> TableCounts:
     """What the newest version holds. Raises NoTable, LogUnreadable, OSError."""
     log = log_files(table)
     if not log.versions and log.checkpoint is None:
@@ -56,8 +56,8 @@ def count(table: Path, target_file_bytes: int) -> TableCounts:
                 since[unquote(action["path"])] = (action["size"], _rows(action.get("stats"))) if added else None
             version += 1
     total = _Total(target_file_bytes)
-    for path in log.checkpoint_files:
-        for name, size, stats in _of_checkpoint(path):
+    for checkpoint in log.checkpoint_files:
+        for name, size, stats in _of_checkpoint(table, checkpoint):
             if unquote(name) not in since:
                 total.add(size, _rows(stats))
     for file in since.values():
@@ -80,14 +80,14 @@ class _Total:
         self.small += is_small(size, self.target_file_bytes)
         self.rows = None if rows is None or self.rows is None else self.rows + rows
 
-    def counts(self, table: Path, version: int) -> TableCounts:
+    def counts(self, table: Folder, version: int) -> TableCounts:
         return TableCounts(version, self.files, self.bytes, self.rows, self.small, committed_at(table, version))
 
 
-def _entry(table: Path, version: int) -> Iterator[tuple[bool, dict[str, Any]]]:
+def _entry(table: Folder, version: int) -> Iterator[tuple[bool, dict[str, Any]]]:
     """Files that it has added (True) or removed. Raises LogUnreadable, OSError."""
-    path = entry_path(table, version)
-    with reading_log(path), path.open() as lines:
+    name = entry_name(version)
+    with reading_log(name), table.open(name) as lines:
         for line in lines:
             parsed = json.loads(line)
             for kind in ("add", "remove"):
@@ -95,12 +95,12 @@ def _entry(table: Path, version: int) -> Iterator[tuple[bool, dict[str, Any]]]:
                     yield kind == "add", action
 
 
-def _of_checkpoint(path: Path) -> Iterator[tuple[str, int, str | None]]:
+def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, int, str | None]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     wanted = ["add.path", "add.size", "add.stats"]
-    with reading_log(path), pq.ParquetFile(path, buffer_size=1 << 20) as file:
+    with reading_log(name), table.open(name) as opened, pq.ParquetFile(opened, buffer_size=1 << 20) as file:
         for rows in file.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
             for add in rows.column("add").drop_null().to_pylist():
                 if add["path"] is not None:
@@ -134,7 +134,7 @@ class TableCounter:
             return self._last
         try:
             with self._lake.errors():
-                self._last = self._continued() or count(self._lake.path, self._target_file_bytes)
+                self._last = self._continued() or count(self._lake.folder, self._target_file_bytes)
         except StorageUnusable:  # the next batch reports it
             self._last = None
         now = time.monotonic()
@@ -148,17 +148,17 @@ class TableCounter:
         if (
             last is None
             or last.committed_at is None
-            or committed_at(self._lake.path, last.version) != last.committed_at
+            or committed_at(self._lake.folder, last.version) != last.committed_at
         ):
             return None
         total = _Total(self._target_file_bytes, last.files, last.bytes, last.small_files, last.rows)
         version = last.version
         try:
             while True:
-                for added, action in _entry(self._lake.path, version + 1):
+                for added, action in _entry(self._lake.folder, version + 1):
                     if not added:
                         return None
                     total.add(action["size"], _rows(action.get("stats")))
                 version += 1
         except FileNotFoundError:
-            return total.counts(self._lake.path, version)
+            return total.counts(self._lake.folder, version)

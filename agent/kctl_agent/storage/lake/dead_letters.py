@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.message import Message
@@ -37,6 +36,8 @@ from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, Move
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+
+    from kctl_agent.storage.lake.folder import Folder
 
 __all__ = ["DeadLetterTable", "EarlierTry"]
 
@@ -68,8 +69,8 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.identity
 
     @property
-    def path(self) -> Path:
-        return self.storage.path
+    def folder(self) -> Folder:
+        return self.storage.folder
 
     def earlier_try(self, batch: LakeBatch) -> EarlierTry:
         """What became of this batch when it was run before. Raises StorageUnusable."""

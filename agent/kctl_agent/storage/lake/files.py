@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-__all__ = ["DataFile", "TableFile", "read_files", "sync"]
+from kctl_agent.storage.base import StorageUnusable
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.folder import Folder, FolderFile
+
+__all__ = ["DataFile", "TableFile", "read_files", "written_files"]
 
 STATS_COLUMNS = 32
 """`delta.dataSkippingNumIndexedCols` of Delta itself."""
@@ -60,34 +63,44 @@ class TableFile:
     stats: str = "{}"
 
 
-def read_files(table: Path, folder: Path) -> list[DataFile]:
-    """The files with rows that Spark has written below `folder`, synced to the disk; its checksum files are removed.
+def written_files(table: Folder, folder: Folder) -> list[DataFile] | None:
+    """The files with rows that Spark has written into the folder of a batch, synced to the disk. None: there is no such
+    folder; Spark makes it also where there is no row. Raises StorageUnusable."""
+    try:
+        return read_files(table, folder) if folder.exists() else None
+    except OSError as error:
+        raise StorageUnusable(f"the files in {folder} cannot be synced: {error.strerror}") from error
+
+
+def read_files(table: Folder, folder: Folder) -> list[DataFile]:
+    """The files with rows that Spark has written into the folder of a batch, synced to the disk; its checksum files,
+    and files without rows, are removed.
 
     Raises OSError.
     """
-    found = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
-        for name in names:
-            path = Path(parent, name)
-            if name.startswith((".", "_")):
-                path.unlink()
-            elif (read := _read_file(table, folder, path)).rows:
-                sync(path)
-                found.append(read)
-            else:
-                path.unlink()  # Spark writes one without rows where a batch has none
-        sync(Path(parent))
-    if found:
-        sync(table)
+    found: list[DataFile] = []
+    useless: list[str] = []
+    for file in folder.files():
+        *folders, name = file.name.split("/")
+        if any(each.startswith(("_", ".")) for each in folders):
+            continue
+        if name.startswith((".", "_")):
+            useless.append(file.name)
+        elif (read := _read_file(folder, file)).rows:
+            found.append(read)
+        else:
+            useless.append(file.name)  # Spark writes one without rows where a batch has none
+    if useless:
+        folder.remove(useless)
+    table.sync(file.path for file in found)
     return found
 
 
-def _read_file(table: Path, folder: Path, path: Path) -> DataFile:
+def _read_file(folder: Folder, file: FolderFile) -> DataFile:
     import pyarrow.parquet as pq
 
-    metadata = pq.read_metadata(path)
-    stat = path.stat()
+    with folder.open(file.name) as opened:
+        metadata = pq.read_metadata(opened)
     nulls: dict[str, int] = {}
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -102,10 +115,10 @@ def _read_file(table: Path, folder: Path, path: Path) -> DataFile:
         if bounds is not None:
             least[name], greatest[name] = bounds
     return DataFile(
-        str(path.relative_to(table)),
-        stat.st_size,
-        stat.st_mtime_ns // 1_000_000,
-        dict(_partition_values(path.parent.relative_to(folder).parts)),
+        f"{folder.name}/{file.name}",
+        file.size,
+        int(file.modified * 1000),
+        dict(_partition_values(file.name.split("/")[:-1])),
         metadata.num_rows,
         nulls,
         least,
@@ -167,12 +180,3 @@ def _upper(value: str) -> str | None:
         return value
     # The last code point is no bound of what goes on with the same one.
     return None if value[STATS_CHARACTERS] == LAST else value[:STATS_CHARACTERS] + LAST
-
-
-def sync(path: Path) -> None:
-    """A file or a folder, to the disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from kctl_agent.storage.lake.files import sync
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.folder import Folder
 
 __all__ = [
     "LAST_CHECKPOINT",
+    "LOG",
     "LogFiles",
     "actions",
     "added",
-    "checkpoint_path",
+    "checkpoint_name",
     "committed_at",
-    "entry_path",
+    "entry_name",
     "last_checkpoint",
     "log_files",
     "was_added",
@@ -32,26 +31,26 @@ LOG = "_delta_log"
 CHECKPOINT = re.compile(
     r"(?P<version>\d{20})\.checkpoint(\.(?P<part>\d{10})\.(?P<parts>\d{10})|\.(?P<id>[0-9a-f-]{36}))?\.parquet"
 )
-LAST_CHECKPOINT = "_last_checkpoint"
+LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
 """The file that names the newest checkpoint."""
 
 MOST_ENTRIES = 10_000
 """So many are searched for a batch's files at the most: some hundred milliseconds."""
 
 
-def entry_path(table: Path, version: int) -> Path:
+def entry_name(version: int) -> str:
     """What the commit of a version has written; a clean-up of the log removes it."""
-    return table / LOG / f"{version:020}.json"
+    return f"{LOG}/{version:020}.json"
 
 
-def checkpoint_path(table: Path, version: int) -> Path:
+def checkpoint_name(version: int) -> str:
     """Of a version that has one, as kctl and delta-rs write it."""
-    return table / LOG / f"{version:020}.checkpoint.parquet"
+    return f"{LOG}/{version:020}.checkpoint.parquet"
 
 
-def added(table: Path, version: int) -> list[Path]:
+def added(table: Folder, version: int) -> list[str]:
     """The files that a commit has added. Raises OSError."""
-    return [table / unquote(action["add"]["path"]) for action in actions(table, version) if "add" in action]
+    return [unquote(action["add"]["path"]) for action in actions(table, version) if "add" in action]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +59,16 @@ class LogFiles:
     parts; `versions` those above it that have an entry, in their order."""
 
     checkpoint: int | None
-    checkpoint_files: tuple[Path, ...]
+    checkpoint_files: tuple[str, ...]
     versions: tuple[int, ...]
 
 
-def log_files(table: Path) -> LogFiles:
+def log_files(table: Folder) -> LogFiles:
     """By their names: what `_last_checkpoint` has may be older, or damaged. A checkpoint in parts, which Delta's own
     writes one after the other, counts once it has all of them. Raises OSError."""
     entries: list[int] = []
     checkpoints: dict[tuple[int, int, str], list[str]] = {}
-    try:
-        names = os.listdir(table / LOG)
-    except FileNotFoundError:
-        names = []
-    for name in names:
+    for name in table.below(LOG).names():
         if name.endswith(".json") and name[:-5].isdecimal():
             entries.append(int(name[:-5]))
         elif (found := CHECKPOINT.fullmatch(name)) is not None:
@@ -83,58 +78,45 @@ def log_files(table: Path) -> LogFiles:
     newest = max(whole, default=None)
     if newest is None:
         return LogFiles(None, (), tuple(sorted(entries)))
-    files = tuple(table / LOG / name for name in sorted(checkpoints[newest]))
+    files = tuple(f"{LOG}/{name}" for name in sorted(checkpoints[newest]))
     return LogFiles(newest[0], files, tuple(sorted(each for each in entries if each > newest[0])))
 
 
-def last_checkpoint(table: Path) -> int | None:
+def last_checkpoint(table: Folder) -> int | None:
     """The version of the newest checkpoint. Raises OSError."""
     return log_files(table).checkpoint
 
 
-def write_entry(table: Path, version: int, actions: Iterable[Mapping[str, Any]]) -> bool:
+def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bool:
     """Commit these actions as this version, if there is none yet: False, and nothing is written, where another writer
     was first. What readers see is on the disk, unlike delta-rs' own entries: a power cut that damages one would make
     the table unreadable.
 
     Raises OSError: whether it is written shows the log.
     """
-    entry = entry_path(table, version)
-    written = entry.with_name(f"_commit_{uuid.uuid4()}.json.tmp")  # as delta-rs calls its own; hidden from readers
-    try:
-        with written.open("x") as file:
-            file.writelines(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(written, entry)
-    except FileExistsError:
-        return False
-    finally:
-        written.unlink(missing_ok=True)
-    sync(entry.parent)
-    return True
+    lines = (json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
+    return table.create(entry_name(version), "".join(lines).encode())
 
 
-def committed_at(table: Path, version: int) -> float | None:
-    """Unix seconds, by the clock of the file system, as Delta itself dates a commit; None where it was cleaned up."""
-    try:
-        return entry_path(table, version).stat().st_mtime
-    except FileNotFoundError:
-        return None
+def committed_at(table: Folder, version: int) -> float | None:
+    """Unix seconds, by the clock of the file system, as Delta itself dates a commit; None where it was cleaned up.
+    Raises OSError."""
+    entry = table.find(entry_name(version))
+    return None if entry is None else entry.modified
 
 
-def was_added(table: Path, folder: str, versions: range) -> bool | None:
+def was_added(table: Folder, folder: str, versions: range) -> bool | None:
     """Whether a commit of these versions has added a file of this folder; None: nobody can know any more, for entries
     were cleaned up, or are too many. Raises OSError."""
     if len(versions) > MOST_ENTRIES:
         return None
     wanted = f"{folder}/".encode()
     try:
-        return any(wanted in entry_path(table, version).read_bytes() for version in versions)
+        return any(wanted in table.read(entry_name(version)) for version in versions)
     except FileNotFoundError:
         return None
 
 
-def actions(table: Path, version: int) -> list[dict[str, Any]]:
+def actions(table: Folder, version: int) -> list[dict[str, Any]]:
     """What a commit consists of. Raises OSError."""
-    return [json.loads(line) for line in entry_path(table, version).read_text().splitlines()]
+    return [json.loads(line) for line in table.read(entry_name(version)).decode().splitlines()]

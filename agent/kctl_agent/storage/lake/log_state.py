@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kctl_agent.storage.lake.log import LogFiles, entry_path, log_files
+from kctl_agent.storage.lake.log import LogFiles, entry_name, log_files
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.folder import Folder
 
 __all__ = ["LogState", "LogUnreadable", "NoTable", "reading_log"]
 
@@ -32,12 +34,12 @@ class LogUnreadable(ValueError):
 
 
 @contextmanager
-def reading_log(path: Path) -> Iterator[None]:
+def reading_log(name: str) -> Iterator[None]:
     """Where a file of a log is parsed. Raises LogUnreadable."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError) as error:  # also what pyarrow raises
-        raise LogUnreadable(f"{path.name} of its log cannot be read: {error}") from error
+        raise LogUnreadable(f"{name.rpartition('/')[2]} of its log cannot be read: {error}") from error
 
 
 class LogState:
@@ -50,7 +52,7 @@ class LogState:
         self._transactions: dict[str, int] = {}
 
     @classmethod
-    def read(cls, table: Path) -> LogState:
+    def read(cls, table: Folder) -> LogState:
         """The newest version. Raises NoTable, LogUnreadable, OSError."""
         for attempt in range(1, ATTEMPTS + 1):
             state = cls()
@@ -62,13 +64,13 @@ class LogState:
                     raise LogUnreadable(f"{error.filename} is not there") from error
         return state
 
-    def replay(self, table: Path, log: LogFiles) -> None:
+    def replay(self, table: Folder, log: LogFiles) -> None:
         """From its newest checkpoint on. Raises NoTable, LogUnreadable, OSError."""
         if not log.versions and log.checkpoint is None:
             raise NoTable
-        for path in log.checkpoint_files:
-            with reading_log(path):
-                for kind, action in _of_checkpoint(path):
+        for name in log.checkpoint_files:
+            with reading_log(name):
+                for kind, action in _of_checkpoint(table, name):
                     self._take(kind, action)
         if log.checkpoint is not None:
             self.version = log.checkpoint
@@ -78,16 +80,16 @@ class LogState:
         if not self.protocol or not self.metadata:
             raise LogUnreadable("its log has no protocol, or no schema")
 
-    def advance(self, table: Path) -> None:
+    def advance(self, table: Folder) -> None:
         """To the newest version. Raises LogUnreadable, OSError."""
         while True:
-            path = entry_path(table, self.version + 1)
+            name = entry_name(self.version + 1)
             try:
-                text = path.read_text()
+                content = table.read(name)
             except FileNotFoundError:
                 return
-            with reading_log(path):
-                found = list(_of_entry(text))
+            with reading_log(name):
+                found = list(_of_entry(content.decode()))
             for kind, action in found:
                 self._take(kind, action)
             self.version += 1
@@ -142,10 +144,10 @@ def _of_entry(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield kind, _checked(kind, action)
 
 
-def _of_checkpoint(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with table.open(name) as opened, pq.ParquetFile(opened) as file:
         kinds = [kind for kind in KINDS if kind in file.schema_arrow.names]
         for kind in kinds:  # one after the other: each row has one action, and of most of them only `add`
             for action in file.read(columns=[kind])[kind].drop_null().to_pylist():

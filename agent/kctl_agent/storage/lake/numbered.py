@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -53,15 +52,13 @@ def rows(table: DeltaTable, query: str) -> list[dict[str, Any]]:
     return [row for batch in found for row in pa.record_batch(batch).to_pylist()]
 
 
-def numbered_files(table: DeltaTable, path: Path) -> list[Path]:
+def numbered_files(table: DeltaTable) -> list[str]:
     """Those that may have rows of a request, by the log's statistics."""
     actions = table.get_add_actions(flatten=True)
     nulls = f"null_count.{NUMBER}"
     columns = ["path", "num_records", *([nulls] if nulls in actions.schema.names else [])]
     files = zip(*(actions.column(name).to_pylist() for name in columns), strict=True)
-    return [
-        path / unquote(name) for name, *counts in files if None in counts or len(counts) < 2 or counts[0] != counts[1]
-    ]
+    return [unquote(name) for name, *counts in files if None in counts or len(counts) < 2 or counts[0] != counts[1]]
 
 
 def fields(table: DeltaTable) -> list[dict[str, Any]]:

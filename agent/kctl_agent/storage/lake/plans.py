@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.folder import FOLDER
 from kctl_agent.storage.lake.log import was_added
 
 if TYPE_CHECKING:
+    from kctl_agent.storage.lake.folder import Folder, FolderFile
     from kctl_agent.storage.lake.table import LakeTable
 
-__all__ = ["BATCH", "FOLDER", "Plan", "plan_path", "sweep"]
+__all__ = ["BATCH", "Plan", "forget", "plan_name", "planned", "sweep"]
 
 log = logging.getLogger(__name__)
 
 BATCH = "kctl-"
 """How the folder of a batch begins."""
-FOLDER = "_kctl"
-"""Of the plans, in the table's folder; one that begins so is hidden from every engine."""
+SUFFIX = ".json"
 GIVEN_UP_SECONDS = 86_400.0
 """After so long a plan without a folder is removed though it may still be committed: a batch that fails for days leaves
 one with each try, and each has to be read."""
@@ -44,26 +41,22 @@ class Plan:
     version: int
     offsets: Mapping[str, tuple[int | None, int | None]]
 
-    def write(self, path: Path) -> None:
-        """All at once, for others may read it. Raises StorageUnusable."""
-        written = path.with_suffix(".new")
+    def write(self, table: Folder, batch: str) -> None:
+        """For the batch whose folder has this name. Raises StorageUnusable."""
+        content = json.dumps({"version": self.version, "offsets": self.offsets}).encode()
         try:
-            path.parent.mkdir(exist_ok=True)
-            written.write_text(json.dumps({"version": self.version, "offsets": self.offsets}))
-            os.replace(written, path)
+            table.write(plan_name(batch), content)
         except OSError as error:
-            with suppress(OSError):
-                written.unlink(missing_ok=True)
-            raise StorageUnusable(f"{path.parent} cannot be written: {error.strerror}") from error
+            raise StorageUnusable(f"{table.below(FOLDER)} cannot be written: {error.strerror}") from error
 
     @classmethod
-    def read(cls, path: Path) -> Plan:
-        """Raises FileNotFoundError; ValueError: a power cut has damaged it."""
+    def parse(cls, content: bytes) -> Plan:
+        """Raises ValueError: a power cut has damaged it."""
         try:
-            found = json.loads(path.read_text())
+            found = json.loads(content)
             return cls(int(found["version"]), {name: (at, of) for name, (at, of) in found["offsets"].items()})
         except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{path} is no plan of a batch") from error
+            raise ValueError("this is no plan of a batch") from error
 
     def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
         """Whether all stored offsets still are what they were; `read` answers the number of a name, as
@@ -71,9 +64,22 @@ class Plan:
         return all((read(name), read(f"{name}/version")) == numbers for name, numbers in self.offsets.items())
 
 
-def plan_path(table: Path, name: str) -> Path:
+def plan_name(batch: str) -> str:
     """Of the batch whose folder has this name."""
-    return table / FOLDER / f"{name}.json"
+    return f"{FOLDER}/{batch}{SUFFIX}"
+
+
+def planned(table: Folder) -> set[str]:
+    """The folders of all batches that have a plan. Raises OSError."""
+    return {batch for batch, _ in _plans(table)}
+
+
+def forget(table: Folder, batch: str) -> None:
+    """What this batch was planned on is of no use any more. Raises StorageUnusable."""
+    try:
+        table.remove([plan_name(batch)])
+    except OSError as error:
+        raise StorageUnusable(f"{table.below(FOLDER)} cannot be written: {error.strerror}") from error
 
 
 def sweep(table: LakeTable) -> None:
@@ -82,47 +88,59 @@ def sweep(table: LakeTable) -> None:
 
     Raises StorageUnusable.
     """
-    plans = dict(_read_all(table.path / FOLDER))  # first: none of them is newer than the table that is read
+    with table.errors():  # first: none of them is newer than the table that is read
+        plans = dict(_read_all(table.folder))
     if not plans:
         return
     with table.state() as newest:
-        version = newest.version
+        version, read = newest.version, newest.transaction_version
         left = {
-            path: plan
-            for path, plan in plans.items()
-            if plan is None or not plan.may_be_committed(newest.transaction_version) or _is_given_up(table.path, path)
+            file: plan
+            for file, plan in plans.items()
+            if plan is None or not plan.may_be_committed(read) or _is_given_up(table.folder, file)
         }
-    for path, plan in left.items():
+    for file, plan in left.items():
         try:
-            _remove(table.path, path, plan, version)
+            _remove(table.folder, file, plan, version)
         except OSError as error:  # no batch needs it
-            log.debug("what %s has left was not removed: %s", path.stem, error)
+            log.debug("what %s has left was not removed: %s", _batch(file), error)
 
 
-def _read_all(folder: Path) -> Iterator[tuple[Path, Plan | None]]:
-    """None: a power cut has damaged it."""
-    for path in folder.glob("*.json"):
+def _plans(table: Folder) -> Iterator[tuple[str, FolderFile]]:
+    """The folder of each batch, and its plan. Raises OSError."""
+    for file in table.below(FOLDER).files():
+        if file.name.endswith(SUFFIX) and "/" not in file.name:
+            yield _batch(file), file
+
+
+def _batch(plan: FolderFile) -> str:
+    return plan.name.removesuffix(SUFFIX)
+
+
+def _read_all(table: Folder) -> Iterator[tuple[FolderFile, Plan | None]]:
+    """None: a power cut has damaged it. Raises OSError."""
+    for batch, file in _plans(table):
         try:
-            yield path, Plan.read(path)
-        except OSError as error:  # mostly because its batch has ended
-            log.debug("the plan of %s was not read: %s", path.stem, error)
+            yield file, Plan.parse(table.read(plan_name(batch)))
+        except FileNotFoundError as error:  # its batch has ended
+            log.debug("the plan of %s was not read: %s", batch, error)
         except ValueError:
-            yield path, None
+            yield file, None
 
 
-def _is_given_up(table: Path, path: Path) -> bool:
+def _is_given_up(table: Folder, plan: FolderFile) -> bool:
     """Whether a batch has failed long ago, or was killed before its first file."""
-    return not (table / path.stem).exists() and path.stat().st_mtime < time.time() - GIVEN_UP_SECONDS
+    return not table.below(_batch(plan)).exists() and plan.modified < time.time() - GIVEN_UP_SECONDS
 
 
-def _remove(table: Path, path: Path, plan: Plan | None, version: int) -> None:
+def _remove(table: Folder, file: FolderFile, plan: Plan | None, version: int) -> None:
     """A batch may have been committed all the same, if its process was killed before it removed the plan: then older
     versions have its files, also where an OPTIMIZE has replaced them since. Where the log does not show it any more,
     they are left to `vacuum`, which keeps what an older version may need."""
-    folder = table / path.stem
+    folder = table.below(_batch(file))
     # A version below the plan's: the table has gone back.
     if plan is not None and version >= plan.version and folder.exists():
-        is_added = was_added(table, path.stem, range(plan.version + 1, version + 1))
+        is_added = was_added(table, folder.name, range(plan.version + 1, version + 1))
         if is_added is False:
-            shutil.rmtree(folder, ignore_errors=True)
-    path.unlink(missing_ok=True)
+            folder.remove_all()
+    table.remove([plan_name(folder.name)])

@@ -12,7 +12,7 @@ Three steps, and after each commit of theirs every message is in one place, what
 
 Rows of a batch whose own commit is still to come are waited for: it may be run again, and another transform may read
 them then. Else partitions have no part in it: the rows come from a table, so any worker of the group may put them back,
-whatever it is assigned. One at a time does (`file_lock`). All numbers are `txn` actions, named by the group.
+whatever it is assigned. One at a time does (`Folder.lock`). All numbers are `txn` actions, named by the group.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl_agent.messages import number_of
 from kctl_agent.storage.base import Binding, StorageError, StorageUnusable, TopicPartition
 from kctl_agent.storage.claim import Selection
-from kctl_agent.storage.lake.files import DataFile, read_files
+from kctl_agent.storage.lake.files import DataFile, written_files
+from kctl_agent.storage.lake.folder import FOLDER, Folder
 from kctl_agent.storage.lake.numbered import (
     FIELDS,
     NUMBER,
@@ -43,11 +42,10 @@ from kctl_agent.storage.lake.numbered import (
     rows,
 )
 from kctl_agent.storage.lake.offsets import dead_letter_owner, read_offset
-from kctl_agent.storage.lake.plans import BATCH, FOLDER, Plan, plan_path, sweep
+from kctl_agent.storage.lake.plans import BATCH, Plan, forget, sweep
 from kctl_agent.storage.lake.requeue_numbers import RequeueNumbers, RequeueState, RequeueTaken, unmoved
 from kctl_agent.storage.lake.selection import READING, of_cluster, of_reading, predicate, reading
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.storage.lake.upkeep_lock import file_lock
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -152,9 +150,9 @@ class Requeues:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Raises RequeueTaken: another process is at it; StorageUnusable, TableRefused."""
-        with file_lock(self._dead.path / FOLDER / "requeue.lock") as is_ours:
+        with self._dead.folder.lock(f"{FOLDER}/requeue.lock") as is_ours:
             if not is_ours:
-                raise RequeueTaken(f"another worker puts dead letters of {self._dead.path} back: try again later")
+                raise RequeueTaken(f"another worker puts dead letters of {self._dead.folder} back: try again later")
             self._dead.prepare()
             self._numbers.take_over()
             yield
@@ -192,7 +190,7 @@ class Requeues:
                 "%s of %s are dead letters again: they were put back since the copy was made that this table was "
                 "restored from, and may be rows of the table already",
                 number_of(released, "message"),
-                self._dead.path,
+                self._dead.folder,
             )
 
     def _unnumber(self, above: int, up_to: int) -> int:
@@ -211,17 +209,18 @@ class Requeues:
         if state.kept:
             folder = self._kept_folder(state.kept)
             self._check_kept(folder, stored)
-            files = _written(self._dead.path, folder)
+            files = written_files(self._dead.folder, folder) or []
         name = self._numbers.finished(state.table)
         self._dead.commit_files(state.dead, unmoved(name, state.finished), {name: stored}, files)
         if state.kept:
-            plan_path(self._dead.path, self._kept_folder(state.kept).name).unlink(missing_ok=True)
+            forget(self._dead.folder, self._kept_folder(state.kept).name)
 
-    def _check_kept(self, folder: Path, stored: int) -> None:
+    def _check_kept(self, folder: Folder, stored: int) -> None:
         """Raises StorageUnusable: rows would be removed some of which are in a folder that is gone. A table that was
         replaced has neither."""
-        if folder.exists():
-            return
+        with self._dead.table.errors():
+            if folder.exists():
+                return
         with self._dead.table.latest() as table:
             left = count(table, numbered(self.owner, 0, stored))[0] if has_column(table, NUMBER) else 0
         if left:
@@ -230,21 +229,18 @@ class Requeues:
                 "restore it from a copy; nothing was removed"
             )
 
-    def _kept_folder(self, number: int) -> Path:
-        return self._dead.path / f"{KEPT}{number:016x}"
+    def _kept_folder(self, number: int) -> Folder:
+        return self._dead.folder.below(f"{KEPT}{number:016x}")
 
     def commit(self, batch: RequeueBatch) -> PutBack:
         """The second commit, and the rest. Raises RequeueTaken, StorageUnusable."""
         state = batch.state
-        for folder, is_written in ((batch.folder, batch.messages > 0), (batch.kept_folder, batch.is_keeping)):
-            if is_written and not folder.exists():  # Spark makes it also where there is no row
-                raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")
-        files = _written(self._lake.path, batch.folder)
-        kept = _written(self._dead.path, batch.kept_folder)
+        files = _written(self._lake.folder, batch.folder, is_needed=batch.messages > 0)
+        kept = _written(self._dead.folder, batch.kept_folder, is_needed=batch.is_keeping)
         self._commit(state, batch.kept_number if kept else 0, batch.number, files)
-        plan_path(self._lake.path, batch.folder.name).unlink(missing_ok=True)
+        forget(self._lake.folder, batch.folder.name)
         self._finish(self._numbers.state())
-        plan_path(self._dead.path, batch.kept_folder.name).unlink(missing_ok=True)
+        forget(self._dead.folder, batch.kept_folder.name)
         return PutBack(batch.messages, sum(file.rows for file in files), sum(file.rows for file in kept))
 
     def _commit(self, state: RequeueState, kept: int, number: int, files: Sequence[DataFile] = ()) -> None:
@@ -257,15 +253,13 @@ class Requeues:
         self._postpone(state, wanted)
         with self._dead.table.latest() as table:
             messages, copies = count(table, wanted)
-            files = numbered_files(table, self._dead.path) if messages else []
+            files = [self._dead.folder.below(name) for name in numbered_files(table)] if messages else []
         sweep(self._dead.table)
         kept_number = secrets.randbits(62) + 1
-        folder, kept_folder = self._lake.path / f"{BATCH}{secrets.token_hex(16)}", self._kept_folder(kept_number)
+        folder, kept_folder = self._lake.folder.below(f"{BATCH}{secrets.token_hex(16)}"), self._kept_folder(kept_number)
         finished = {self._numbers.finished(state.table): (state.finished, None)}
-        Plan(state.version, {self._numbers.put_back: (state.stored, None)}).write(
-            plan_path(self._lake.path, folder.name)
-        )
-        Plan(state.dead_version, finished).write(plan_path(self._dead.path, kept_folder.name))
+        Plan(state.version, {self._numbers.put_back: (state.stored, None)}).write(self._lake.folder, folder.name)
+        Plan(state.dead_version, finished).write(self._dead.folder, kept_folder.name)
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 
     def _postpone(self, state: RequeueState, wanted: str) -> None:
@@ -322,10 +316,10 @@ class RequeueBatch:
         state: RequeueState,
         messages: int,
         copies: int,
-        files: list[Path],
-        folder: Path,
+        files: list[Folder],
+        folder: Folder,
         kept_number: int,
-        kept_folder: Path,
+        kept_folder: Folder,
     ) -> None:
         self.state = state
         self.owner = requeues.owner
@@ -349,13 +343,13 @@ class RequeueBatch:
     def discard(self) -> None:
         """Remove what was written before anything was committed. Tasks that were given up may still write: the plans
         stay, by which the rest is found."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.rmtree(self.kept_folder, ignore_errors=True)
+        self.folder.remove_all()
+        self.kept_folder.remove_all()
 
 
-def _written(table: Path, folder: Path) -> list[DataFile]:
+def _written(table: Folder, folder: Folder, *, is_needed: bool) -> list[DataFile]:
     """Raises StorageUnusable."""
-    try:
-        return read_files(table, folder) if folder.exists() else []
-    except OSError as error:
-        raise StorageUnusable(f"the files in {folder} cannot be synced: {error.strerror}") from error
+    files = written_files(table, folder)
+    if files is None and is_needed:
+        raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")
+    return files or []

@@ -8,16 +8,13 @@ folder of its own, which nobody sees before the commit names them.
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 
 from kctl_agent.storage.base import (
@@ -30,15 +27,16 @@ from kctl_agent.storage.base import (
     TopicPartition,
 )
 from kctl_agent.storage.lake.counts import TableCounter, count
-from kctl_agent.storage.lake.files import DataFile, read_files
+from kctl_agent.storage.lake.files import DataFile, written_files
+from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.log_state import LogState
 from kctl_agent.storage.lake.offsets import app_id, claim_id, owner_of, read_offset, transactions
-from kctl_agent.storage.lake.plans import BATCH, Plan, plan_path, sweep
+from kctl_agent.storage.lake.plans import BATCH, Plan, forget, sweep
 from kctl_agent.storage.lake.table import LakeTable, TableRefused
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
-from kctl_agent.storage.room import Free, Limits, TableCounts, TableStats
+from kctl_agent.storage.room import Limits, TableCounts, TableStats
 
-__all__ = ["LakeBatch", "LakeStorage", "Move", "dead_letter_path"]
+__all__ = ["LakeBatch", "LakeStorage", "Move", "dead_letter_folder"]
 
 Move = tuple[StoredOffset | None, StoredOffset]
 """What a stored offset was (None: there was none), and what it becomes."""
@@ -47,9 +45,9 @@ TARGET_FILE_BYTES = 128 << 20
 """As Delta's own auto compaction (`spark.databricks.delta.autoCompact.maxFileSize`)."""
 
 
-def dead_letter_path(table: Path) -> Path:
+def dead_letter_folder(table: Folder) -> Folder:
     """Of the table of its dead letters, which is beside it."""
-    return table.with_name(f"{table.name}_dead_letters")
+    return table.beside(f"{table.name}_dead_letters")
 
 
 class LakeStorage(OffsetStore):
@@ -58,22 +56,22 @@ class LakeStorage(OffsetStore):
 
     def __init__(
         self,
-        path: Path,
+        folder: Folder,
         *,
         partition_by: Sequence[str] = (),
         target_file_bytes: int = TARGET_FILE_BYTES,
         merge_schema: bool = False,
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
     ) -> None:
-        self.path = path
+        self.folder = folder
         self.partition_by = tuple(partition_by)
         self.target_file_bytes = target_file_bytes
         self.merge_schema = merge_schema
         self.limits = limits
-        self.table = LakeTable(path)
+        self.table = LakeTable(folder)
         self._owner: Binding | None = None
         self._counter = TableCounter(self.table, target_file_bytes)
-        self._dead_letters = LakeTable(dead_letter_path(path))
+        self._dead_letters = LakeTable(dead_letter_folder(folder))
         self._dead_letter_counter = TableCounter(self._dead_letters, target_file_bytes)
         self._commits_failed = 0
         self._sweep_at = 0.0
@@ -81,12 +79,12 @@ class LakeStorage(OffsetStore):
 
     @property
     def identity(self) -> str:
-        return f"lake:{self.path}"
+        return f"lake:{self.folder}"
 
     def beside(self) -> LakeStorage:
         """The table of its dead letters."""
         return LakeStorage(
-            dead_letter_path(self.path),
+            dead_letter_folder(self.folder),
             target_file_bytes=self.target_file_bytes,
             merge_schema=True,  # one of an earlier commit lacks columns
             limits=self.limits,
@@ -130,15 +128,10 @@ class LakeStorage(OffsetStore):
     def stats(self) -> TableStats:
         """The room on the disk, and what the table held when it was last counted; cheap enough for twice a second, and
         waits for no commit."""
-        place = self.path if self.path.exists() else self.path.parent
-        try:
-            disk = os.statvfs(place)
-        except OSError as error:
-            raise StorageUnusable(f"the disk of {place} cannot be measured: {error.strerror}") from error
-        free = Free(f"the disk of {place}", disk.f_bavail * disk.f_frsize, self.limits.min_free_bytes)
+        free = self.folder.free()
         return TableStats(
             self.limits,
-            free,
+            None if free is None else replace(free, minimum=self.limits.min_free_bytes),
             self._counter.last(),
             self._count_dead(),
             self._commits_failed,
@@ -160,7 +153,7 @@ class LakeStorage(OffsetStore):
     def count(self) -> TableCounts:
         """What the newest version holds. Raises StorageUnusable."""
         with self.table.errors():
-            return count(self.path, self.target_file_bytes)
+            return count(self.folder, self.target_file_bytes)
 
     def group_offsets(self, group: str) -> list[tuple[Binding, StoredOffset]]:
         """Of all partitions that a group has ever stored, by the cluster. Raises StorageUnusable."""
@@ -309,10 +302,8 @@ class LakeBatch:
         self.below = below
         self.claims = claims
         self._storage = storage
-        self._name = f"{BATCH}{uuid.uuid4().hex}"
-        self.folder = storage.path / self._name
+        self.folder = storage.folder.below(f"{BATCH}{uuid.uuid4().hex}")
         """Where its files are written, and stay."""
-        self._plan = plan_path(storage.path, self._name)
 
     def write_plan(self, version: int) -> None:
         """For those that find its files when nobody else knows of them; `version` is the table's, in which the batch is
@@ -322,7 +313,7 @@ class LakeBatch:
             app_id(owner, tp): (before.next, before.version) if before else (None, None)
             for tp, (before, _) in self.moves.items()
         }
-        Plan(version, offsets).write(self._plan)
+        Plan(version, offsets).write(self._storage.folder, self.folder.name)
 
     def commit(self) -> list[DataFile]:
         """What was written becomes part of the table, and the stored offsets move to the ends of the batch.
@@ -332,17 +323,14 @@ class LakeBatch:
             TableRefused: the table was changed, and does not take these files any more; nothing of it is visible.
             StorageUnusable: whether it is stored, the stored offsets show.
         """
-        if not self.folder.exists():  # Spark makes it also where there is no row
+        files = written_files(self._storage.folder, self.folder)
+        if files is None:
             raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")
-        try:
-            files = read_files(self._storage.path, self.folder)
-        except OSError as error:
-            raise StorageUnusable(f"the files in {self.folder} cannot be synced: {error.strerror}") from error
         self._storage.commit(self.moves, files, self.table_id, self.claims)
-        self._plan.unlink(missing_ok=True)
+        forget(self._storage.folder, self.folder.name)
         return files
 
     def discard(self) -> None:
         """Remove what was written before anything was committed. Tasks that were given up may still write: the plan
         stays, by which the rest is found."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.remove_all()

@@ -1,4 +1,4 @@
-"""A Delta table in a folder of this machine: opened, checked, committed to.
+"""A Delta table: opened, checked, committed to.
 
 What another program may have done to the table meanwhile is the normal case: its log is read on before each use. A
 commit of a batch is written here (`write_entry`), upon the newest version, which is checked anew as long as others come
@@ -8,26 +8,25 @@ first; what needs the list of files (queries, compaction, vacuum) is done by del
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.checkpoint import Checkpoints
 from kctl_agent.storage.lake.commit_actions import append_actions
-from kctl_agent.storage.lake.files import DataFile, TableFile, sync
+from kctl_agent.storage.lake.files import DataFile, TableFile
+from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
 from kctl_agent.storage.lake.log import (
     LAST_CHECKPOINT,
+    LOG,
     added,
-    checkpoint_path,
-    entry_path,
+    checkpoint_name,
+    entry_name,
     last_checkpoint,
     write_entry,
 )
@@ -44,6 +43,8 @@ ATTEMPTS = 5
 COMMIT_SECONDS = 30.0
 """For so long a commit is tried again where others come first."""
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
+OPTIMIZE_SECONDS = 60
+"""After so long a compaction commits what it has made."""
 COMPACTION = {"kctl": "compaction"}
 """In the log's entry of one, by which the history of a table shows it: for delta-rs it is a WRITE."""
 RETENTION = "delta.setTransactionRetentionDuration"
@@ -51,42 +52,41 @@ UNFIT = frozenset(" ,;{}()\n\t=")
 """What a column's name may not have without column mapping."""
 
 
-class TableRefused(StorageError):
-    """The table, or what is to be written into it, is of a kind that cannot be written; another try would not help."""
-
-    code = "table_refused"
-
-
 class LakeTable:
     """May be used by any thread, by one at a time."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
         self._lock = threading.RLock()
         self._state: LogState | None = None
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: str | None = None
+        self._is_checked = False
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
         """The columns and partitions that the table was last found to take."""
         self.commits_retried = 0
         """How often others got ahead of a commit, so that it was decided anew."""
-        self.checkpoints = Checkpoints(path)
+        self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
         """Check what is there; the table itself is made with the first schema (`fit`).
 
         Raises:
-            StorageUnusable: the folder above is missing, or the folder holds something else.
-            TableRefused: a table that cannot be written; delta-rs is not installed.
+            StorageUnusable: the place is missing or cannot be used, or the folder holds something else.
+            TableRefused: a table, or a place, that cannot be written to; delta-rs is not installed.
         """
         if find_spec("deltalake") is None:
             raise TableRefused("storage.mode is \"lake\", which needs delta-rs: pip install 'kctl-agent[lake]'")
-        if not self.path.parent.is_dir():
-            raise StorageUnusable(f"the folder {self.path.parent} of storage.uri does not exist: make it first")
+        if not self._is_checked:
+            self.folder.check()
+            self._is_checked = True
         if self.exists():
             with self.state() as state:
-                _check_features(self.path, state)
-        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise StorageUnusable(f"{self.path} (storage.uri) is no Delta table and not empty: name another folder")
+                _check_features(self.folder, state)
+            return
+        with self.errors():
+            is_taken = self.folder.holds_others({LOG, FOLDER})
+        if is_taken:
+            raise StorageUnusable(f"{self.folder} (storage.uri) is no Delta table and not empty: name another folder")
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
         """Make sure that the table takes rows of this schema (Spark's JSON); a table that does not exist is made, with
@@ -99,12 +99,12 @@ class LakeTable:
         if not self.exists():
             self._create(wanted, partition_by)
         with self.state() as state:
-            _check_features(self.path, state)
+            _check_features(self.folder, state)
             if merge_schema and (new := new_columns(state.fields, wanted)):
-                _check_schema(self.path, state, [field for field in wanted if field not in new], partition_by)
+                _check_schema(self.folder, state, [field for field in wanted if field not in new], partition_by)
                 self._add_columns(wanted)
         with self.state() as state:
-            _check_schema(self.path, state, wanted, partition_by)
+            _check_schema(self.folder, state, wanted, partition_by)
             self._fitting = wanted, partition_by
 
     @contextmanager
@@ -141,19 +141,19 @@ class LakeTable:
             while True:
                 state = self._newest()
                 if state.id != id_:
-                    raise StorageUnusable(f"the table {self.path} was replaced by another while a batch was written")
+                    raise StorageUnusable(f"the table {self.folder} was replaced by another while a batch was written")
                 self._check_unchanged(state, has_files=bool(files))
                 check(state)
                 now_ms = time.time_ns() // 1_000_000
                 actions = append_actions(files, transactions, state.partition_columns, now_ms)
-                if write_entry(self.path, state.version + 1, actions):
+                if write_entry(self.folder, state.version + 1, actions):
                     break
                 self.commits_retried += 1
                 if time.monotonic() > given_up_at:
-                    raise StorageUnusable(f"other writers of the table {self.path} come first all the time")
+                    raise StorageUnusable(f"other writers of the table {self.folder} come first all the time")
             if self._stamp is not None and self._stamp != self._stamp_of(state.version):
                 # A frozen process wakes up in a log that was cleaned up: what it has written no reader may see.
-                raise StorageUnusable(f"the log of the table {self.path} was cleaned up or replaced in a commit")
+                raise StorageUnusable(f"the log of the table {self.folder} was cleaned up or replaced in a commit")
             self._newest()
             self.checkpoints.after(state)
 
@@ -174,12 +174,12 @@ class LakeTable:
             *(AddAction(f.path, f.size, f.partition_values, f.modified_ms, False, f.stats) for f in added),
         ]
         with self._lock, self.errors():
-            _check_features(self.path, self._newest())
+            _check_features(self.folder, self._newest())
             table = self._opened()
             there = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
             if not there.issuperset(file.path for file in removed):
                 raise StorageUnusable(
-                    f"another writer has changed the same files of {self.path}: nothing was compacted"
+                    f"another writer has changed the same files of {self.folder}: nothing was compacted"
                 )
             table.create_write_transaction(
                 actions,
@@ -190,11 +190,36 @@ class LakeTable:
             )
             return self._newest().version
 
+    def optimize(self, target_file_bytes: int) -> None:
+        """Have delta-rs compact small files, in a commit each minute, one task at a time.
+
+        Raises:
+            TableRefused: the table is of a kind that cannot be written.
+            StorageUnusable: another writer has changed one of the files meanwhile; what was committed before holds.
+        """
+        from deltalake import CommitProperties
+        from deltalake.exceptions import CommitFailedError
+
+        with self._lock, self.errors():
+            _check_features(self.folder, self._newest())
+            try:
+                self._opened().optimize.compact(
+                    target_size=target_file_bytes,
+                    max_concurrent_tasks=1,
+                    min_commit_interval=OPTIMIZE_SECONDS,
+                    commit_properties=CommitProperties(custom_metadata=COMPACTION),
+                )
+            except CommitFailedError as error:
+                raise StorageUnusable(
+                    f"another writer has changed the same files of {self.folder}: the rest was not compacted"
+                ) from error
+            self._newest()
+
     def _check_unchanged(self, state: LogState, *, has_files: bool) -> None:
         """Others may have given it a feature, another schema or other partitions since `fit`. Raises TableRefused."""
-        _check_features(self.path, state)
+        _check_features(self.folder, state)
         if has_files and self._fitting is not None:
-            _check_schema(self.path, state, *self._fitting)
+            _check_schema(self.folder, state, *self._fitting)
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
         """Change rows by an UPDATE or DELETE of delta-rs, which `change` is for, and returns how many it has changed.
@@ -207,7 +232,7 @@ class LakeTable:
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
-                _check_features(self.path, self._newest())
+                _check_features(self.folder, self._newest())
                 table = self._opened()
                 before = table.version()
                 try:
@@ -220,7 +245,7 @@ class LakeTable:
                     self._sync_files(version)
                 self._newest()
                 return count
-        raise StorageUnusable(f"other writers of the table {self.path} came first {ATTEMPTS} times: {refused}")
+        raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
     def exists(self) -> bool:
         """Raises StorageUnusable: that cannot be known."""
@@ -230,7 +255,8 @@ class LakeTable:
         with self.errors():
             if state is not None and stamp is not None and stamp == self._stamp_of(state.version):
                 return True
-            return DeltaTable.is_deltatable(str(self.path))  # lists the log: 8 ms of 10,000 entries
+            # Lists the log: 8 ms of 10,000 entries.
+            return DeltaTable.is_deltatable(self.folder.uri, self.folder.options)
 
     def _create(self, fields: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
         from deltalake import DeltaTable, Schema
@@ -243,7 +269,13 @@ class LakeTable:
             raise TableRefused(f"a Delta table cannot have these columns: {error}") from error
         with self._lock, self.errors():
             try:
-                DeltaTable.create(self.path, schema, partition_by=list(partition_by), name=self.path.name)
+                DeltaTable.create(
+                    self.folder.uri,
+                    schema,
+                    partition_by=list(partition_by),
+                    name=self.folder.name,
+                    storage_options=self.folder.options,
+                )
             except DeltaError:
                 if not self.exists():
                     raise
@@ -263,13 +295,13 @@ class LakeTable:
                 continue
             except Exception as error:  # whatever delta-rs raises of a type that the table cannot have
                 names = ", ".join(field["name"] for field in new)
-                raise TableRefused(f"the table {self.path} cannot be given the columns {names}: {error}") from error
-        raise StorageUnusable(f"other writers of the table {self.path} came first {ATTEMPTS} times")
+                raise TableRefused(f"the table {self.folder} cannot be given the columns {names}: {error}") from error
+        raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times")
 
     def _opened(self) -> DeltaTable:
         from deltalake import DeltaTable
 
-        return DeltaTable(self.path)
+        return DeltaTable(self.folder.uri, storage_options=self.folder.options)
 
     def _newest(self) -> LogState:
         """The lock is held. What was replaced or restored from a copy is read from its beginning: the log of a table
@@ -278,43 +310,36 @@ class LakeTable:
         self._state = None  # what is read in part is not gone on from
         if state is not None and self._stamp is not None and self._stamp == self._stamp_of(state.version):
             before = state.version
-            state.advance(self.path)
+            state.advance(self.folder)
         else:
-            state = LogState.read(self.path)
+            state = LogState.read(self.folder)
         if state.version != before:
             self._sync(state.version, before)
             self._stamp = self._stamp_of(state.version)
         self._state = state
         return state
 
-    def _stamp_of(self, version: int) -> tuple[int, int] | None:
+    def _stamp_of(self, version: int) -> str | None:
         """By which the entry of a version in the log is known again; None where it was cleaned up."""
-        try:
-            stat = entry_path(self.path, version).stat()
-        except FileNotFoundError:
-            return None
-        return stat.st_ino, stat.st_mtime_ns
+        entry = self.folder.find(entry_name(version))
+        return None if entry is None else entry.stamp
 
     def _sync(self, version: int, before: int | None) -> None:
         """What was read of the log is on the disk before anything is decided on it, and so are the checkpoints that
         were made meanwhile, which delta-rs does not sync either: a power cut that damages the newest one would make the
         whole table unreadable. What precedes a checkpoint was synced with it."""
-        first = (last_checkpoint(self.path) or 0) if before is None else before + 1
+        if not self.folder.needs_sync:
+            return
+        first = (last_checkpoint(self.folder) or 0) if before is None else before + 1
+        names = [LAST_CHECKPOINT]
         for each in range(first, version + 1):
-            for path in (entry_path(self.path, each), checkpoint_path(self.path, each)):
-                with suppress(FileNotFoundError):  # most versions have no checkpoint; entries are cleaned up
-                    sync(path)
-        log = entry_path(self.path, version).parent
-        with suppress(FileNotFoundError):
-            sync(log / LAST_CHECKPOINT)
-        sync(log)
+            names += entry_name(each), checkpoint_name(each)  # most versions have none; entries are cleaned up
+        self.folder.below(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)
 
     def _sync_files(self, version: int) -> None:
         """Those that a commit has added, which delta-rs has not synced."""
-        for path in added(self.path, version):
-            with suppress(FileNotFoundError):  # somebody has compacted and removed it meanwhile
-                sync(path)
-                sync(path.parent)
+        if self.folder.needs_sync:
+            self.folder.sync(added(self.folder, version))
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -325,19 +350,14 @@ class LakeTable:
             yield
         except (TableNotFoundError, NoTable) as error:
             raise StorageUnusable(
-                f"there is no Delta table in {self.path} (storage.uri): nothing was stored yet, or another folder is "
+                f"there is no Delta table in {self.folder} (storage.uri): nothing was stored yet, or another folder is "
                 "meant"
             ) from error
         except (DeltaError, LogUnreadable, OSError) as error:
-            raise StorageUnusable(f"the table {self.path} cannot be used: {_one_line(error)}") from error
+            raise StorageUnusable(f"the table {self.folder} cannot be used: {self.folder.explain(error)}") from error
 
 
-def _one_line(error: Exception) -> str:
-    """What delta-rs reports, without the stack of its threads and colours."""
-    return " ".join(re.sub(r"(?s)\n\s*0: .*|\x1b\[\d*m", "", str(error)).split())
-
-
-def _check_features(path: Path, state: LogState) -> None:
+def _check_features(path: Folder, state: LogState) -> None:
     features, configuration = state.features, state.configuration
     if unknown := sorted(features - FEATURES):
         raise TableRefused(f"the table {path} has features that kctl cannot write: {', '.join(unknown)}")
@@ -378,7 +398,7 @@ def _check_columns(wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[s
 
 
 def _check_schema(
-    path: Path, state: LogState, wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]
+    path: Folder, state: LogState, wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]
 ) -> None:
     fields = state.fields
     if any("delta.invariants" in field.get("metadata", {}) for field in fields):

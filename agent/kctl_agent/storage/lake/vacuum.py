@@ -3,11 +3,9 @@ committed and as old."""
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -45,31 +43,23 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
         unknown = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
         listed.update(path for path in unknown if _is_of_a_table(path))
     oldest = time.time() - 3600 * (RETENTION_HOURS if hours is None else hours)
-    listed |= set(_hidden(lake.path, oldest))
-    in_flight = {path.stem for path in (lake.path / plans.FOLDER).glob("*.json")}
+    with lake.errors():
+        sizes = {}
+        for file in lake.folder.files():
+            sizes[file.name] = file.size
+            if _is_hidden(file.name) and file.modified < oldest:
+                listed.add(file.name)
+        in_flight = plans.planned(lake.folder)
     with lake.latest() as table:
         needed = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
-    return list(_sized(lake.path, sorted(each for each in listed - needed if each.split("/")[0] not in in_flight)))
+    left = sorted(each for each in listed - needed if each.split("/")[0] not in in_flight)
+    return [Unused(each, sizes[each]) for each in left if each in sizes]
 
 
 def remove(lake: LakeTable, files: Iterable[Unused]) -> int:
-    """Remove these, and folders of theirs that become empty; how many files were there. Raises OSError."""
-    count = 0
-    folders: set[Path] = set()
-    for file in files:
-        path = lake.path / file.path
-        try:
-            path.unlink()
-        except FileNotFoundError:
-            continue
-        count += 1
-        folders |= {folder for folder in path.parents if lake.path in folder.parents}
-    for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
-        try:
-            folder.rmdir()
-        except OSError:  # not empty
-            continue
-    return count
+    """Remove these, and folders of theirs that become empty; how many files were there. Raises StorageUnusable."""
+    with lake.errors():
+        return lake.folder.remove(file.path for file in files)
 
 
 def _is_of_a_table(path: str) -> bool:
@@ -79,20 +69,6 @@ def _is_of_a_table(path: str) -> bool:
     return is_of_batch or (name.endswith(".parquet") and all("=" in folder for folder in folders))
 
 
-def _hidden(path: Path, oldest: float) -> Iterator[str]:
-    """What tasks of Spark have left in a batch's folder, where no engine looks for files of the table."""
-    for folder in path.glob(f"{plans.BATCH}*"):
-        for parent, _, names in os.walk(folder):
-            for name in names:
-                file = Path(parent, name)
-                relative = file.relative_to(path)
-                if any(part.startswith(("_", ".")) for part in relative.parts) and file.stat().st_mtime < oldest:
-                    yield str(relative)
-
-
-def _sized(path: Path, files: Iterable[str]) -> Iterator[Unused]:
-    for file in files:
-        try:
-            yield Unused(file, (path / file).stat().st_size)
-        except FileNotFoundError:  # a batch has ended meanwhile
-            continue
+def _is_hidden(path: str) -> bool:
+    """Whether tasks of Spark have left it in a batch's folder, where no engine looks for files of the table."""
+    return path.startswith(plans.BATCH) and any(part.startswith(("_", ".")) for part in path.split("/"))

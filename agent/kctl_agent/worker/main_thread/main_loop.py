@@ -20,7 +20,7 @@ from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox, is_paused
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore
-from kctl_agent.storage.lake import LakeStorage, dead_letter_path
+from kctl_agent.storage.lake import LakeStorage, dead_letter_folder
 from kctl_agent.storage.lake.requeue import PutBack
 from kctl_agent.worker.consumer_group.membership import Fenced, Lost, Membership
 from kctl_agent.worker.lifecycle import events
@@ -149,7 +149,7 @@ class MainLoop:
             put, session = pipeline.requeue_put(), pipeline.session
             return None if put is None or session is None else partial(put.put_next, session)
 
-        return Requeuing(dead_letter_path(storage.path), begin, self._error, self._stats.happened)
+        return Requeuing(dead_letter_folder(storage.folder), begin, self._error, self._stats.happened)
 
     def _poll(self) -> None:
         try:

@@ -11,8 +11,9 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
+from kctl_agent.storage.lake.folder import Folder
+from kctl_agent.storage.lake.log import LOG
 from kctl_agent.storage.lake.requeue import PutBack, RequeueTaken
 from kctl_agent.worker.lifecycle.start_backoff import StartBackoff
 from kctl_agent.worker.main_thread.reported_error import ReportedError
@@ -23,6 +24,8 @@ __all__ = ["Requeuing"]
 log = logging.getLogger("kctl_agent.worker")
 
 POLL_SECONDS = 1.0
+REMOTE_POLL_SECONDS = 10.0
+"""Where the log is no folder of this machine: to see that nothing was asked for takes two requests."""
 RECHECK_SECONDS = 60.0
 """After so long the tables are read again even if nothing was committed: two commits may have the same time."""
 
@@ -43,13 +46,13 @@ class Requeuing:
 
     def __init__(
         self,
-        dead_letters: Path,
+        dead_letters: Folder,
         begin: Callable[[], Callable[[], PutBack | None] | None],
         error: ReportedError,
         happened: Callable[[str, str], None],
     ) -> None:
         """`begin` returns what puts back what was asked for, or None while that cannot be done."""
-        self._log = dead_letters / "_delta_log"
+        self._log = None if dead_letters.local is None else dead_letters.local / LOG
         self._begin = begin
         self._error = error
         self._happened = happened
@@ -69,7 +72,7 @@ class Requeuing:
                 return
             self._thread = None
             self._ended(self._outcome, now)
-        stamp = self._stamp()
+        stamp = self._stamp(now)
         is_new = stamp != self._seen or now >= self._recheck_at
         if stamp is None or not is_new or now < self._due_at or not self._backoff.is_due(now):
             return
@@ -113,8 +116,11 @@ class Requeuing:
         self._backoff.reset()
         self._error.resolve("requeue")
 
-    def _stamp(self) -> int | None:
-        """Another one with each commit; None: there is no such table."""
+    def _stamp(self, now: float) -> int | None:
+        """Another one with each commit; None: there is no such table. Where only a request would show that, another one
+        every now and then."""
+        if self._log is None:
+            return int(now / REMOTE_POLL_SECONDS)
         try:
             return self._log.stat().st_mtime_ns
         except FileNotFoundError:

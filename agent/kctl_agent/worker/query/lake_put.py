@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl_agent.messages import number_of
@@ -16,6 +15,7 @@ from kctl_agent.storage.base import Advance, TopicPartition
 from kctl_agent.storage.lake import LakeBatch, LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable, EarlierTry
 from kctl_agent.storage.lake.files import DataFile
+from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table import TableRefused
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone
 from kctl_agent.worker.query.marked_rows import ERROR, MESSAGE, MarkedRows, check_marks, is_marking
@@ -81,7 +81,7 @@ class LakePut(BatchPut):
             raise
         return PutDone(sum(file.rows for file in files), {} if self.name else _last_timestamps(files))
 
-    def write_rows(self, messages: DataFrame, folder: Path) -> MarkedRows | None:
+    def write_rows(self, messages: DataFrame, folder: Folder) -> MarkedRows | None:
         """Have what the transform makes of these messages written as files of the table into this folder; returns the
         rows that it marked instead, None where there are none.
 
@@ -174,14 +174,14 @@ def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataF
     return rows.join(rows.sparkSession.createDataFrame(messages, types), list(MESSAGE), "left_anti")
 
 
-def write(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ()) -> None:
+def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> None:
     """As Parquet files of a table into this folder, beside what is there."""
     rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     (
         rows.write.mode("append")
         .partitionBy(*partition_by)
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        .parquet(f"file://{folder}")  # Hadoop takes the escapes of a URI for what the folder is called
+        .parquet(folder.spark_uri)
     )
 
 

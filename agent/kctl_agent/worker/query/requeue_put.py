@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.numbered import NUMBER, TRIES
 from kctl_agent.storage.lake.requeue import PutBack, RequeueBatch
 from kctl_agent.storage.lake.selection import READING
@@ -112,6 +112,6 @@ class RequeuePut:
             marked.check()
 
 
-def _escaped(path: Path) -> str:
+def _escaped(file: Folder) -> str:
     """Spark takes what it reads for a pattern."""
-    return GLOB.sub(r"\\\1", f"file://{path}")
+    return GLOB.sub(r"\\\1", file.spark_uri)

@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 from deltalake.table import TableOptimizer
 
 from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
-from kctl_agent.storage.lake import LakeStorage, compaction
-from kctl_agent.storage.lake import table as lake_table
+from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact, small_files
+from kctl_agent.storage.lake.folder import LocalFolder, local
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 from tests.unit.storage.lake.test_storage import (
@@ -101,8 +101,7 @@ def test_what_a_compaction_writes_is_on_the_disk_before_its_commit(
         before.append(set(synced))
         commit(*args, **more)
 
-    for module in (compaction, lake_table):
-        monkeypatch.setattr(module, "sync", noting(synced))
+    monkeypatch.setattr(local, "sync_file", noting(synced))
     monkeypatch.setattr(DeltaTable, "create_write_transaction", noted)
 
     done = compact(storage.table, 128 * MIB, versions.append)
@@ -126,20 +125,20 @@ def test_what_a_compaction_that_was_killed_has_left_is_removed_by_the_next(stora
 
 
 def test_a_table_of_times_without_a_zone_is_compacted(path: Path) -> None:
-    lake = LakeStorage(path)
+    lake = LakeStorage(LocalFolder(path))
     lake.prepare()
     lake.fit(schema(*FIELDS, ("local", "timestamp_ntz"), ("price", "decimal(9,2)")))
     lake.bind(GROUP)
     lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
     for start in (0, 1):
         batch = lake.begin([Advance(*TP, 1, start, start + 1)])
-        batch.folder.mkdir()
+        Path(batch.folder.uri).mkdir()
         row = {
             "offset": pa.array([start], pa.int64()),
             "local": pa.array([datetime(2026, 1, 2)], pa.timestamp("us")),
             "price": pa.array([Decimal("1.50")], pa.decimal128(9, 2)),
         }
-        pq.write_table(pa.table(row), batch.folder / "part-0.parquet")
+        pq.write_table(pa.table(row), Path(batch.folder.uri) / "part-0.parquet")
         batch.commit()
 
     compact(lake.table, 128 * MIB)
@@ -207,7 +206,7 @@ def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
     kinds = (("key", "string"), ("value", "binary"))
     header = json.loads(schema(*kinds))
     headers: Any = {"type": "array", "elementType": header, "containsNull": True}
-    lake = LakeStorage(path)
+    lake = LakeStorage(LocalFolder(path))
     lake.prepare()
     lake.fit(schema(*FIELDS, ("key", "binary"), ("value", "binary"), ("headers", headers)))
     lake.bind(GROUP)
@@ -215,7 +214,7 @@ def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     for start in (0, 2):
         batch = lake.begin([Advance(*TP, 1, start, start + 2)])
-        batch.folder.mkdir()
+        Path(batch.folder.uri).mkdir()
         columns = {
             "topic": pa.array(["t", "t"]),
             "partition": pa.array([0, 0], pa.int32()),
@@ -225,7 +224,7 @@ def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
             "value": pa.array([b"", None], pa.binary()),
             "headers": pa.array([[{"key": "a", "value": None}, {"key": None, "value": b"1"}], None], kind),
         }
-        pq.write_table(pa.table(columns), batch.folder / "part-0.parquet")
+        pq.write_table(pa.table(columns), Path(batch.folder.uri) / "part-0.parquet")
         batch.commit()
     before = DeltaTable(path).to_pyarrow_table().sort_by("offset")
 
@@ -238,7 +237,7 @@ def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
 @pytest.fixture
 def partitioned(path: Path) -> LakeStorage:
     """Two batches of five rows in each of three partitions with odd names."""
-    lake = LakeStorage(path, partition_by=["country"])
+    lake = LakeStorage(LocalFolder(path), partition_by=["country"])
     lake.prepare()
     lake.fit(schema(*FIELDS, ("country", "string")))
     lake.bind(GROUP)
@@ -246,9 +245,9 @@ def partitioned(path: Path) -> LakeStorage:
     for start in (0, 5):
         batch = lake.begin([Advance(*TP, 1, start, start + 5)])
         for folder in ("country=a%20b%2Fc", "country=__HIVE_DEFAULT_PARTITION__", "country=%C3%BC%25"):
-            (batch.folder / folder).mkdir(parents=True)
+            (Path(batch.folder.uri) / folder).mkdir(parents=True)
             rows = pa.table({"offset": pa.array(range(start, start + 5), pa.int64())})
-            pq.write_table(rows, batch.folder / folder / "part-0.parquet")
+            pq.write_table(rows, Path(batch.folder.uri) / folder / "part-0.parquet")
         batch.commit()
     return lake
 
@@ -289,7 +288,7 @@ def test_vacuum_keeps_what_was_replaced_in_the_last_seven_days_and_then_removes_
     assert all(file.size > 0 for file in found)
     assert removed == 4
     assert {file.split("/")[0] for file in files(path)} == {folder.name for folder in path.glob("kctl-*")}
-    assert offsets(opened(path).path) == list(range(40))
+    assert offsets(Path(opened(path).folder.uri)) == list(range(40))
     assert at(opened(path)) == StoredOffset(*TP, TOPIC_ID, 40, 1)
 
 
@@ -297,7 +296,7 @@ def test_vacuum_never_removes_files_of_a_batch_in_flight_even_of_a_process_froze
     storage: LakeStorage, path: Path
 ) -> None:
     frozen = begun(opened(path), 40, 50)
-    for file in frozen.folder.iterdir():
+    for file in Path(frozen.folder.uri).iterdir():
         os.utime(file, (time.time() - 30 * DAY,) * 2)
 
     assert paths(storage) == paths(storage, 0) == []
@@ -382,7 +381,11 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_the_batch_is_store
 
 
 def test_one_process_at_a_time_does_the_upkeep_of_a_table(storage: LakeStorage, path: Path) -> None:
-    with upkeep_lock(path), pytest.raises(UpkeepBusy, match="another process compacts or vacuums"), upkeep_lock(path):
+    with (
+        upkeep_lock(LocalFolder(path)),
+        pytest.raises(UpkeepBusy, match="another process compacts or vacuums"),
+        upkeep_lock(LocalFolder(path)),
+    ):
         pass
-    with upkeep_lock(path):
+    with upkeep_lock(LocalFolder(path)):
         begun(storage, 40, 50).commit()

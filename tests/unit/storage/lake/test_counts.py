@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, counts, table
 from kctl_agent.storage.lake.compaction import compact
+from kctl_agent.storage.lake.folder import LocalFolder
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, before_the_write, begun, opened
 
 
@@ -89,7 +90,7 @@ def test_what_a_compaction_and_a_delete_have_left_is_counted_as_delta_rs_counts_
 def test_before_the_first_batch_and_of_a_table_that_cannot_be_read_nothing_is_known(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert LakeStorage(path.parent / "none").stats().counts is None
+    assert LakeStorage(LocalFolder(path.parent / "none")).stats().counts is None
     assert storage.stats().counts is not None
     shutil.rmtree(path / "_delta_log")
     (path / "_delta_log").mkdir()

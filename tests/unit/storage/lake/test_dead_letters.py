@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from kctl_agent.storage.base import Advance, Selection, StorageError, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.lake import LakeBatch, LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.room import Limits, why_full
 from tests.unit.storage.lake.test_storage import GROUP, TP, begun, opened, schema
 
@@ -62,7 +63,7 @@ def written(
     dead_letters = table.begin(batch, schema(*FIELDS, *[("reading", "string")] * is_today), earlier)
     offsets = [offset for offset in offsets if (*TP, offset) not in earlier.messages]
     many = len(offsets)
-    dead_letters.folder.mkdir()
+    Path(dead_letters.folder.uri).mkdir()
     columns = {
         "cluster": pa.array([cluster] * many),
         "group": pa.array([group] * many),
@@ -79,7 +80,7 @@ def written(
     }
     if is_today:
         columns["reading"] = pa.array([table.reading(batch, TP)] * many, pa.string())
-    pq.write_table(pa.table(columns), dead_letters.folder / "part-0.parquet")
+    pq.write_table(pa.table(columns), Path(dead_letters.folder.uri) / "part-0.parquet")
     return dead_letters
 
 
@@ -225,7 +226,7 @@ def test_where_there_are_no_dead_letters_there_is_nothing_to_fence_yet(
     batch = begun(storage, 100, 110)
 
     assert not table.fence(batch, table.earlier_try(batch))
-    assert not table.path.exists()
+    assert not Path(table.folder.uri).exists()
     written(table, begun(storage, 100, 110), []).commit()
 
     assert table.fence(batch, table.earlier_try(batch))
@@ -358,7 +359,7 @@ def test_they_are_selected_and_removed_by_group_place_and_age(storage: LakeStora
 def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
     storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
 ) -> None:
-    limited = LakeStorage(tmp_path / "orders", limits=Limits(dead=2))
+    limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=Limits(dead=2))
     assert (limited.stats().dead, why_full(limited.stats())) == (0, None)
     written(table, begun(storage, 100, 110), [101, 102]).commit()
 
@@ -372,11 +373,11 @@ def test_a_table_without_dead_letters_has_none(table: DeadLetterTable) -> None:
     assert table.find_dead("t:0:1") is None
     assert table.count_dead() == 0
     assert table.clear("dead") == 0
-    assert not table.path.exists()
+    assert not Path(table.folder.uri).exists()
 
 
 def test_they_are_removed_at_an_age(tmp_path: Path, storage: LakeStorage) -> None:
-    limited = LakeStorage(tmp_path / "orders", limits=Limits(dead_seconds=3600.0))
+    limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=Limits(dead_seconds=3600.0))
     limited.bind(GROUP)
     table = DeadLetterTable(limited, GROUP.group)
     written(table, begun(limited, 100, 110), [101], at=NOW - timedelta(hours=2)).commit()
@@ -385,4 +386,4 @@ def test_they_are_removed_at_an_age(tmp_path: Path, storage: LakeStorage) -> Non
     assert limited.expire_dead() == 1
     assert limited.expire_dead() == 0
     assert dead(table) == [111]
-    assert DeltaTable(table.path).version() == 3, "what removes nothing is no commit"
+    assert DeltaTable(table.folder.uri).version() == 3, "what removes nothing is no commit"

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kctl_agent.storage.lake.files import DataFile, read_files
+from kctl_agent.storage.lake.folder import LocalFolder
 
 SPARK = Path(__file__).with_name("written_by_spark.parquet")
 
@@ -41,7 +42,7 @@ def stats(file: DataFile) -> dict[str, Any]:
 def test_a_column_whose_values_python_does_not_have_or_cannot_order_has_no_bounds(path: Path, folder: Path) -> None:
     shutil.copy(SPARK, folder)
 
-    [file] = read_files(path, folder)
+    [file] = read_files(LocalFolder(path), LocalFolder(folder))
 
     found = stats(file)
     assert found["numRecords"] == 200
@@ -52,7 +53,7 @@ def test_a_column_whose_values_python_does_not_have_or_cannot_order_has_no_bound
 def test_a_timestamp_of_the_first_years_has_four_digits_of_the_year(path: Path, folder: Path) -> None:
     shutil.copy(SPARK, folder)
 
-    [file] = read_files(path, folder)
+    [file] = read_files(LocalFolder(path), LocalFolder(folder))
 
     assert stats(file)["minValues"]["year_1"] == "0001-01-01T00:00:00.000000Z"
 
@@ -70,7 +71,7 @@ def test_what_is_cut_off_of_a_text_is_below_its_upper_bound(
 ) -> None:
     pq.write_table(pa.table({"text": [text]}), folder / "part-0.parquet")
 
-    [file] = read_files(path, folder)
+    [file] = read_files(LocalFolder(path), LocalFolder(folder))
 
     assert stats(file)["minValues"]["text"] == "a" * 32
     assert stats(file)["maxValues"].get("text") == bound

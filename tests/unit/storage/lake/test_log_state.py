@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.log import log_files
 from kctl_agent.storage.lake.log_state import LogState, LogUnreadable, NoTable
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
@@ -33,7 +34,7 @@ def test_what_delta_rs_reads_of_a_log_is_read(storage: LakeStorage, path: Path, 
         shutil.move(path / "_delta_log" / f"{0:020}.json", path.parent)
     begun(storage, 10, 20).commit()
 
-    ours, theirs = LogState.read(path), DeltaTable(path)
+    ours, theirs = LogState.read(LocalFolder(path)), DeltaTable(path)
 
     assert (ours.version, ours.id) == (theirs.version(), str(theirs.metadata().id))
     assert ours.configuration == theirs.metadata().configuration == {"delta.logRetentionDuration": "interval 1 days"}
@@ -50,20 +51,20 @@ def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(storage: LakeSt
     """As Delta's own writes them, one after the other."""
     DeltaTable(path).create_checkpoint()
     version, log = DeltaTable(path).version(), path / "_delta_log"
-    [whole] = log_files(path).checkpoint_files
-    rows = pq.ParquetFile(whole).read()
-    whole.unlink()
+    [whole] = log_files(LocalFolder(path)).checkpoint_files
+    rows = pq.ParquetFile(path / whole).read()
+    (path / whole).unlink()
     parts = [log / f"{version:020}.checkpoint.{number:010}.{2:010}.parquet" for number in (1, 2)]
     pq.write_table(rows.slice(0, 2), parts[0])
 
-    assert log_files(path).checkpoint is None
-    assert LogState.read(path).version == version
+    assert log_files(LocalFolder(path)).checkpoint is None
+    assert LogState.read(LocalFolder(path)).version == version
 
     pq.write_table(rows.slice(2), parts[1])
     for entry in log.glob("*.json"):
         entry.unlink()
-    assert log_files(path).checkpoint_files == tuple(parts)
-    assert LogState.read(path).transaction_version("kctl/cluster-1/payments%2Feu/t/0") == 10
+    assert log_files(LocalFolder(path)).checkpoint_files == tuple(f"_delta_log/{part.name}" for part in parts)
+    assert LogState.read(LocalFolder(path)).transaction_version("kctl/cluster-1/payments%2Feu/t/0") == 10
     assert storage.count().rows == 10
 
 
@@ -74,6 +75,6 @@ def test_a_log_that_lacks_an_entry_is_refused_and_one_that_is_not_there_is_no_ta
     (path / "_delta_log" / f"{2:020}.json").unlink()
 
     with pytest.raises(LogUnreadable, match="entry 2 of its log is not there"):
-        LogState.read(path)
+        LogState.read(LocalFolder(path))
     with pytest.raises(NoTable):
-        LogState.read(path.parent)
+        LogState.read(LocalFolder(path.parent))

@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.plans import GIVEN_UP_SECONDS, Plan, plan_path, sweep
+from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.plans import GIVEN_UP_SECONDS, Plan, plan_name, sweep
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, offsets, opened
 
 
@@ -27,7 +28,7 @@ def committed_and_killed(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch, 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "unlink", lambda *_, **__: None)
         begun(storage, start, end).commit()
-    return DeltaTable(storage.path).version()
+    return DeltaTable(storage.folder.uri).version()
 
 
 def test_files_of_a_committed_batch_stay_for_readers_of_older_versions_when_others_have_replaced_them(
@@ -71,15 +72,15 @@ def test_a_plan_that_a_power_cut_has_damaged_is_removed_and_its_files_are_left_t
     begun(opened(path), 100, 110).commit()
 
     assert not list((path / "_kctl").iterdir())
-    assert list(batch.folder.iterdir())
+    assert list(Path(batch.folder.uri).iterdir())
 
 
 def test_a_plan_that_cannot_be_written_leaves_nothing(path: Path) -> None:
-    place = plan_path(path, "kctl-1")
+    place = path / plan_name("kctl-1")
     place.mkdir(parents=True)
 
     with pytest.raises(StorageUnusable, match="cannot be written: Is a directory"):
-        Plan(0, {}).write(place)
+        Plan(0, {}).write(LocalFolder(path), "kctl-1")
 
     assert list(place.parent.iterdir()) == [place]
 
@@ -89,7 +90,7 @@ def test_of_a_batch_that_fails_for_days_no_plan_is_older_than_a_day(storage: Lak
     frozen = begun(storage, 100, 110)
     old = time.time() - GIVEN_UP_SECONDS - 1
     for batch in (failed, frozen):
-        os.utime(plan_path(path, batch.folder.name), (old, old))
+        os.utime(path / plan_name(batch.folder.name), (old, old))
     for batch in (failed, failed_lately):
         batch.discard()
 

@@ -18,9 +18,10 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import Advance, Selection, StorageUnusable, StoredOffset
-from kctl_agent.storage.lake import LakeStorage, requeue, vacuum
+from kctl_agent.storage.lake import LakeStorage, vacuum
 from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.plans import Plan, sweep
 from kctl_agent.storage.lake.requeue import BatchNotStored, PutBack, RequeueBatch, RequeueTaken
 from kctl_agent.storage.lake.table import LakeTable
@@ -81,7 +82,7 @@ def die(table: DeadLetterTable, storage: LakeStorage, offsets: list[int], end: i
     stored = storage.stored_offsets([TP])[TP]
     batch = storage.begin([Advance(*TP, stored.version, stored.next, end)])
     written(table, batch, offsets, **more).commit()
-    batch.folder.mkdir()  # without rows
+    Path(batch.folder.uri).mkdir()  # without rows
     batch.commit()
 
 
@@ -104,17 +105,17 @@ def worker(path: Path) -> DeadLetterTable:
 
 def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> None:
     """What Spark writes."""
-    every = [row for file in batch.files for row in pq.ParquetFile(file).read().to_pylist()]
+    every = [row for file in batch.files for row in pq.ParquetFile(file.uri).read().to_pylist()]
     rows = [
         row
         for row in every
         if (row["group"], row["cluster"]) == (batch.owner.group, batch.owner.cluster_id)
         and batch.above < (row.get("requeue") or 0) <= batch.number
     ]
-    put([row for row in rows if not marks(row["offset"])], ROW, batch.folder)
+    put([row for row in rows if not marks(row["offset"])], ROW, Path(batch.folder.uri))
     kept = [{**row, "tries": (row["tries"] or 1) + 1, "requeue": None} for row in rows if marks(row["offset"])]
     if kept:
-        put(kept, DEAD_LETTER, batch.kept_folder)
+        put(kept, DEAD_LETTER, Path(batch.kept_folder.uri))
         batch.is_keeping = True
 
 
@@ -146,7 +147,7 @@ def test_what_is_put_back_is_no_dead_letter_any_more_and_a_row_once(table: DeadL
 
     assert offsets(path) == [101, 102]
     assert (dead(table), table.count_requeued()) == ([100, 103, 104], 0)
-    assert DeltaTable(table.path).to_pyarrow_table().num_rows == 3
+    assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == 3
 
 
 def test_what_cannot_be_read_again_stays_dead_and_is_counted(table: DeadLetterTable, path: Path) -> None:
@@ -166,7 +167,7 @@ def test_what_was_put_back_is_put_back_and_removed_by_nobody_else(
 
     assert table.requeue_dead() == 2
     assert table.requeue_dead() == table.clear("dead") == 0
-    assert DeadLetterTable(LakeStorage(path, limits=Limits(dead_seconds=0.001)), GROUP.group).expire() == 0
+    assert DeadLetterTable(LakeStorage(LocalFolder(path), limits=Limits(dead_seconds=0.001)), GROUP.group).expire() == 0
     assert table.find_dead("t:0:101") is None
 
     assert put_back(table) == PutBack(5, 5, 0)
@@ -217,10 +218,10 @@ def test_a_worker_that_was_frozen_stores_nothing_beside_the_one_that_was_faster(
     assert offsets(path) == [101, 103]
     assert tries(table) == {100: 2, 102: 2, 104: 2}
     sweep(table.storage.table)
-    sweep(LakeTable(path))
-    assert not frozen.folder.exists()
-    assert not frozen.kept_folder.exists()
-    assert not list((table.path / "_kctl").glob("*.json"))
+    sweep(LakeTable(LocalFolder(path)))
+    assert not Path(frozen.folder.uri).exists()
+    assert not Path(frozen.kept_folder.uri).exists()
+    assert not list((Path(table.folder.uri) / "_kctl").glob("*.json"))
 
 
 STEPS: dict[str, list[tuple[type, str]]] = {
@@ -274,7 +275,7 @@ def test_whatever_is_killed_at_whichever_step_each_message_is_in_one_place(
             else:
                 break
 
-        for each in (storage.table, LakeTable(table.path)):
+        for each in (storage.table, LakeTable(table.folder)):
             compact(each, 1 << 20)
             vacuum.remove(each, vacuum.unused(each, 0))
         with monkeypatch.context() as patched, suppress(Killed):
@@ -288,7 +289,7 @@ def test_whatever_is_killed_at_whichever_step_each_message_is_in_one_place(
         stored, left = offsets(path), dead(again)
         assert sorted(stored + left) == DEAD, (seen, stored, left)
         assert not set(stored) & set(left)
-        assert DeltaTable(table.path).to_pyarrow_table().num_rows == len(left)
+        assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == len(left)
     else:
         raise AssertionError("there are more steps")
     assert {"commit", "rewrite", "plan", "unlink"} == set(seen)
@@ -303,8 +304,8 @@ def test_what_stays_dead_is_on_the_disk_before_the_commit_and_survives_a_vacuum_
         patched.setattr(table.storage.table, "commit", _die)
         put_back(table, odd)
     assert (offsets(path), table.count_requeued()) == ([100, 102, 104], 5)
-    vacuum.remove(LakeTable(table.path), vacuum.unused(LakeTable(table.path), 0))
-    sweep(LakeTable(table.path))
+    vacuum.remove(LakeTable(table.folder), vacuum.unused(LakeTable(table.folder), 0))
+    sweep(LakeTable(table.folder))
 
     assert put_back(worker(path)) is None
 
@@ -337,13 +338,18 @@ def test_a_table_of_dead_letters_of_an_earlier_commit_gets_the_columns_with_the_
     table: DeadLetterTable, path: Path
 ) -> None:
     """`written` makes one."""
-    names = [field.name for field in DeltaTable(table.path).schema().fields]
+    names = [field.name for field in DeltaTable(table.folder.uri).schema().fields]
     assert "requeue" not in names
     assert (table.count_requeued(), put_back(table)) == (0, None)
 
     assert table.requeue_dead(Selection(offset_to=100)) == 1
 
-    assert [field.name for field in DeltaTable(table.path).schema().fields] == [*names, "requeue", "tries", "reading"]
+    assert [field.name for field in DeltaTable(table.folder.uri).schema().fields] == [
+        *names,
+        "requeue",
+        "tries",
+        "reading",
+    ]
     assert tries(table) == dict.fromkeys([101, 102, 103, 104], 1)
     assert put_back(table) == PutBack(1, 1, 0)
     die(table, opened(path), [111], 120)
@@ -364,7 +370,7 @@ def test_dead_letters_of_a_batch_that_is_not_stored_yet_wait_for_it_and_others_d
     assert table.requeue_dead(Selection(offset_to=100)) == 1
     assert put_back(worker(path), even) == PutBack(1, 0, 1)
     assert (offsets(path), table.count_requeued()) == ([104], 1)
-    batch.folder.mkdir()  # without rows
+    Path(batch.folder.uri).mkdir()  # without rows
     batch.commit()
 
     assert put_back(table) == PutBack(1, 1, 0)
@@ -382,7 +388,7 @@ def test_a_batch_that_is_run_again_once_its_dead_letters_were_asked_for_stores_n
 
     again = storage.begin([Advance(*TP, 1, 110, 120)])
     written(table, again, [115]).commit()
-    again.folder.mkdir()  # without rows
+    Path(again.folder.uri).mkdir()  # without rows
     again.commit()
 
     assert put_back(table) == PutBack(1, 1, 0)
@@ -450,7 +456,7 @@ def test_what_a_batch_of_an_earlier_commit_has_put_back_is_not_put_back_again(
 
 
 def test_a_request_is_cancelled_until_a_worker_has_put_it_back(table: DeadLetterTable, path: Path) -> None:
-    command = DeadLetterTable(LakeStorage(path), GROUP.group)
+    command = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group)
     table.requeue_dead(Selection(offset_to=100))
     put_back(table)
     assert command.requeue_dead() == 4
@@ -465,7 +471,7 @@ def test_a_request_is_cancelled_until_a_worker_has_put_it_back(table: DeadLetter
 
 
 def test_while_a_worker_puts_them_back_nothing_is_cancelled(table: DeadLetterTable, path: Path) -> None:
-    command = DeadLetterTable(LakeStorage(path), GROUP.group)
+    command = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group)
     table.requeue_dead()
 
     with table.requeues.next() as batch:
@@ -482,9 +488,9 @@ def test_a_worker_without_the_lock_stores_nothing_of_what_was_cancelled(
     table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On another host, where a lock of this one may be unknown."""
-    command = DeadLetterTable(LakeStorage(path), GROUP.group)
+    command = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group)
     table.requeue_dead()
-    monkeypatch.setattr(requeue, "file_lock", lambda _: nullcontext(True))
+    monkeypatch.setattr(LocalFolder, "lock", lambda *_: nullcontext(True))
 
     with table.requeues.next() as batch:
         assert batch is not None
@@ -515,9 +521,9 @@ def test_only_files_with_rows_of_a_request_are_read(table: DeadLetterTable, stor
     batch = storage.begin([Advance(*TP, 1, 110, 120)])
     again = table.begin(batch, schema(*FIELDS, ("tries", "integer"), ("requeue", "long")), table.earlier_try(batch))
     row = {"group": GROUP.group, "topic": "t", "partition": 0, "offset": 115, "headers": [], "timestamp": NOW}
-    put([row], DEAD_LETTER, again.folder)
+    put([row], DEAD_LETTER, Path(again.folder.uri))
     again.commit()
-    batch.folder.mkdir()  # without rows
+    Path(batch.folder.uri).mkdir()  # without rows
     batch.commit()
     table.requeue_dead(Selection(offset_to=101))
 
@@ -531,11 +537,11 @@ def test_dead_letters_of_a_batch_and_an_optimize_beside_a_request_change_nothing
 ) -> None:
     table.requeue_dead(Selection(offset_to=102))
     die(table, storage, [115], 120)
-    compact(LakeTable(table.path), 1 << 20)
+    compact(LakeTable(table.folder), 1 << 20)
     with table.requeues.next() as batch:
         assert batch is not None
         die(table, storage, [121], 122)
-        compact(LakeTable(table.path), 1 << 20)
+        compact(LakeTable(table.folder), 1 << 20)
         assert worker(path).requeue_dead(Selection(offset_from=121)) == 1
         transformed(table, batch, odd)
         assert batch.commit() == PutBack(3, 2, 1)
@@ -567,7 +573,7 @@ def test_a_table_of_dead_letters_that_was_replaced_goes_on_above_the_numbers_of_
     for offset in (100, 101):
         table.requeue_dead(Selection(offset_to=offset))
         put_back(table)
-    table.path.rename(path.with_name("old"))
+    Path(table.folder.uri).rename(path.with_name("old"))
     replaced = worker(path)
     die(replaced, storage, [115], 120)
 
@@ -582,12 +588,12 @@ def test_in_a_table_of_dead_letters_that_was_restored_what_was_put_back_since_is
 ) -> None:
     """The copy was made between a request and its batch; which of its rows became rows is not known any more."""
     table.requeue_dead(Selection(offset_to=101))
-    copy = shutil.copytree(table.path, path.with_name("copy"))
+    copy = shutil.copytree(Path(table.folder.uri), path.with_name("copy"))
     for selection in (Selection(offset_to=101), Selection(offset_from=104)):
         table.requeue_dead(selection)
         put_back(table, odd)
-    shutil.rmtree(table.path)
-    copy.rename(table.path)
+    shutil.rmtree(Path(table.folder.uri))
+    copy.rename(Path(table.folder.uri))
     restored = worker(path)
 
     assert put_back(restored) is None
@@ -605,7 +611,7 @@ def test_a_request_of_a_topic_that_was_recreated_does_not_wait_for_messages_that
 ) -> None:
     batch = storage.begin([Advance(*TP, 1, 110, 120)])
     written(table, batch, [115], is_today=True).commit()
-    batch.folder.mkdir()  # without rows
+    Path(batch.folder.uri).mkdir()  # without rows
     batch.commit()
     storage.init_offsets([StoredOffset(*TP, None, 110)], storage.stored_offsets([TP]))
     written(table, storage.begin([Advance(*TP, 2, 110, 120)]), [116], is_today=True).commit()  # and was killed
@@ -621,7 +627,7 @@ def test_files_that_cannot_be_synced_are_not_committed(
 ) -> None:
     table.requeue_dead()
     with monkeypatch.context() as patched:
-        patched.setattr("kctl_agent.storage.lake.requeue.read_files", _full)
+        patched.setattr("kctl_agent.storage.lake.files.read_files", _full)
         with pytest.raises(StorageUnusable, match="cannot be synced"):
             put_back(table)
 
@@ -639,7 +645,7 @@ def test_nothing_is_committed_where_what_was_written_is_gone(table: DeadLetterTa
     with table.requeues.next() as batch:
         assert batch is not None
         transformed(table, batch, odd)
-        shutil.rmtree(getattr(batch, name))
+        shutil.rmtree(getattr(batch, name).uri)
         with pytest.raises(StorageUnusable, match="is gone: nothing of it was stored"):
             batch.commit()
 
@@ -654,7 +660,7 @@ def test_nothing_is_removed_where_what_stays_dead_is_gone(
     with monkeypatch.context() as patched, suppress(Killed):
         patched.setattr(table.storage.table, "commit", _die)
         put_back(table, odd)
-    [folder] = table.path.glob("kctl-requeue-*")
+    [folder] = Path(table.folder.uri).glob("kctl-requeue-*")
     folder.rename(folder.with_name("elsewhere"))
 
     with pytest.raises(StorageUnusable, match="is gone, with those of 5 dead letters that could not be read again"):
@@ -670,4 +676,4 @@ def test_where_there_are_no_dead_letters_none_is_put_back(storage: LakeStorage) 
     table = DeadLetterTable(storage, GROUP.group)
 
     assert (table.requeue_dead(), table.count_requeued(), put_back(table)) == (0, 0, None)
-    assert not table.path.exists()
+    assert not Path(table.folder.uri).exists()

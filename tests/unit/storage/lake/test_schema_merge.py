@@ -13,6 +13,7 @@ from deltalake.table import TableAlterer
 from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.table import TableRefused
 from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, begun, offsets, opened, schema
 
@@ -29,7 +30,7 @@ def storage(path: Path) -> LakeStorage:
 
 
 def merging(path: Path) -> LakeStorage:
-    lake = LakeStorage(path, merge_schema=True)
+    lake = LakeStorage(LocalFolder(path), merge_schema=True)
     lake.prepare()
     lake.bind(GROUP)
     return lake
@@ -106,7 +107,7 @@ def test_a_type_that_others_cannot_read_is_refused_wherever_it_is(
         with pytest.raises(TableRefused, match=f"column x has the type {kind}, which a Delta table cannot have"):
             merging(path).fit(schema(*FIELDS, ("x", unfit)))
         with pytest.raises(TableRefused, match=f"has the type {kind}"):
-            LakeStorage(tmp_path / "new").fit(schema(("x", unfit)))
+            LakeStorage(LocalFolder(tmp_path / "new")).fit(schema(("x", unfit)))
 
     assert names(path) == [name for name, _ in FIELDS]
     listed["elementType"] = "timestamp_ntz"

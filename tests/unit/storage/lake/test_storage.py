@@ -27,7 +27,9 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.lake import LakeBatch, LakeStorage, table
 from kctl_agent.storage.lake.commit_actions import append_actions
-from kctl_agent.storage.lake.files import DataFile, sync
+from kctl_agent.storage.lake.files import DataFile
+from kctl_agent.storage.lake.folder import LocalFolder, local
+from kctl_agent.storage.lake.folder.local import sync_file
 from kctl_agent.storage.lake.log import actions, write_entry
 from kctl_agent.storage.lake.table import TableRefused
 
@@ -45,7 +47,7 @@ def schema(*fields: tuple[str, object]) -> str:
 
 
 def opened(path: Path, owner: Binding = GROUP) -> LakeStorage:
-    storage = LakeStorage(path)
+    storage = LakeStorage(LocalFolder(path))
     storage.prepare()
     storage.fit(schema(*FIELDS))
     storage.bind(owner)
@@ -69,8 +71,8 @@ def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeB
         "offset": pa.array(offsets, pa.int64()),
         "timestamp": pa.array([at * 1_000 for at in offsets], pa.timestamp("us", "UTC")),
     }
-    batch.folder.mkdir()
-    pq.write_table(pa.table(columns), batch.folder / "part-0.parquet")
+    Path(batch.folder.uri).mkdir()
+    pq.write_table(pa.table(columns), Path(batch.folder.uri) / "part-0.parquet")
     return batch
 
 
@@ -98,7 +100,7 @@ def noting(synced: list[Path]) -> Callable[[Path], None]:
     """Syncs, and adds to this list."""
 
     def noted(file: Path) -> None:
-        sync(file)
+        sync_file(file)
         synced.append(file)
 
     return noted
@@ -187,7 +189,7 @@ def test_the_id_of_a_topic_may_become_another_or_unknown(storage: LakeStorage) -
 
 def test_offsets_that_hold_no_row_are_stored_too(storage: LakeStorage, path: Path) -> None:
     batch = storage.begin([Advance(*TP, 1, 100, 105)])
-    batch.folder.mkdir()
+    Path(batch.folder.uri).mkdir()
     batch.commit()
     storage.advance_offsets([Advance(*TP, 1, 105, 108)])
 
@@ -197,7 +199,7 @@ def test_offsets_that_hold_no_row_are_stored_too(storage: LakeStorage, path: Pat
 
 def test_a_batch_whose_files_somebody_has_removed_is_not_stored(storage: LakeStorage, path: Path) -> None:
     batch = begun(storage, 100, 110)
-    shutil.rmtree(batch.folder)
+    shutil.rmtree(Path(batch.folder.uri))
 
     with pytest.raises(StorageUnusable, match="is gone: nothing of it was stored"):
         batch.commit()
@@ -263,7 +265,7 @@ def test_a_batch_is_not_written_into_a_table_that_replaced_the_one_it_was_planne
     batch = begun(storage, 100, 110)
     shutil.rmtree(path)
     opened(path).init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
-    batch.folder.mkdir()
+    Path(batch.folder.uri).mkdir()
 
     with pytest.raises(StorageUnusable, match="was replaced by another"):
         batch.commit()
@@ -279,9 +281,9 @@ def test_files_of_a_batch_that_can_never_be_committed_are_removed_and_those_that
 
     begun(opened(path), 110, 111).discard()
 
-    assert not abandoned.folder.exists()
-    assert not frozen.folder.exists()
-    assert waiting.folder.exists()
+    assert not Path(abandoned.folder.uri).exists()
+    assert not Path(frozen.folder.uri).exists()
+    assert Path(waiting.folder.uri).exists()
     waiting.commit()
     assert offsets(path) == list(range(100, 120))
 
@@ -314,21 +316,21 @@ def test_the_log_has_statistics_of_each_file_for_data_skipping(storage: LakeStor
 def test_a_table_that_cannot_be_written_is_refused_with_its_reason(path: Path, tmp_path: Path) -> None:
     opened(path)
     with pytest.raises(TableRefused, match="has no column amount"):
-        LakeStorage(path).fit(schema(*FIELDS, ("amount", "double")))
+        LakeStorage(LocalFolder(path)).fit(schema(*FIELDS, ("amount", "double")))
     with pytest.raises(TableRefused, match=r"column offset of the table .* is long, and the batch has string"):
-        LakeStorage(path).fit(schema(("offset", "string")))
+        LakeStorage(LocalFolder(path)).fit(schema(("offset", "string")))
     with pytest.raises(TableRefused, match=r"is partitioned by \(\), and storage.partition_by is \(topic\)"):
-        LakeStorage(path, partition_by=["topic"]).fit(schema(*FIELDS))
+        LakeStorage(LocalFolder(path), partition_by=["topic"]).fit(schema(*FIELDS))
     with pytest.raises(TableRefused, match="names a column twice: topic, topic"):
-        LakeStorage(tmp_path / "new", partition_by=["topic", "topic"]).fit(schema(*FIELDS))
+        LakeStorage(LocalFolder(tmp_path / "new"), partition_by=["topic", "topic"]).fit(schema(*FIELDS))
     with pytest.raises(TableRefused, match="names country, and the columns are"):
-        LakeStorage(tmp_path / "new", partition_by=["country"]).fit(schema(*FIELDS))
+        LakeStorage(LocalFolder(tmp_path / "new"), partition_by=["country"]).fit(schema(*FIELDS))
     with pytest.raises(StorageUnusable, match="does not exist: make it first"):
-        LakeStorage(tmp_path / "none" / "table").prepare()
+        LakeStorage(LocalFolder(tmp_path / "none" / "table")).prepare()
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").write_text("x")
     with pytest.raises(StorageUnusable, match="is no Delta table and not empty"):
-        LakeStorage(tmp_path / "letters").prepare()
+        LakeStorage(LocalFolder(tmp_path / "letters")).prepare()
 
 
 @pytest.mark.parametrize(
@@ -355,7 +357,7 @@ def test_a_table_of_features_that_are_not_written_is_refused_by_their_names(
     entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
     with pytest.raises(TableRefused, match=reason):
-        LakeStorage(path).prepare()
+        LakeStorage(LocalFolder(path)).prepare()
 
 
 def replaced_by(table: pa.Table, **more: Any) -> Callable[[Path], None]:
@@ -479,7 +481,7 @@ def test_a_log_whose_newest_entry_a_power_cut_has_damaged_is_refused(
     before = DeltaTable(path).version()
     (path / "_delta_log" / f"{before + 1:020}.json").write_bytes(damage)
 
-    for each in (storage, LakeStorage(path)):
+    for each in (storage, LakeStorage(LocalFolder(path))):
         with pytest.raises(StorageUnusable, match=f"{before + 1:020}.json of its log cannot be read"):
             each.prepare()
 
@@ -494,7 +496,7 @@ def test_of_a_long_log_that_is_opened_what_follows_its_last_checkpoint_is_synced
     DeltaTable(path).create_checkpoint()
     begun(storage, 5, 6).commit()
     synced: list[Path] = []
-    monkeypatch.setattr(table, "sync", noting(synced))
+    monkeypatch.setattr(local, "sync_file", noting(synced))
 
     opened(path)
 
@@ -520,7 +522,7 @@ def test_paths_are_escaped_as_delta_rs_escapes_them(path: Path) -> None:
     made.create_write_transaction(
         [AddAction(f"x={letters}/f.parquet", 1, {}, 1, True, "{}")], "append", made.schema(), []
     )
-    [theirs] = [action["add"] for action in actions(path, 1) if "add" in action]
+    [theirs] = [action["add"] for action in actions(LocalFolder(path), 1) if "add" in action]
 
     *_, ours = append_actions([DataFile(f"x={letters}/f.parquet", 1, 1, {}, 1)], {}, [], 1)
 
@@ -531,11 +533,11 @@ def test_what_delta_rs_reports_is_one_line_without_its_stack(path: Path) -> None
     (path / "_delta_log").mkdir(parents=True)
     (path / "_delta_log" / f"{0:020}.json").write_text("xx")
     reported = pytest.raises(StorageUnusable, match=r"cannot be used: .*unexpected 'x' whilst parsing value$")
-    with reported, LakeStorage(path).table.errors():
+    with reported, LakeStorage(LocalFolder(path)).table.errors():
         DeltaTable(path)
 
     file = path.with_name("file")
     file.write_text("x")
     with pytest.raises(StorageUnusable, match="Not a directory") as raised:
-        LakeStorage(file).prepare()
+        LakeStorage(LocalFolder(file)).prepare()
     assert "\x1b" not in str(raised.value)

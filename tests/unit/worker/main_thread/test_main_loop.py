@@ -20,7 +20,7 @@ from kctl_agent.server import AgentServer
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import Advance, OffsetStore
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.storage.lake import dead_letter_path
+from kctl_agent.storage.lake import dead_letter_folder
 from kctl_agent.storage.lake.requeue import PutBack
 from kctl_agent.worker.consumer_group.membership import Fenced
 from kctl_agent.worker.lifecycle.query_groups import Group
@@ -289,7 +289,7 @@ def test_dead_letters_of_a_table_are_put_back_by_a_worker_that_is_throttled_or_p
     monkeypatch.setattr(worker.stats, "why_full", {1.0: "1000 dead letters", 0.8: "1000 dead letters"}.get)
     worker.until(lambda: worker.stats.state == "throttled")
 
-    log = dead_letter_path(lake.path) / "_delta_log"
+    log = Path(dead_letter_folder(lake.folder).uri, "_delta_log")
     log.mkdir(parents=True)
     worker.pipeline.put_back = PutBack(3, 2, 1)
     worker.until(lambda: worker.events() == ["throttled", "requeued"])

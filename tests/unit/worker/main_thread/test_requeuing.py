@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.requeue import PutBack, RequeueTaken
 from kctl_agent.worker.main_thread.reported_error import GRACE_SECONDS, ReportedError
 from kctl_agent.worker.main_thread.requeuing import POLL_SECONDS, RECHECK_SECONDS, Requeuing
@@ -59,7 +60,10 @@ def requeuing(
     played: Played, published: list[str | None], happened: list[tuple[str, str]], tmp_path: Path
 ) -> Iterator[Requeuing]:
     made = Requeuing(
-        tmp_path, played.begin, ReportedError(published.append), lambda kind, text: happened.append((kind, text))
+        LocalFolder(tmp_path),
+        played.begin,
+        ReportedError(published.append),
+        lambda kind, text: happened.append((kind, text)),
     )
     yield made
     played.goes_on.set()

@@ -1,0 +1,8 @@
+"""Where a table's files are: one contract (`base`), one file per kind."""
+
+from __future__ import annotations
+
+from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
+from kctl_agent.storage.lake.folder.local import LocalFolder
+
+__all__ = ["FOLDER", "Folder", "FolderFile", "LocalFolder", "TableRefused"]

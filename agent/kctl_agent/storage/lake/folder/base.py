@@ -1,0 +1,152 @@
+"""What a table needs of the place where its files are. delta-rs and Spark open it by themselves; this is for what
+neither of them does: plans, footers, what batches have left, locks.
+
+Names are relative to the folder, with `/` between their parts, as they are on the disk: a log has them escaped.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from kctl_agent.errors import StorageError
+from kctl_agent.storage.room import Free
+
+__all__ = ["FOLDER", "Folder", "FolderFile", "TableRefused"]
+
+FOLDER = "_kctl"
+"""In the folder of a table, of plans and locks; one that begins so is hidden from every engine."""
+
+
+class TableRefused(StorageError):
+    """The table, or what is to be written into it, is of a kind that cannot be written; another try would not help."""
+
+    code = "table_refused"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFile:
+    """One file, by its name in the folder that was asked. `modified` is in Unix seconds, by the clock of
+    the place that keeps it; `stamp` changes with each write."""
+
+    name: str
+    size: int
+    modified: float
+    stamp: str
+
+
+class Folder(ABC):
+    """May be used by any thread. Where a method names no other error, it raises OSError, with one line as
+    `strerror`."""
+
+    uri: str
+    """As delta-rs opens it."""
+    options: dict[str, str] | None = None
+    """Of delta-rs beside it."""
+    local: Path | None = None
+    """Where it is on this machine; None: it is not."""
+    needs_sync: bool = False
+    """Whether what was written may be gone after a power cut unless it is synced."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The last part of its path."""
+
+    @property
+    @abstractmethod
+    def spark_uri(self) -> str:
+        """As Spark opens it."""
+
+    @abstractmethod
+    def beside(self, name: str) -> Self:
+        """The one of this name in the same place."""
+
+    @abstractmethod
+    def below(self, name: str) -> Self:
+        """One of its own."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether it was made, also where no file is left in it."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Before it is first written to.
+
+        Raises:
+            StorageUnusable: the place is not there, or cannot be used now.
+            TableRefused: it does not hold what a table needs.
+        """
+
+    @abstractmethod
+    def holds_others(self, than: Collection[str]) -> bool:
+        """Whether anything is in it beside these; also where it is no folder at all."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Of the files right in it; none where it is not there."""
+
+    @abstractmethod
+    def open(self, name: str) -> BinaryIO:
+        """To be read in parts. Raises FileNotFoundError, OSError."""
+
+    def read(self, name: str) -> bytes:
+        """Raises FileNotFoundError, OSError."""
+        with self.open(name) as file:
+            return file.read()
+
+    @abstractmethod
+    def write(self, name: str, content: bytes) -> None:
+        """All at once: nobody ever reads a part of it."""
+
+    @abstractmethod
+    def create(self, name: str, content: bytes) -> bool:
+        """Write it, all at once, where there is no such file: False, and nothing is written, where somebody else was
+        first. What others see of it outlasts a power cut."""
+
+    @abstractmethod
+    def find(self, name: str) -> FolderFile | None:
+        """None: there is no such file."""
+
+    @abstractmethod
+    def files(self) -> Iterator[FolderFile]:
+        """All that are in it and in folders below; none where it is not there."""
+
+    @abstractmethod
+    def folders(self) -> list[str]:
+        """Those right in it."""
+
+    @abstractmethod
+    def remove(self, names: Iterable[str]) -> int:
+        """These files, and folders that become empty but for FOLDER, where others write; how many were removed, as far
+        as that is known."""
+
+    @abstractmethod
+    def remove_all(self) -> None:
+        """The folder and what is in it. Raises nothing: what is left is found by its plan."""
+
+    @abstractmethod
+    def lock(self, name: str) -> AbstractContextManager[bool]:
+        """Whether the lock of this name is ours for the time of the block; nobody is waited for. Raises
+        StorageUnusable."""
+
+    @abstractmethod
+    def explain(self, error: Exception) -> str:
+        """What delta-rs reports of it, in one line."""
+
+    def free(self) -> Free | None:
+        """The room that is left; None: there is no limit that anybody knows of. Raises StorageUnusable."""
+        return None
+
+    @abstractmethod
+    def sync(self, names: Iterable[str]) -> None:
+        """What was written under these names, and the names themselves, outlasts a power cut from now on. Those that
+        are not there any more are left out."""
+
+    def __str__(self) -> str:
+        return self.uri

@@ -1,0 +1,185 @@
+"""A folder of this machine. What is written there has to be synced: delta-rs and Spark do not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile
+from kctl_agent.storage.room import Free
+
+__all__ = ["LocalFolder", "sync_file"]
+
+STACK = re.compile(r"(?s)\n\s*0: .*|\x1b\[\d*m")
+"""Of delta-rs' threads, and colours."""
+
+
+class LocalFolder(Folder):
+    needs_sync = True
+
+    def __init__(self, path: Path) -> None:
+        self.local: Path = path
+        self.uri = str(path)
+
+    @property
+    def name(self) -> str:
+        return self.local.name
+
+    @property
+    def spark_uri(self) -> str:
+        return f"file://{self.local}"  # Hadoop takes the escapes of a URI for what the folder is called
+
+    def beside(self, name: str) -> Self:
+        return type(self)(self.local.with_name(name))
+
+    def below(self, name: str) -> Self:
+        return type(self)(self.local / name)
+
+    def exists(self) -> bool:
+        return self.local.exists()
+
+    def check(self) -> None:
+        if not self.local.parent.is_dir():
+            raise StorageUnusable(f"the folder {self.local.parent} of storage.uri does not exist: make it first")
+
+    def holds_others(self, than: Collection[str]) -> bool:
+        if not self.local.exists():
+            return False
+        return not self.local.is_dir() or any(path.name not in than for path in self.local.iterdir())
+
+    def names(self) -> list[str]:
+        try:
+            return os.listdir(self.local)
+        except FileNotFoundError:
+            return []
+
+    def open(self, name: str) -> BinaryIO:
+        return (self.local / name).open("rb")
+
+    def create(self, name: str, content: bytes) -> bool:
+        path = self.local / name
+        written = path.with_name(f"_commit_{uuid.uuid4()}.json.tmp")  # as delta-rs calls its own; hidden from readers
+        try:
+            with written.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(written, path)
+        except FileExistsError:
+            return False
+        finally:
+            written.unlink(missing_ok=True)
+        sync_file(path.parent)
+        return True
+
+    def write(self, name: str, content: bytes) -> None:
+        path = self.local / name
+        written = path.with_name(f"{path.name}.new")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            written.write_bytes(content)
+            os.replace(written, path)
+        except OSError:
+            with suppress(OSError):
+                written.unlink(missing_ok=True)
+            raise
+
+    def find(self, name: str) -> FolderFile | None:
+        try:
+            return self._file(name, (self.local / name).stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def files(self) -> Iterator[FolderFile]:
+        for parent, _, names in os.walk(self.local):
+            for each in names:
+                path = Path(parent, each)
+                with suppress(FileNotFoundError):  # a batch has ended meanwhile
+                    yield self._file(str(path.relative_to(self.local)), path.stat())
+
+    @staticmethod
+    def _file(name: str, stat: os.stat_result) -> FolderFile:
+        return FolderFile(name, stat.st_size, stat.st_mtime, f"{stat.st_ino}-{stat.st_mtime_ns}")
+
+    def folders(self) -> list[str]:
+        try:
+            return [entry.name for entry in os.scandir(self.local) if entry.is_dir()]
+        except FileNotFoundError:
+            return []
+
+    def remove(self, names: Iterable[str]) -> int:
+        count = 0
+        folders: set[Path] = set()
+        for name in names:
+            path = self.local / name
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                continue
+            count += 1
+            folders |= {each for each in path.parents if self.local in each.parents and each.name != FOLDER}
+        for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+        return count
+
+    def remove_all(self) -> None:
+        shutil.rmtree(self.local, ignore_errors=True)
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[bool]:
+        """The kernel frees it when its process ends, however it does."""
+        path = self.local / name
+        try:
+            path.parent.mkdir(exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise StorageUnusable(f"{path} cannot be made: {error.strerror}") from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(descriptor)
+
+    def explain(self, error: Exception) -> str:
+        return " ".join(STACK.sub("", str(error)).split())
+
+    def free(self) -> Free:
+        place = self.local if self.local.exists() else self.local.parent
+        try:
+            disk = os.statvfs(place)
+        except OSError as error:
+            raise StorageUnusable(f"the disk of {place} cannot be measured: {error.strerror}") from error
+        return Free(f"the disk of {place}", disk.f_bavail * disk.f_frsize, None)
+
+    def sync(self, names: Iterable[str]) -> None:
+        parents: set[Path] = set()
+        for name in names:
+            path = self.local / name
+            with suppress(FileNotFoundError):
+                sync_file(path)
+            parents |= {parent for parent in path.parents if parent == self.local or self.local in parent.parents}
+        for parent in sorted(parents, key=lambda each: len(each.parts), reverse=True):
+            with suppress(FileNotFoundError):
+                sync_file(parent)
+
+
+def sync_file(path: Path) -> None:
+    """A file or a folder, to the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
