@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import NamedTuple
 
-from zlib_ng import zlib_ng
+from isal import isal_zlib
 
 __all__ = ["Block", "gzipped", "plain"]
 
@@ -52,9 +52,9 @@ class Block:
     def packed(self) -> _Packed:
         if self._packed is None:
             text = self._make() if self._text is None else self._text
-            compressor = zlib_ng.compressobj(_LEVEL, zlib_ng.DEFLATED, _RAW)
-            body = compressor.compress(text) + compressor.flush(zlib_ng.Z_FULL_FLUSH)
-            self._packed = _Packed(body, zlib_ng.crc32(text), len(text))
+            compressor = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, _RAW)
+            body = compressor.compress(text) + compressor.flush(isal_zlib.Z_FULL_FLUSH)
+            self._packed = _Packed(body, isal_zlib.crc32(text), len(text))
         return self._packed
 
 
@@ -64,6 +64,6 @@ def plain(blocks: Iterable[Block]) -> bytes:
 
 def gzipped(blocks: Iterable[Block]) -> bytes:
     packed = [block.packed() for block in blocks]
-    crc = reduce(lambda crc, each: zlib_ng.crc32_combine(crc, each.crc, each.size), packed, 0)
+    crc = reduce(lambda crc, each: isal_zlib.crc32_combine(crc, each.crc, each.size), packed, 0)
     size = sum(each.size for each in packed) & 0xFFFFFFFF
     return b"".join((_HEADER, *(each.body for each in packed), _LAST, struct.pack("<II", crc, size)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from kctl.exporter.metric import Metric, OfCluster, OfGroup, Sample, Single
+from kctl.exporter.metric import GroupValue, Metric, OfCluster, OfGroup, Sample, Single
 from kctl.exporter.rows import Labels, Rows, rows_of
 from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
@@ -44,6 +44,9 @@ def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[G
     match metric:
         case OfGroup():
             return chain.from_iterable(map(metric.samples, groups))
+        case GroupValue():
+            values = ((group, metric.value(group)) for group in groups)
+            return (((group.cluster, group.group), value) for group, value in values if value is not None)
         case Single():
             return metric.samples(collection) if isinstance(collection, FleetSnapshot) else ()
         case OfCluster():

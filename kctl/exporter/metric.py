@@ -19,6 +19,7 @@ __all__ = [
     "GROUP",
     "PARTITION",
     "Column",
+    "GroupValue",
     "Histogram",
     "HistogramSample",
     "Metric",
@@ -81,6 +82,15 @@ class OfGroup(Metric):
     """Samples of a group, the fleet's own or any other."""
 
     samples: Callable[[GroupSnapshot], Iterable[Sample]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupValue(Metric):
+    """One value of every group, None where it is not known. There may be tens of thousands, so these are rendered with
+    less ado than samples."""
+
+    labels: tuple[str, ...] = GROUP
+    value: Callable[[GroupSnapshot], float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kctl.exporter.metric import GROUP, Metric, OfGroup, Sample, Single
+from kctl.exporter.metric import GROUP, GroupValue, Metric, OfGroup, Sample, Single
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
 from kctl.status import Status
@@ -13,15 +13,6 @@ __all__ = ["METRICS"]
 
 _STATES = ("stable", "preparing_rebalance", "completing_rebalance", "assigning", "reconciling", "empty", "dead")
 """Those of classic groups and of KIP-848."""
-
-
-def _one_of(value_of: Callable[[GroupSnapshot], float | None]) -> Callable[[GroupSnapshot], Iterator[Sample]]:
-    def samples(group: GroupSnapshot) -> Iterator[Sample]:
-        value = value_of(group)
-        if value is not None:
-            yield (group.cluster, group.group), value
-
-    return samples
 
 
 def _one(value_of: Callable[[FleetSnapshot], float | None]) -> Callable[[FleetSnapshot], Iterator[Sample]]:
@@ -78,40 +69,35 @@ def _info(group: GroupSnapshot) -> Iterator[Sample]:
 
 
 METRICS: tuple[Metric, ...] = (
-    OfGroup(
+    GroupValue(
         name="kctl_group_lag",
-        labels=GROUP,
         unit="messages",
         sentence="The sum of the lags that are known.",
-        samples=_one_of(_lag),
+        value=_lag,
     ),
-    OfGroup(
+    GroupValue(
         name="kctl_group_max_lag_seconds",
-        labels=GROUP,
         unit="seconds",
         sentence="The greatest `kctl_consumer_lag_seconds` of the group.",
-        samples=_one_of(lambda group: group.assessment.lag_seconds),
+        value=lambda group: group.assessment.lag_seconds,
     ),
-    OfGroup(
+    GroupValue(
         name="kctl_group_lag_growth_per_second",
-        labels=GROUP,
         unit="messages per second",
         sentence="By how much the group's lag grows each second; negative while it falls.",
-        samples=_one_of(lambda group: group.assessment.growth_per_second),
+        value=lambda group: group.assessment.growth_per_second,
     ),
-    OfGroup(
+    GroupValue(
         name="kctl_group_catchup_seconds",
-        labels=GROUP,
         unit="seconds",
         sentence="Time until the last partition has caught up; absent while one of them does not.",
-        samples=_one_of(lambda group: group.assessment.catchup_seconds),
+        value=lambda group: group.assessment.catchup_seconds,
     ),
-    OfGroup(
+    GroupValue(
         name="kctl_group_members",
-        labels=GROUP,
         unit="members",
         sentence="Members of the group as its coordinator counts them, those of other clients included.",
-        samples=_one_of(_members),
+        value=_members,
     ),
     OfGroup(
         name="kctl_group_state",
@@ -151,11 +137,10 @@ METRICS: tuple[Metric, ...] = (
         sentence="Partitions for which no worker answers.",
         samples=_one(_unowned),
     ),
-    OfGroup(
+    GroupValue(
         name="kctl_group_stats_age_seconds",
-        labels=GROUP,
         unit="seconds",
         sentence="The age of the oldest offsets of a partition when the collection was taken.",
-        samples=_one_of(_age),
+        value=_age,
     ),
 )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kctl.exporter.blocks import Block
 from kctl.exporter.exposed import Collection, Exposed, collections_of, groups_of, rows_shown, samples_of
-from kctl.exporter.metric import Column, Histogram, Metric, WordColumn
+from kctl.exporter.metric import Column, GroupValue, Histogram, Metric, WordColumn
 from kctl.exporter.rows import Labels, Rows
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
@@ -84,6 +84,8 @@ class _Part:
         self._texts = _LabelTexts(self._labels)
         self._kept: dict[str, _Kept] = {}
         self._samples: dict[str, _Samples] = {}
+        self._group_names: list[str] = []
+        self._group_labels: list[str] = []
         self._made: dict[str, list[Block]] = {}
 
     def use(self, collection: Collection) -> None:
@@ -93,6 +95,10 @@ class _Part:
         self._collection = collection
         self._groups = groups_of(collection)
         labels, self._rows = rows_shown(collection, self._groups)
+        names = [group.group for group in self._groups]
+        if names != self._group_names:
+            self._group_names, cluster = names, _escaped(collection.cluster)
+            self._group_labels = [f'{{cluster="{cluster}",group="{_escaped(name)}"}}' for name in names]
         if labels != self._labels:
             self._labels = labels
             self._texts = _LabelTexts(labels)
@@ -114,12 +120,19 @@ class _Part:
                     return []
                 samples = metric.samples(self._collection)
                 text = "".join(line for sample in samples for line in _histogram(metric, *sample))
+            case GroupValue():
+                text = self._of_groups(metric)
             case _:
                 text = self._lines(metric)
         kept = self._samples.get(metric.name)
         if kept is None or kept.text != text:
             kept = self._samples[metric.name] = _Samples(text, Block(text.encode))
         return [kept.block] if text else []
+
+    def _of_groups(self, metric: GroupValue) -> str:
+        name = metric.name
+        each = zip(self._group_labels, map(metric.value, self._groups), strict=True)
+        return "".join([f"{name}{labels} {value}\n" for labels, value in each if value is not None])
 
     def _lines(self, metric: Metric) -> str:
         """Of samples that are given one by one. Hardly any label needs to be escaped, which is soon seen of all."""

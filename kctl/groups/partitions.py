@@ -38,11 +38,13 @@ class Names:
         """Where the partitions of each group begin, and where all end."""
         self.keys: list[Partition] = list(chain.from_iterable(self._of_groups))
         runs = [
-            (topic, sum(1 for _ in keys)) for each in self._of_groups for topic, keys in groupby(each, itemgetter(0))
+            [(topic, sum(1 for _ in keys)) for topic, keys in groupby(each, itemgetter(0))] for each in self._of_groups
         ]
-        self.topics = [topic for topic, _ in runs]
+        self.topics = [topic for each in runs for topic, _ in each]
         """Of the groups, one after the other."""
-        self.topic_begins = [0, *accumulate(count for _, count in runs)]
+        self.topic_begins = [0, *accumulate(count for each in runs for _, count in each)]
+        self.topic_bounds = [0, *accumulate(map(len, runs))]
+        """Where the `topics` of each group begin, and where all end."""
         self._sizes: Rows = np.array([*map(len, self._of_groups)], np.intp)
 
     def __len__(self) -> int:
@@ -127,18 +129,15 @@ class PartitionColumns:
         counts = np.add.reduceat(is_known, begins, dtype=np.intp).tolist()
         sums = np.add.reduceat(np.where(is_known, lag, 0), begins).tolist()
         of_topics = [total if count else None for total, count in zip(sums, counts, strict=True)]
-        unknown = np.flatnonzero(~is_known).tolist()
-        found, topic, gap = [], 0, 0
-        for end in names.begins[1:]:
-            first_topic, first_gap = topic, gap
-            while topic < len(names.topics) and names.topic_begins[topic] < end:
-                topic += 1
-            while gap < len(unknown) and unknown[gap] < end:
-                gap += 1
-            topics = dict(zip(names.topics[first_topic:topic], of_topics[first_topic:topic], strict=True))
+        unknown = np.flatnonzero(~is_known)
+        gaps = np.searchsorted(unknown, names.begins).tolist() if len(unknown) else [0] * len(names.begins)
+        found = []
+        for (first, last), (gap, next_gap) in zip(pairwise(names.topic_bounds), pairwise(gaps), strict=True):
+            topics = dict(zip(names.topics[first:last], of_topics[first:last], strict=True))
             known = [total for total in topics.values() if total is not None]
-            gaps = tuple(TopicPartition(*names.keys[row]) for row in unknown[first_gap:gap])
-            found.append(LagTotals(sum(known) if known else None, gaps, topics))
+            missing = unknown[gap:next_gap].tolist() if gap < next_gap else ()
+            of_group = tuple(TopicPartition(*names.keys[row]) for row in missing)
+            found.append(LagTotals(sum(known) if known else None, of_group, topics))
         return found
 
     def row(self, number: int) -> PartitionRow:

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.connection import Connection
-from kctl.kafka.groups import count_members, describe_groups, list_each
+from kctl.kafka.groups import MemberCounts, describe_groups, list_each
 from kctl.kafka.missing_groups import MissingGroups
-from kctl.kafka.raw import KeptRequests
 
 __all__ = ["AllGroups"]
 
@@ -24,12 +23,12 @@ class AllGroups:
         """`wants` is asked for the name of each group."""
         self._wants = wants
         self._missing = MissingGroups()
-        self._requests = KeptRequests()
+        self._members = MemberCounts()
 
     def reconnect(self) -> None:
         """From now on a broker with the same number may be one that has been started anew."""
         self._missing.reconnect()
-        self._requests = KeptRequests()
+        self._members = MemberCounts()
 
     def find(self, connection: Connection, reading: ClusterReading) -> set[int]:
         """Adds groups, with their members, to `reading`; returns the brokers that did not answer."""
@@ -73,7 +72,7 @@ class AllGroups:
             else:
                 described[group.coordinator, group.type or "classic"].append(group.group)
         connection.deadline.renew()
-        for name, count in count_members(connection, described, self._requests).items():
+        for name, count in self._members.read(connection, described).items():
             if isinstance(count, KctlError):
                 reading.failed("members", count)
             else:

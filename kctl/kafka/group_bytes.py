@@ -5,13 +5,12 @@ kafka-python makes objects of all members with all that they hold, of which noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
 from kctl.kafka.flexible import behind, behind_tags, count_of, nullable_text_of, text_of
 
-__all__ = ["DESCRIBE_VERSIONS", "CountedGroup", "counted"]
+__all__ = ["DESCRIBE_VERSIONS", "CountedGroup", "CountedResponses"]
 
 DESCRIBE_VERSIONS = range(5, 7)
 """Of DescribeGroups: in the flexible encoding."""
@@ -32,23 +31,50 @@ class CountedGroup(NamedTuple):
     members: int
 
 
-def counted(body: bytes, version: int) -> Iterator[CountedGroup]:
-    """The groups of a response to DescribeGroups, of one of `DESCRIBE_VERSIONS`.
+_NONE = CountedGroup("", 0, None, 0), (0, 0)
 
-    Raises:
-        one of `flexible.UNREADABLE`: it is none.
-    """
-    count, at = count_of(body, _THROTTLE_BYTES)
-    for _ in range(count):
-        [error_code] = _INT16.unpack_from(body, at)
-        message, at = nullable_text_of(body, at + 2) if version >= _WITH_MESSAGE else (None, at + 2)
-        group, at = text_of(body, at)
-        for _ in ("state", "protocol type", "protocol"):
+
+class CountedResponses:
+    """Those of one coordinator, poll by poll: a group of which nothing has changed is not gone through again, for there
+    may be tens of thousands, each with all that its members hold."""
+
+    def __init__(self) -> None:
+        self._body = b""
+        self._groups: list[CountedGroup] = []
+        self._places: list[tuple[int, int]] = []
+        """Where each of them begins and ends."""
+
+    def read(self, body: bytes, version: int) -> list[CountedGroup]:
+        """The groups of a response to DescribeGroups, of one of `DESCRIBE_VERSIONS`, the same one each time.
+
+        Raises:
+            one of `flexible.UNREADABLE`: it is none.
+        """
+        old, known = self._body, zip(self._groups, self._places, strict=True)
+        count, at = count_of(body, _THROTTLE_BYTES)
+        groups, places = [], []
+        for _ in range(count):
+            group, (begin, end) = next(known, _NONE)
+            here = at
+            if begin < end and body[at : at + end - begin] == old[begin:end]:
+                at += end - begin
+            else:
+                group, at = _counted(body, at, version)
+            groups.append(group)
+            places.append((here, at))
+        self._body, self._groups, self._places = body, groups, places
+        return groups
+
+
+def _counted(body: bytes, at: int, version: int) -> tuple[CountedGroup, int]:
+    [error_code] = _INT16.unpack_from(body, at)
+    message, at = nullable_text_of(body, at + 2) if version >= _WITH_MESSAGE else (None, at + 2)
+    group, at = text_of(body, at)
+    for _ in ("state", "protocol type", "protocol"):
+        at = behind(body, at)
+    members, at = count_of(body, at)
+    for _ in range(members):
+        for _ in range(_FIELDS_OF_MEMBER):
             at = behind(body, at)
-        members, at = count_of(body, at)
-        for _ in range(members):
-            for _ in range(_FIELDS_OF_MEMBER):
-                at = behind(body, at)
-            at = behind_tags(body, at)
-        at = behind_tags(body, at + _OPERATIONS_BYTES)
-        yield CountedGroup(group, error_code, message, members)
+        at = behind_tags(body, at)
+    return CountedGroup(group, error_code, message, members), behind_tags(body, at + _OPERATIONS_BYTES)

@@ -15,11 +15,11 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kctl.errors import BrokerUnreachable, GroupMissing, KctlError, WrongProtocol
 from kctl.kafka.connection import Connection
 from kctl.kafka.flexible import UNREADABLE
-from kctl.kafka.group_bytes import DESCRIBE_VERSIONS, CountedGroup, counted
+from kctl.kafka.group_bytes import DESCRIBE_VERSIONS, CountedGroup, CountedResponses
 from kctl.kafka.raw import KeptRequests, RawResponse
 from kctl.kafka.reasons import code_failure
 
-__all__ = ["Group", "ListedGroup", "Member", "count_members", "describe_groups", "list_each", "list_groups"]
+__all__ = ["Group", "ListedGroup", "Member", "MemberCounts", "describe_groups", "list_each", "list_groups"]
 
 _NOT_FOUND = 69
 _RETRY = {14, 15, 16}
@@ -88,41 +88,52 @@ def _listed(each: Any, node: int) -> ListedGroup:
     return ListedGroup(each.group_id, each.group_state or None, kind, each.protocol_type or None, node)
 
 
-def count_members(
-    connection: Connection, groups: Mapping[tuple[int, str], list[str]], kept: KeptRequests
-) -> dict[str, int | KctlError]:
-    """How many members each group has; they are given by coordinator and type. All is asked at once, once."""
-    known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
-    requests = [
-        (key[0], kept.of(key, names, _count_request) if key[1] == "classic" else _KINDS_BY_NAME[key[1]].request(names))
-        for key, names in known.items()
-    ]
-    counts: dict[str, int | KctlError] = {}
-    for names, answer in zip(known.values(), connection.ask_each(requests), strict=True):
-        if isinstance(answer, KctlError):
-            counts |= dict.fromkeys(names, answer)
-            continue
-        try:
-            for each in _counted(answer):
-                failed = each.error_code and code_failure(each.error_code, f"group {each.group}", each.error_message)
-                counts[each.group] = failed or each.members
-        except UNREADABLE as error:
-            counts |= dict.fromkeys(names, WrongProtocol(f"a response to DescribeGroups cannot be read: {error}"))
-    return counts
+class MemberCounts:
+    """How many members groups have, poll after poll, over one connection."""
+
+    def __init__(self) -> None:
+        self._requests = KeptRequests()
+        self._responses: dict[int, CountedResponses] = defaultdict(CountedResponses)
+
+    def read(self, connection: Connection, groups: Mapping[tuple[int, str], list[str]]) -> dict[str, int | KctlError]:
+        """Of each group, or its error; they are given by coordinator and type. All is asked at once, once."""
+        known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
+        requests = [
+            (node, self._requests.of(node, names, _count_request) if kind == "classic" else _requested(kind, names))
+            for (node, kind), names in known.items()
+        ]
+        counts: dict[str, int | KctlError] = {}
+        for ((node, _), names), answer in zip(known.items(), connection.ask_each(requests), strict=True):
+            if isinstance(answer, KctlError):
+                counts |= dict.fromkeys(names, answer)
+                continue
+            try:
+                for each in self._counted(node, answer):
+                    failed = each.error_code and code_failure(
+                        each.error_code, f"group {each.group}", each.error_message
+                    )
+                    counts[each.group] = failed or each.members
+            except UNREADABLE as error:
+                counts |= dict.fromkeys(names, WrongProtocol(f"a response to DescribeGroups cannot be read: {error}"))
+        return counts
+
+    def _counted(self, node: int, answer: Any) -> Iterable[CountedGroup]:
+        if isinstance(answer, RawResponse):
+            return self._responses[node].read(answer.body, answer.version)
+        return (
+            CountedGroup(each.group_id, each.error_code, each.error_message, len(each.members))
+            for each in answer.groups
+        )
+
+
+def _requested(kind: str, names: list[str]) -> Any:
+    return _KINDS_BY_NAME[kind].request(names)
 
 
 def _count_request(names: list[str]) -> Any:
     """Of classic groups, of which there may be thousands: its answer is read as bytes."""
     low, high = DESCRIBE_VERSIONS[0], DESCRIBE_VERSIONS[-1]
     return DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
-
-
-def _counted(answer: Any) -> Iterable[CountedGroup]:
-    if isinstance(answer, RawResponse):
-        return counted(answer.body, answer.version)
-    return (
-        CountedGroup(each.group_id, each.error_code, each.error_message, len(each.members)) for each in answer.groups
-    )
 
 
 def describe_groups(connection: Connection, names: Iterable[str]) -> list[Group]:

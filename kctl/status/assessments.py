@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
@@ -18,6 +19,9 @@ from kctl.status.words import Assessment, Status
 __all__ = ["AssessmentColumns", "Assessments", "of_groups"]
 
 _NAMED = 3
+_KEPT_REASONS = 1000
+_ALL_WELL = NUMBERS[Status.OK]
+"""Statuses to this one are no trouble, and nothing unknown."""
 _HELD = {
     Held.NO: "",
     Held.NOT_YET_OVER: "not yet over: ",
@@ -112,21 +116,25 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
         np.maximum.reduceat(assessments.column("catchup_seconds"), starts),
         np.fmin.reduceat(assessments.column("window_complete"), starts),
     )
-    for group, idle_count, status, *values in zip(has_any.tolist(), idle.tolist(), *map(_listed, columns), strict=True):
-        begin, end, worst = begins[group], begins[group + 1], STATUSES[int(status)]
-        if worst.severity <= Status.OK.severity:
+    worsts, *seconds = map(_listed, columns)
+    for group, idle_count, worst, values in zip(
+        has_any.tolist(), idle.tolist(), worsts, zip(*seconds, strict=True), strict=True
+    ):
+        begin, end = begins[group], begins[group + 1]
+        if worst <= _ALL_WELL:
             reason = _all_well(idle_count, end - begin - idle_count)
         else:
-            reason = _reason(assessments[begin:end], worst, begin, name_of)
-        found[group] = Assessment(worst, reason, *map(_known, values))
+            reason = _reason(assessments[begin:end], STATUSES[worst], begin, name_of)
+        found[group] = Assessment(STATUSES[worst], reason, *[None if value != value else value for value in values])
     return found
 
 
-def _listed(column: NDArray[Any]) -> list[float]:
-    found: list[float] = column.tolist()
+def _listed(column: NDArray[Any]) -> list[Any]:
+    found: list[Any] = column.tolist()
     return found
 
 
+@lru_cache(_KEPT_REASONS)
 def _all_well(idle: int, ok: int) -> str:
     return ", ".join(f"{count} {status.value}" for count, status in ((idle, Status.IDLE), (ok, Status.OK)) if count)
 

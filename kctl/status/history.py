@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.status.observations import Bools, Ints, Observations, Reals, Rows, Table, bisected
+from kctl.status.observations import Bools, Ints, Observations, Reals, Rows, Table, bisected, whole
 
 __all__ = ["ABSENT", "History", "Offsets", "Uncommitted"]
 
@@ -126,19 +126,18 @@ class History:
         before what was committed, and whose commit went back too, is another one: nothing of the old one is kept. Where
         the end alone goes back, as at a change of leaders, it was cut off."""
         rows = np.flatnonzero(is_known & ~(new.at <= self.newest.at))
+        every = whole(rows, len(is_known))
         if len(rows) < len(is_known):
             new, keep_seconds, allowed_lag = _part(new, rows), keep_seconds[rows], allowed_lag[rows]
-        old = _part(self.newest, rows)
+        old = _part(self.newest, every)
         is_seen = ~np.isnan(old.at)
         is_shorter = is_seen & (new.end < old.end)
-        is_other = is_shorter & (np.maximum(new.committed, new.end) < old.committed)
-        if is_other.any():
-            self._forget(rows[is_other])
-            is_seen &= ~is_other
+        if is_shorter.any():
+            is_seen = is_seen & ~self._forget_others(rows, old, new, is_shorter)
         is_end_same = is_seen & (new.end == old.end)
         is_same = is_end_same & (new.committed == old.committed)
         self.rows.add(rows, Table(new.at, new.committed, new.end), is_same, is_end_same)
-        is_cut = is_shorter & ~is_other
+        is_cut = is_shorter & is_seen
         if is_cut.any():
             self.rows.cut_off(rows[is_cut], new.end[is_cut])
         self.rows.forget_before(rows, new.at - keep_seconds)
@@ -147,12 +146,19 @@ class History:
         is_waiting = lag > allowed_lag
         self._note_the_pace(rows, old, new, is_seen)
         self._note_commits(rows, old, new, is_seen, lag)
-        self._note_waiting(rows, new, is_waiting)
-        self._note_the_log(rows, new)
+        self._note_waiting(every, new, is_waiting)
+        self._note_the_log(rows, every, new)
         for column, values in zip(self.newest, new, strict=True):
-            column[rows] = values
-        self.lagged_at[rows[lag > 0]] = new.at[lag > 0]
-        self._look_for_the_end(rows, new, is_waiting)
+            column[every] = values
+        self.lagged_at[every] = np.where(lag > 0, new.at, self.lagged_at[every])
+        self._look_for_the_end(rows, every, new, is_waiting)
+
+    def _forget_others(self, rows: Rows, old: Offsets, new: Offsets, is_shorter: Bools) -> Bools:
+        """Of the logs that are shorter than they were, those that are other logs."""
+        is_other: Bools = is_shorter & (np.maximum(new.committed, new.end) < old.committed)
+        if is_other.any():
+            self._forget(rows[is_other])
+        return is_other
 
     def caught_up_at(self) -> Reals:
         """The last time at which the log ended at or before what is committed now: all that waits came later. If that
@@ -183,17 +189,19 @@ class History:
         self.rows.forget(rows)
 
     def _note_the_pace(self, rows: Rows, old: Offsets, new: Offsets, is_seen: Bools) -> None:
-        interval, before = new.at - old.at, self.interval_seconds[rows]
+        every = whole(rows, len(self.moved_at))
+        interval, before = new.at - old.at, self.interval_seconds[every]
         is_gap = is_seen & (interval > np.maximum(_GAP_SECONDS, _GAP_INTERVALS * before))
         if is_gap.any():
             after = rows[is_gap]
             self.gap_from[after], self.gap_to[after] = old.at[is_gap], new.at[is_gap]
             self.waiting_since[after] += interval[is_gap]
-        self.interval_seconds[rows] = np.where(is_seen, interval, before)
+        self.interval_seconds[every] = np.where(is_seen, interval, before)
 
     def _note_commits(self, rows: Rows, old: Offsets, new: Offsets, is_seen: Bools, lag: Ints) -> None:
         # Where nothing is committed, lag may be counted from the log start, which retention moves.
-        is_commit = (self.uncommitted[rows] == Uncommitted.COMMITTED) | (new.committed != new.start)
+        every = whole(rows, len(self.moved_at))
+        is_commit = (self.uncommitted[every] == Uncommitted.COMMITTED) | (new.committed != new.start)
         [chosen] = np.nonzero(is_seen & (new.committed != old.committed) & is_commit)
         moved, at, committed = rows[chosen], new.at[chosen], new.committed[chosen]
         waiting = self.waiting_since[moved]
@@ -207,7 +215,8 @@ class History:
             highest = np.where(np.isnan(self.rewind_at[back]), before, np.maximum(before, self.rewind_from[back]))
             self.rewind_at[back], self.rewind_from[back] = at[is_back], highest
             self.rewind_to[back] = committed[is_back]
-        self.rewind_at[rows[new.committed >= self.rewind_from[rows]]] = _UNKNOWN
+        is_over = new.committed >= self.rewind_from[every]
+        self.rewind_at[every] = np.where(is_over, _UNKNOWN, self.rewind_at[every])
 
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
         """The second longest of the last: one accident is no cadence. What was silent already when it was first seen
@@ -218,23 +227,24 @@ class History:
         self._silences[count % _SILENCES, rows] = silence_seconds
         self._silence_count[rows] = count + 1
         rows = rows[count + 1 >= _SILENCES_LEARNED]
+        every = whole(rows, len(self.moved_at))
         longest, second = np.full(len(rows), -np.inf), np.full(len(rows), -np.inf)
         for column in self._silences:
-            silence = column[rows]
+            silence = column[every]
             second = np.maximum(second, np.minimum(longest, silence))
             longest = np.maximum(longest, silence)
-        self.cadence_seconds[rows] = second
+        self.cadence_seconds[every] = second
 
-    def _note_waiting(self, rows: Rows, new: Offsets, is_waiting: Bools) -> None:
-        since = self.waiting_since[rows]
-        is_anew = np.isnan(since) | (self.moved_at[rows] == new.at)
-        self.waiting_since[rows] = np.where(is_waiting, np.where(is_anew, new.at, since), _UNKNOWN)
+    def _note_waiting(self, every: Rows | slice, new: Offsets, is_waiting: Bools) -> None:
+        since = self.waiting_since[every]
+        is_anew = np.isnan(since) | (self.moved_at[every] == new.at)
+        self.waiting_since[every] = np.where(is_waiting, np.where(is_anew, new.at, since), _UNKNOWN)
 
-    def _note_the_log(self, rows: Rows, new: Offsets) -> None:
-        since = self.ahead_since[rows]
+    def _note_the_log(self, rows: Rows, every: Rows | slice, new: Offsets) -> None:
+        since = self.ahead_since[every]
         is_ahead = new.committed > new.end
-        self.ahead_since[rows] = np.where(is_ahead, np.where(np.isnan(since), new.at, since), _UNKNOWN)
-        start = self.start[rows]
+        self.ahead_since[every] = np.where(is_ahead, np.where(np.isnan(since), new.at, since), _UNKNOWN)
+        start = self.start[every]
         is_changed = new.start != start
         if not is_changed.any():
             return
@@ -249,12 +259,12 @@ class History:
         ):
             column[0, rows[chosen]] = column[1, rows[chosen]]
             column[1, rows[chosen]] = values[chosen]
-        self.start[rows] = np.where(new.start == ABSENT, start, new.start)
+        self.start[every] = np.where(new.start == ABSENT, start, new.start)
 
-    def _look_for_the_end(self, rows: Rows, new: Offsets, is_waiting: Bools) -> None:
-        self._caught_up_at[rows[~is_waiting]] = new.at[~is_waiting]
-        self._caught_up_at[rows[is_waiting & (self.rewind_at[rows] == new.at)]] = _UNKNOWN
-        [chosen] = np.nonzero(is_waiting & (self.rows.first_end[rows] <= new.committed))
+    def _look_for_the_end(self, rows: Rows, every: Rows | slice, new: Offsets, is_waiting: Bools) -> None:
+        caught_up_at = np.where(self.rewind_at[every] == new.at, _UNKNOWN, self._caught_up_at[every])
+        self._caught_up_at[every] = np.where(is_waiting, caught_up_at, new.at)
+        [chosen] = np.nonzero(is_waiting & (self.rows.first_end[every] <= new.committed))
         for table, slots, part in self.rows.tables(rows[chosen]):
             these, committed = rows[chosen[part]], new.committed[chosen[part]]
             last = bisected(table.end, slots, self.rows.count[these] - 1, committed) - 1
@@ -298,5 +308,5 @@ def _chosen(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:
     return found
 
 
-def _part(offsets: Offsets, rows: Rows) -> Offsets:
+def _part(offsets: Offsets, rows: Rows | slice) -> Offsets:
     return Offsets._make(column[rows] for column in offsets)

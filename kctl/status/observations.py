@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Ints", "Observations", "Reals", "Rows", "Table", "bisected"]
+__all__ = ["Bools", "Ints", "Observations", "Reals", "Rows", "Table", "bisected", "whole"]
 
 Ints = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -23,6 +23,7 @@ Rows = NDArray[np.intp]
 """Numbers of partitions."""
 
 _WIDTHS = (4, 8, 16, 32, 65)
+_WIDTHS_OF_TIERS = np.array(_WIDTHS)
 _KEPT = 64
 _THINNED = 48
 """Rows of an active partition, and how many are left of so many."""
@@ -30,6 +31,8 @@ _DETAIL = 6.0
 """From one observation to the next it is about this part of their age."""
 _NEVER = np.inf
 _LARGE_BYTES = 1 << 20
+_FEW = 8
+"""Of so many lines of a table each is searched by itself."""
 
 
 class Table(NamedTuple):
@@ -136,24 +139,25 @@ class Observations:
     def add(self, rows: Rows, new: Table, is_same: Bools, is_end_same: Bools) -> None:
         """One more row of each, in which the offsets, or the end alone, are those of its newest or not. In the middle
         of a run of the same offsets none is kept."""
-        count = self.count[rows]
-        place = np.where(is_same & self._is_run[rows], count - 1, count)
-        for number in range(len(self._tiers) - 1):
-            is_full = (self._tier[rows] == number) & (place >= _WIDTHS[number])
-            if is_full.any():
-                self._move(rows[is_full], number + 1)
-        for number, tier in enumerate(self._tiers):
-            part = np.flatnonzero(self._tier[rows] == number)
-            if len(part):
-                where = place[part], self._slot[rows[part]]
-                for column, values in zip(tier.table, new, strict=True):
+        every = whole(rows, len(self.count))
+        count = self.count[every]
+        is_first, is_run = count == 0, is_same & self._is_run[every]
+        place = np.where(is_run, count - 1, count)
+        self._make_room(rows, place, every)
+        tiers = self._tier[every]
+        for number, size in enumerate(np.bincount(tiers, minlength=len(self._tiers)).tolist()):
+            if size:
+                part = np.flatnonzero(tiers == number) if size < len(rows) else slice(None)
+                where = place[part], self._slot[every][part]
+                for column, values in zip(self._tiers[number].table, new, strict=True):
                     column[where] = values[part]
-        self.count[rows] = place + 1
-        self._is_run[rows] = is_same & (count > 0)
-        is_first, is_second = place == 0, place == 1
-        self.first_at[rows[is_first]], self.first_end[rows[is_first]] = new.at[is_first], new.end[is_first]
+        self.count[every] = place + 1
+        self._is_run[every] = is_same & ~is_first
+        is_second = place == 1
+        if is_first.any():
+            self.first_at[rows[is_first]], self.first_end[rows[is_first]] = new.at[is_first], new.end[is_first]
         self._second_at[rows[is_second]] = new.at[is_second]
-        self.end_since[rows[~is_end_same]] = new.at[~is_end_same]
+        self.end_since[every] = np.where(is_end_same, self.end_since[every], new.at)
 
     def forget_before(self, rows: Rows, since: Reals) -> None:
         """The newest of those that are too old stays: it is what held then."""
@@ -209,6 +213,17 @@ class Observations:
             part = np.flatnonzero(tiers == number)
             if len(part):
                 yield tier.table, self._slot[rows[part]], part
+
+    def _make_room(self, rows: Rows, place: Rows, every: Rows | slice) -> None:
+        """Moves those that have no such row to a wider table."""
+        is_full = place >= _WIDTHS_OF_TIERS[self._tier[every]]
+        if is_full.any():
+            full = rows[is_full]
+            tiers = self._tier[full]
+            for number in range(len(self._tiers) - 1):
+                moving = full[tiers == number]
+                if len(moving):
+                    self._move(moving, number + 1)
 
     def _move(self, rows: Rows, number: int) -> None:
         old, new = self._tiers[int(self._tier[rows[0]])], self._tiers[number]
@@ -273,8 +288,15 @@ def _zeros(shape: tuple[int, int], kind: type) -> NDArray[Any]:
     return np.frombuffer(mmap(-1, size), kind).reshape(shape)
 
 
+def whole(rows: Rows, size: int) -> Rows | slice:
+    """The same, of as many as there are: all of them as a slice, of which nothing is copied."""
+    return slice(None) if len(rows) == size else rows
+
+
 def bisected(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]) -> Rows:
     """How many of the first `ends` of each line are not above its value, as bisect_right finds it."""
+    if len(slots) * _FEW > column.shape[1]:
+        return _counted(column, slots, ends, values)
     low, high = np.zeros(len(slots), np.intp), ends.copy()
     for _ in range(int(ends.max(initial=0)).bit_length()):
         middle = (low + high) >> 1
@@ -282,6 +304,16 @@ def bisected(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]
         low = np.where(is_lower, middle + 1, low)
         high = np.where(is_lower, high, middle)
     return np.minimum(low, high)
+
+
+def _counted(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]) -> Rows:
+    """The same, row after row: of many lines that is faster than to go here and there in each."""
+    end, value = np.zeros(column.shape[1], np.int8), np.zeros(column.shape[1], values.dtype)
+    end[slots], value[slots] = ends, values
+    found = np.zeros(column.shape[1], np.int8)
+    for number in range(int(ends.max(initial=0))):
+        found += (column[number] <= value) & (end > number)
+    return found[slots].astype(np.intp)
 
 
 def _worth_keeping(lines: Table, count: NDArray[np.intp], share: float) -> Bools:

@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from kctl.exporter import METRICS
-from kctl.exporter.metric import Column, OfCluster, OfGroup, WordColumn
+from kctl.exporter.metric import Column, GroupValue, OfCluster, OfGroup, WordColumn
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.offsets import commit
@@ -120,7 +120,9 @@ def test_every_panel_about_groups_has_data_of_groups_of_other_clients(
 ) -> None:
     """What a panel lacks is what workers, sinkers, storage and master of a fleet report alone."""
     on_page = {name for name, _ in exporter.samples().all()}
-    of_groups = {each.name for each in METRICS if isinstance(each, Column | WordColumn | OfGroup | OfCluster)}
+    of_groups = {
+        each.name for each in METRICS if isinstance(each, Column | WordColumn | GroupValue | OfGroup | OfCluster)
+    }
     shown = 0
 
     for name, expression in of_dashboards("10s").items():

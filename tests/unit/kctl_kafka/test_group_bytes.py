@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeGroupsResponse
 
 from kctl.kafka.flexible import UNREADABLE
-from kctl.kafka.group_bytes import DESCRIBE_VERSIONS, counted
+from kctl.kafka.group_bytes import DESCRIBE_VERSIONS, CountedResponses
 from kctl.testing.broker_frames import _message
 
 TEXTS = st.text(max_size=200)
@@ -51,10 +51,23 @@ def test_members_are_counted_as_kafka_python_reads_them(
     has_message = version >= 6
     groups = [group | ({"error_message": message} if has_message else {}) for group in groups]
 
-    assert list(counted(body(groups, version), version)) == [
+    assert CountedResponses().read(body(groups, version), version) == [
         (group["group_id"], group["error_code"], message if has_message else None, len(group["members"]))
         for group in groups
     ]
+
+
+@given(st.lists(GROUPS, min_size=1, max_size=4), st.data())
+def test_one_response_after_the_other_is_counted_as_if_it_were_the_first(
+    polls: list[list[dict[str, Any]]], data: st.DataObject
+) -> None:
+    """Groups stay, come and go between them."""
+    every = [group for groups in polls for group in groups]
+    responses = CountedResponses()
+
+    for _ in range(4):
+        whole = body(data.draw(st.lists(st.sampled_from(every), max_size=6)) if every else [], 5)
+        assert responses.read(whole, 5) == CountedResponses().read(whole, 5)
 
 
 @given(GROUPS.filter(bool), st.data())
@@ -63,4 +76,4 @@ def test_a_response_that_is_cut_off_is_refused(groups: list[dict[str, Any]], dat
     size = data.draw(st.integers(0, len(whole) - 2))
 
     with pytest.raises(UNREADABLE):
-        list(counted(whole[:size], 5))
+        CountedResponses().read(whole[:size], 5)
