@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, dead_letter_folder
+from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, TableStorage, dead_letter_folder
 
-__all__ = ["LakeBatch", "LakeStorage", "dead_letter_folder"]
+__all__ = ["LakeBatch", "LakeStorage", "TableStorage", "dead_letter_folder"]

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.folder import FOLDER
-from kctl_agent.storage.lake.log import was_added
 
 if TYPE_CHECKING:
+    from kctl_agent.storage.lake.base import Table
     from kctl_agent.storage.lake.folder import Folder, FolderFile
-    from kctl_agent.storage.lake.table import LakeTable
 
 __all__ = ["BATCH", "Plan", "forget", "plan_name", "planned", "sweep"]
 
@@ -82,7 +81,7 @@ def forget(table: Folder, batch: str) -> None:
         raise StorageUnusable(f"{table.below(FOLDER)} cannot be written: {error.strerror}") from error
 
 
-def sweep(table: LakeTable) -> None:
+def sweep(table: Table) -> None:
     """Remove what batches have left that can never be committed any more: the stored offset of one of their partitions
     is not the one that they were planned on. A frozen batch that can still be committed keeps its files.
 
@@ -101,7 +100,7 @@ def sweep(table: LakeTable) -> None:
         }
     for file, plan in left.items():
         try:
-            _remove(table.folder, file, plan, version)
+            _remove(table, file, plan, version)
         except OSError as error:  # no batch needs it
             log.debug("what %s has left was not removed: %s", _batch(file), error)
 
@@ -133,14 +132,14 @@ def _is_given_up(table: Folder, plan: FolderFile) -> bool:
     return not table.below(_batch(plan)).exists() and plan.modified < time.time() - GIVEN_UP_SECONDS
 
 
-def _remove(table: Folder, file: FolderFile, plan: Plan | None, version: int) -> None:
+def _remove(table: Table, file: FolderFile, plan: Plan | None, version: int) -> None:
     """A batch may have been committed all the same, if its process was killed before it removed the plan: then older
     versions have its files, also where an OPTIMIZE has replaced them since. Where the log does not show it any more,
     they are left to `vacuum`, which keeps what an older version may need."""
-    folder = table.below(_batch(file))
+    folder = table.folder.below(_batch(file))
     # A version below the plan's: the table has gone back.
     if plan is not None and version >= plan.version and folder.exists():
-        is_added = was_added(table, folder.name, range(plan.version + 1, version + 1))
+        is_added = table.was_added(folder.name, range(plan.version + 1, version + 1))
         if is_added is False:
             folder.remove_all()
-    table.remove([plan_name(folder.name)])
+    table.folder.remove([plan_name(folder.name)])

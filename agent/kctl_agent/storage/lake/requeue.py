@@ -45,7 +45,7 @@ from kctl_agent.storage.lake.offsets import dead_letter_owner, read_offset
 from kctl_agent.storage.lake.plans import BATCH, Plan, forget, sweep
 from kctl_agent.storage.lake.requeue_numbers import RequeueNumbers, RequeueState, RequeueTaken, unmoved
 from kctl_agent.storage.lake.selection import READING, of_cluster, of_reading, predicate, reading
-from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.lake.storage import LakeStorage, TableStorage
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -84,7 +84,7 @@ class PutBack:
 class Requeues:
     """The requests of one group of one cluster. For one thread at a time."""
 
-    def __init__(self, lake: LakeStorage, dead: LakeStorage, owner: Binding) -> None:
+    def __init__(self, lake: TableStorage, dead: LakeStorage, owner: Binding) -> None:
         self._lake = lake
         self._dead = dead
         self.owner = owner

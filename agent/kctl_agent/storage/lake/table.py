@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.base import TableState
 from kctl_agent.storage.lake.checkpoint import Checkpoints
 from kctl_agent.storage.lake.commit_actions import append_actions
 from kctl_agent.storage.lake.files import DataFile, TableFile
@@ -28,6 +29,7 @@ from kctl_agent.storage.lake.log import (
     checkpoint_name,
     entry_name,
     last_checkpoint,
+    was_added,
     write_entry,
 )
 from kctl_agent.storage.lake.log_state import LogState, LogUnreadable, NoTable
@@ -124,7 +126,7 @@ class LakeTable:
     def commit(
         self,
         id_: str,
-        check: Callable[[LogState], None],
+        check: Callable[[TableState], None],
         transactions: Mapping[str, int],
         files: Sequence[DataFile] = (),
     ) -> None:
@@ -156,6 +158,9 @@ class LakeTable:
                 raise StorageUnusable(f"the log of the table {self.folder} was cleaned up or replaced in a commit")
             self._newest()
             self.checkpoints.after(state)
+
+    def was_added(self, folder: str, versions: range) -> bool | None:
+        return was_added(self.folder, folder, versions)
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[TableFile]) -> int:
         """Let files take the place of others that hold the same rows; the version that is made. Older versions keep

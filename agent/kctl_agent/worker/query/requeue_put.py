@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake import TableStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.numbered import NUMBER, TRIES
@@ -40,7 +40,7 @@ class RequeuePut:
 
     def __init__(
         self,
-        storage: LakeStorage,
+        storage: TableStorage,
         transform: Callable[[DataFrame], DataFrame],
         name: str,
         group: str,
