@@ -244,12 +244,30 @@ def _check_lake(config: Config) -> None:
             f'{config.path}: storage.mode is "lake", but storage.uri is empty: name the folder of the table, as '
             "`file:///srv/lake/orders`"
         )
+    if config.storage.format == "iceberg":
+        _check_iceberg(config)
     if config.sinkers.count > 0 or config.sinkers.handler:
         given = f"sinkers.count is {config.sinkers.count}" if config.sinkers.count else "sinkers.handler is set"
         raise ConfigError(
             f'{config.path}: storage.mode is "lake" and {given}, but batches become rows of a table, and nothing waits '
             "for sinkers: leave them out, or use another mode"
         )
+
+
+def _check_iceberg(config: Config) -> None:
+    storage = config.storage
+    if not storage.table:
+        raise ConfigError(
+            f'{config.path}: storage.format is "iceberg", but storage.table is empty: name the table, as `sales.orders`'
+        )
+    if (kind := storage.catalog.get("type")) not in ("sql", "rest"):
+        shown = "no type" if kind is None else f"the type {kind}"
+        raise ConfigError(
+            f"{config.path}: storage.catalog has {shown}: of catalogs `sql` and `rest` can be used, which refuse a "
+            "commit that was decided on an older snapshot"
+        )
+    if not storage.catalog.get("uri"):
+        raise ConfigError(f"{config.path}: storage.catalog has no uri: name where the catalog is")
 
 
 def _nearest_key(section: str, key: str) -> str:

@@ -349,9 +349,26 @@ class Storage:
         "Under which name messages are kept in the Redis; empty: that of the consumer group.",
         pattern=(f"({NAMESPACE})?", "letters, digits and other signs but blanks and braces"),
     )
+    format: str = setting(
+        "delta",
+        "The format of the table of mode `lake`: Delta, or Iceberg with a catalog.",
+        choices=("delta", "iceberg"),
+    )
+    catalog: Mapping[str, str] = setting(
+        {},
+        'The catalog of an Iceberg table, such as `{ type = "sql", uri = "sqlite:////srv/lake/catalog.db" }`: of type '
+        "`sql` or `rest`, its `name` (`default`), and further properties of pyiceberg. `kctl config show` hides those "
+        "that speak of a secret.",
+        is_secret=True,
+    )
+    table: str = setting(
+        "",
+        "The name of an Iceberg table in its catalog, such as `sales.orders`.",
+        pattern=(r"|[^\s.]+(\.[^\s.]+)+", "a namespace and a name, such as `sales.orders`"),
+    )
     uri: str = setting(
         "",
-        "The folder of the Delta table of mode `lake`, such as `file:///srv/lake/orders`; made with the first batch.",
+        "The folder of the table of mode `lake`, such as `file:///srv/lake/orders`; made with the first batch.",
         pattern=(
             r"|file:///[^\s?#]+",
             "a URI of an absolute path that begins with `file:///` (`?` and `#` are written as %3F and %23)",

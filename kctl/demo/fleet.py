@@ -124,7 +124,9 @@ class DemoFleet:
 
     def open_lake(self) -> LakeStorage:
         """The table of a fleet whose storage is a lake, to be counted."""
-        return open_lake(storage_settings(load(self.config, {})))
+        storage = open_lake(storage_settings(load(self.config, {})))
+        assert isinstance(storage, LakeStorage)
+        return storage
 
     def start(self) -> None:
         """It is stopped in order when the calling thread, or the process, ends without `stop`."""

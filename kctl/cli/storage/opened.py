@@ -17,7 +17,7 @@ from kctl.privileges import as_owner
 if TYPE_CHECKING:
     from kctl.config import Config
     from kctl_agent.storage.base import DeadLetterStore, Storage
-    from kctl_agent.storage.lake import LakeStorage
+    from kctl_agent.storage.lake import TableStorage
 
 __all__ = ["load_fleet", "opened", "opened_dead_letters", "opened_lake", "opened_table"]
 
@@ -54,7 +54,7 @@ def opened(config: Config) -> Iterator[Storage]:
 
 
 @contextmanager
-def opened_lake(config: Config) -> Iterator[LakeStorage]:
+def opened_lake(config: Config) -> Iterator[TableStorage]:
     """The table of a fleet of mode `lake`, used as the fleet's own user where we are root.
 
     Raises:
@@ -66,15 +66,23 @@ def opened_lake(config: Config) -> Iterator[LakeStorage]:
 
     storage = open_lake(storage_settings(config))
     with as_owner(storage.folder.local or config.path, config.path):
-        storage.prepare()
-        yield storage
+        try:
+            storage.prepare()
+            yield storage
+        finally:
+            storage.close()
 
 
 @contextmanager
-def opened_table(config: Config) -> Iterator[LakeStorage]:
-    """As `opened_lake`, of a fleet that has one. Raises UsageError too."""
+def opened_table(config: Config) -> Iterator[TableStorage]:
+    """As `opened_lake`, of a fleet that has one whose files are looked after. Raises UsageError too."""
     if config.storage.mode != "lake":
         raise UsageError(f'storage.mode is "{config.storage.mode}": only a table (mode `lake`) has files to look after')
+    if config.storage.format == "iceberg":
+        raise UsageError(
+            'storage.format is "iceberg": its files are compacted and removed by the engine that you use beside kctl '
+            "(rewrite_data_files, expire_snapshots, remove_orphan_files)"
+        )
     with opened_lake(config) as lake:
         yield lake
 

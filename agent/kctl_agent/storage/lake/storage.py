@@ -93,11 +93,6 @@ class TableStorage(OffsetStore):
             limits=self.limits,
         )
 
-    @abstractmethod
-    def tables(self) -> list[LakeStorage]:
-        """Those whose files are looked after here: this one, and that of its dead letters where there is one. Raises
-        StorageUnusable."""
-
     def prepare(self) -> None:
         self.table.prepare()
 
@@ -153,6 +148,11 @@ class TableStorage(OffsetStore):
         from kctl_agent.storage.lake.dead_letters import DeadLetterTable  # which is made of a LakeStorage
 
         return DeadLetterTable(self, self._owner.group).expire() if self._owner else 0
+
+    @abstractmethod
+    def tables(self) -> list[LakeStorage]:
+        """Those whose files are looked after here: this one, and that of its dead letters where there is one. Raises
+        StorageUnusable."""
 
     @abstractmethod
     def count(self) -> TableCounts:
