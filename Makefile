@@ -25,6 +25,7 @@ help: ## list the targets
 setup: $(SETUP_DONE) ## what the tests need, and jars: downloads what is missing, verified; at once when nothing is
 	@$(BIN)/python -m kctl.jars fetch
 	@$(BIN)/python -m tests.delta_jars
+	@$(BIN)/python -m tests.iceberg_jars
 	@$(BIN)/python -m kctl.demo.record_classes
 
 $(SETUP_DONE): requirements.lock pyproject.toml agent/pyproject.toml scripts/setup
@@ -65,7 +66,7 @@ lock: $(SETUP_DONE) ## pin requirements.in in requirements.lock, and the image's
 	@$(LOCK) $(ARGS) --output-file requirements.lock requirements.in
 	@scripts/runtime_requirements | $(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock -
 
-lock-jars: $(SETUP_DONE) ## write kctl/jars/*.lock and tests/delta.lock anew (needs Maven; versions stand in scripts/lock_jars)
+lock-jars: $(SETUP_DONE) ## write kctl/jars/*.lock and tests/*.lock anew (needs Maven; versions stand in scripts/lock_jars)
 	@$(BIN)/python scripts/lock_jars
 
 clean: ## remove the environment and all that tools left (fetched jars stay in their cache)

@@ -390,7 +390,8 @@ class Storage:
     upkeep: bool = setting(
         True,
         "Whether the master has the table of mode `lake` looked after: small files are compacted at quiet times, and "
-        "once a day files are removed that no version of the last seven days has.",
+        "once a day files are removed that no version of the last seven days has. Of an Iceberg table workers expire "
+        "their own old snapshots.",
     )
     block_messages: int = setting(500, "The most messages of one block.", unit="messages", minimum=1, maximum=100_000)
     block_bytes: str = setting(

@@ -23,6 +23,7 @@ def storage_settings(config: Config) -> dict[str, Any]:
         "table": storage.table,
         "partition_by": list(storage.partition_by),
         "merge_schema": storage.merge_schema,
+        "upkeep": storage.upkeep,
         "target_file_bytes": size_bytes(storage.target_file_bytes),
         "password_file": str(config.path.parent / storage.password_file) if storage.password_file else "",
         "namespace": storage.namespace or config.kafka.group,

@@ -1,10 +1,12 @@
-"""Kafka to an Iceberg table, each message once: counted in the table by pyiceberg, whatever is killed meanwhile."""
+"""Kafka to an Iceberg table, each message once: counted in the table by pyiceberg and by Iceberg's own implementation,
+whatever is killed meanwhile."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,11 +19,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.java_iceberg import java_iceberg
 
 pytestmark = [pytest.mark.real]
 
 KILLS = 2
+ROOT = Path(__file__).parents[2]
 NAME = "sales.orders"
 
 
@@ -109,10 +113,57 @@ def test_what_is_produced_is_in_an_iceberg_table_once_however_often_the_worker_i
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
     assert lake.places() == sent(fleet)
+    with java_iceberg() as java:
+        rows = java.rows(lake.table().metadata_location, "topic", "partition", "offset")
+    assert Counter((topic, int(partition), int(offset)) for topic, partition, offset in rows) == sent(fleet)
     assert positions(lake, fleet) == {tp.partition: count for tp, count in fleet.sent.items()}
     assert [column.name for column in lake.table().schema().columns] == [
         "topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers",
     ]  # fmt: skip
+
+
+def test_dead_letters_of_an_iceberg_table_go_through_the_repaired_transform_and_the_table_is_partitioned(
+    make_fleet: Callable[..., Fleet],
+    eventually: Eventually,
+    lake: Lake,
+    short_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("KCTL_REPAIRED", str(short_dir / "repaired"))
+    fleet = make_fleet(
+        partitions=2,
+        storage=lake.settings('partition_by = ["country"]'),
+        workers_more='transform = "tests.acceptance.transforms:orders_when_repaired"',
+    )
+    shutil.copy(ROOT / "examples" / "items.py", fleet.directory)
+    fleet.send(500, b'{"id": 7, "country": "a b/c", "items": ["x", "y"]}')
+    fleet.send(100, b'{"id": 8, "items": ["z"]}')
+    fleet.send(10, b"no JSON")
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    found = lake.columns()
+    rows = Counter(zip(*(found[name].to_pylist() for name in ("id", "country", "item")), strict=True))
+    assert rows == {(7, "a b/c", "x"): 500, (7, "a b/c", "y"): 500, (8, None, "z"): 100}
+    assert lake.table().scan("country = 'a b/c'").to_arrow().num_rows == 1000
+    status = json.loads(fleet.kctl("storage", "status", "-o", "json").stdout)
+    assert (status["rows"], status["dead"], status["small_files"]) == (1100, 10, None)
+    assert sum(partition["stored"] for partition in status["partitions"]) == 610
+
+    (short_dir / "repaired").touch()
+    assert fleet.kctl("storage", "requeue", "--dead").stdout == "10 messages put back\n"
+    eventually(lambda: not waiting(fleet), SETTLE_SECONDS, "they are put back")
+
+    again = Counter(lake.columns("id")["id"].to_pylist())
+    kept = json.loads(fleet.kctl("storage", "status", "-o", "json").stdout)["dead"]
+    assert 0 < again[9] < 10
+    assert (again[9] + kept, again.total()) == (10, 1100 + again[9])
+
+
+def waiting(fleet: Fleet) -> int:
+    """Dead letters that no worker has put back yet."""
+    return int(json.loads(fleet.kctl("storage", "status", "-o", "json").stdout)["requeued"])
 
 
 def _pid(fleet: Fleet) -> Any:

@@ -96,7 +96,12 @@ def test_shell_scripts_are_strict_and_parse(script: str) -> None:
     assert "set -euo pipefail\n" in (ROOT / script).read_text()
 
 
-EACH_TIME = ["python -m kctl.jars fetch", "python -m tests.delta_jars", "python -m kctl.demo.record_classes"]
+EACH_TIME = [
+    "python -m kctl.jars fetch",
+    "python -m tests.delta_jars",
+    "python -m tests.iceberg_jars",
+    "python -m kctl.demo.record_classes",
+]
 """At once where nothing is missing."""
 
 

@@ -65,5 +65,5 @@ def open_lake(settings: Mapping[str, Any]) -> TableStorage:
         "limits": Limits.of(settings),
     }
     if settings["format"] == "iceberg":
-        return IcebergStorage(folder, settings["table"], settings["catalog"], **common)
+        return IcebergStorage(folder, settings["table"], settings["catalog"], is_expiring=settings["upkeep"], **common)
     return LakeStorage(folder, **common)

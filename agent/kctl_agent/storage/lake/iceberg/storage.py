@@ -21,8 +21,10 @@ class IcebergStorage(TableStorage):
 
     table: IcebergTable
 
-    def __init__(self, folder: Folder, name: str, catalog: Mapping[str, str], **more: Any) -> None:
-        table = IcebergTable(folder, name, catalog)
+    def __init__(
+        self, folder: Folder, name: str, catalog: Mapping[str, str], *, is_expiring: bool = True, **more: Any
+    ) -> None:
+        table = IcebergTable(folder, name, catalog, is_expiring=is_expiring)
         super().__init__(table, IcebergCounter(table), **more)
 
     def count(self) -> TableCounts:

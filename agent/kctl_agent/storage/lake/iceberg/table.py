@@ -20,6 +20,7 @@ from kctl_agent.storage.lake.base import TableState
 from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.folder import FOLDER as PLANS
 from kctl_agent.storage.lake.folder import Folder, TableRefused
+from kctl_agent.storage.lake.iceberg import expiry
 from kctl_agent.storage.lake.iceberg.numbers import FOLDER, SEQUENCE_NUMBER, added_by, pack, read_numbers
 from kctl_agent.storage.lake.iceberg.schema import (
     check_columns,
@@ -47,12 +48,12 @@ COMMIT_SECONDS = 30.0
 ATTEMPTS = 5
 """Of a change of columns, likewise."""
 FILE_IO = "kctl_agent.storage.lake.iceberg.file_io.SyncedFileIO"
-RETRIES = "commit.retry.num-retries"
 NAME_MAPPING = "schema.name-mapping.default"
 PROPERTIES = {
     "format-version": "2",
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
+    **expiry.PROPERTIES,
 }
 """Of a table that is made here: each commit adds a manifest and a file of metadata, which else stay for ever."""
 
@@ -77,13 +78,15 @@ class IcebergTable:
     """See `lake.base.Table`. `catalog` are properties of pyiceberg, `name` is the table's in it, such as
     `sales.orders`."""
 
-    def __init__(self, folder: Folder, name: str, catalog: Mapping[str, str]) -> None:
+    def __init__(self, folder: Folder, name: str, catalog: Mapping[str, str], *, is_expiring: bool = True) -> None:
+        """With `is_expiring` commits also expire old snapshots of ours (`expiry`)."""
         if folder.local is None:
             raise TableRefused(f"storage.uri is {folder}, and an Iceberg table must be in a folder of this machine")
         self.folder = folder
         self.path = folder.local
         self.name = name
         self._properties = dict(catalog)
+        self._is_expiring = is_expiring
         self._lock = threading.RLock()
         """Of those who change the table: one thread would only come before the other."""
         self._opening = threading.Lock()
@@ -162,24 +165,29 @@ class IcebergTable:
     def _append(self, table: Table, numbers: Mapping[str, int], files: Sequence[DataFile]) -> None:
         """One commit upon the version that was read, also where there are no files: only a new snapshot keeps others
         from committing what they have decided on the one before. Raises CommitFailedException: another was first."""
-        from kctl_agent.storage.lake.iceberg.data_files import entry
+        from pyiceberg.table.update.snapshot import ExpireSnapshots
 
-        # pyiceberg would try a commit that others got ahead of again upon what they have committed, with the numbers of
-        # before. It asks the table as it was read; what is set here goes nowhere else.
-        table.metadata.properties[RETRIES] = "0"
+        from kctl_agent.storage.lake.iceberg.data_files import entry
+        from kctl_agent.storage.lake.iceberg.transaction import OneCommit
+
         packed, metadata = pack(numbers), self._metadata(table)
         folder = files[0].path.partition("/")[0] if files else ""
         properties = {**packed, SEQUENCE_NUMBER: str(metadata.last_sequence_number + 1)}
         if NAME_MAPPING not in metadata.properties:
             properties[NAME_MAPPING] = metadata.schema().name_mapping.model_dump_json()
-        transaction = table.transaction()
+        transaction = OneCommit(table)
         update = transaction.update_snapshot(snapshot_properties={**packed, FOLDER: folder})
         is_merging = metadata.properties.get("commit.manifest-merge.enabled") == "true"
         with update.merge_append() if is_merging else update.fast_append() as append:
             for file in files:
                 append.append_data_file(entry(file, self.path, metadata))
-        transaction.set_properties(properties)  # after the snapshot, in which each of these is applied again and again
+        transaction.set_properties(properties)
+        expired = expiry.outdated(metadata, time.time()) if self._is_expiring else []
+        unneeded = expiry.unneeded_files(metadata, expired, table.io) if expired else []
+        if expired:
+            ExpireSnapshots(transaction).by_ids([snapshot.snapshot_id for snapshot in expired]).commit()
         transaction.commit_transaction()
+        expiry.remove_files(unneeded, table.io)
 
     def was_added(self, folder: str, versions: range) -> bool | None:
         with self.errors():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 
@@ -37,17 +37,15 @@ def schema(*fields: tuple[str, Any]) -> str:
 
 
 class Lake:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **catalog: str) -> None:
+        """By default the catalog is a SQLite file in the folder."""
         self.folder = folder
         self.path = folder / "orders"
-        self._open: list[IcebergStorage | SqlCatalog] = []
-
-    @property
-    def uri(self) -> str:
-        return f"sqlite:///{self.folder}/catalog.db"
+        self.properties = catalog or {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
+        self._open: list[IcebergStorage | Catalog] = []
 
     def storage(self, **more: Any) -> IcebergStorage:
-        made = IcebergStorage(LocalFolder(self.path), NAME, {"type": "sql", "uri": self.uri}, **more)
+        made = IcebergStorage(LocalFolder(self.path), NAME, self.properties, **more)
         self._open.append(made)
         return made
 
@@ -65,9 +63,9 @@ class Lake:
         return made
 
     @property
-    def catalog(self) -> SqlCatalog:
+    def catalog(self) -> Catalog:
         """As another program has it."""
-        made = SqlCatalog("default", uri=self.uri)
+        made = load_catalog("default", **self.properties)
         self._open.append(made)
         return made
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
@@ -72,23 +72,24 @@ def test_of_two_batches_on_one_stored_offset_the_second_is_refused_and_nothing_o
     assert lake.offsets() == list(range(100, 110))
 
 
-def overtaken(monkeypatch: pytest.MonkeyPatch, by: Callable[[], object]) -> None:
+def overtaken(monkeypatch: pytest.MonkeyPatch, lake: Lake, by: Callable[[], object]) -> None:
     """Another writer commits between the check of the next commit and its write."""
-    commit, waiting = SqlCatalog.commit_table, [by]
+    kind = type(lake.catalog)
+    commit, waiting = kind.commit_table, [by]
 
-    def late(catalog: SqlCatalog, *args: object) -> object:
+    def late(catalog: Catalog, *args: object) -> object:
         if waiting:
             waiting.pop()()
         return commit(catalog, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(SqlCatalog, "commit_table", late)
+    monkeypatch.setattr(kind, "commit_table", late)
 
 
 def test_a_commit_between_the_check_and_the_write_is_noticed_by_the_catalog_itself(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, quick = begun(lake.begun_at(100), 100, 120), begun(lake.opened(), 100, 110)
-    overtaken(monkeypatch, quick.commit)
+    overtaken(monkeypatch, lake, quick.commit)
 
     with pytest.raises(StoredOffsetMoved):
         late.commit()
@@ -139,7 +140,7 @@ def test_what_others_commit_between_the_check_and_the_write_is_no_hindrance(
     storage = lake.begun_at(100)
     begun(storage, 100, 110).commit()
     batch = begun(storage, 110, 120)
-    overtaken(monkeypatch, lambda: others(lake.table()))
+    overtaken(monkeypatch, lake, lambda: others(lake.table()))
 
     batch.commit()
 
