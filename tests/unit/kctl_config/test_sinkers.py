@@ -11,6 +11,8 @@ from kctl.errors import ConfigError
 
 KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
 
+ICEBERG = '[storage]\nmode = "lake"\nuri = "file:///srv/t"\nformat = "iceberg"\ntable = "a.b"\n'
+
 
 def loaded(folder: Path, more: str) -> Config:
     path = folder / "kctl.toml"
@@ -38,6 +40,11 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
             '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n[spark]\nmaster = "spark://one:7077"',
             'storage.mode is "lake" and spark.master is "spark://one:7077"',
         ),
+        ('[storage]\nmode = "lake"\nuri = "file:///srv/t"\nformat = "iceberg"', "but storage.table is empty"),
+        (f"{ICEBERG}catalog = {{ uri = 'sqlite:///c' }}", "storage.catalog has no type: of catalogs `sql` and `rest`"),
+        (f"{ICEBERG}catalog = {{ type = 'hive', uri = 'thrift://h' }}", "storage.catalog has the type hive: of"),
+        (f"{ICEBERG}catalog = {{ type = 'sql' }}", "storage.catalog has no uri: name where the catalog is"),
+        ('[storage]\ntable = "orders"', "a namespace and a name, such as `sales.orders`"),
         (
             '[storage]\nmode = "directly"\n[sinkers]\ncount = 1\nhandler = "m:f"',
             'storage.mode is "directly" and sinkers.count is 1',

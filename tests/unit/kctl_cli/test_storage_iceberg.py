@@ -1,0 +1,59 @@
+"""`kctl storage` of a fleet whose table is an Iceberg one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kctl_agent.storage.base import Binding, StoredOffset
+from tests.unit.storage.lake.iceberg.tables import NAME, Lake, begun
+
+if TYPE_CHECKING:
+    from tests.unit.kctl_cli.conftest import Kctl
+
+
+@pytest.fixture
+def lake(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    made = Lake(short_dir)
+    config = short_dir / "kctl.toml"
+    config.write_text(
+        '[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n[storage]\nmode = "lake"\n'
+        f'format = "iceberg"\nuri = "{made.path.as_uri()}"\ntable = "{NAME}"\n'
+        f'catalog = {{ type = "sql", uri = "{made.properties["uri"]}" }}\n'
+    )
+    monkeypatch.setenv("KCTL_CONFIG", str(config))
+    yield made
+    made.close()
+
+
+def test_its_rows_files_bytes_and_stored_offsets_are_printed(kctl: Kctl, lake: Lake) -> None:
+    missing = kctl("storage", "status")
+    storage = lake.opened(Binding("g", "cluster-1"))
+    storage.init_offsets([StoredOffset("t", 0, None, 0)])
+    begun(storage, 0, 10).commit()
+    status = kctl("storage", "status", "-o", "json")
+    text = kctl("storage", "status")
+
+    assert (missing.code, "the catalog has no table sales.orders (storage.table)" in missing.err) == (1, True)
+    document = json.loads(status.out)
+    assert (document["version"], document["rows"], document["files"], document["dead"]) == (2, 10, 1, 0)
+    assert document["small_files"] is None
+    assert document["bytes"] == sum(path.stat().st_size for path in lake.path.glob("kctl-*/*.parquet"))
+    assert document["partitions"] == [{"cluster": "cluster-1", "topic": "t", "partition": 0, "stored": 10}]
+    assert 0 <= document["last_commit_seconds"] < 60
+    assert [line.split()[:4] for line in text.out.splitlines()[2:4]] == [
+        ["version", "rows", "files", "small-files"],
+        ["2", "10", "1", "-"],
+    ]
+
+
+@pytest.mark.parametrize("command", ["optimize", "vacuum"])
+def test_its_files_are_left_to_the_engine_beside(kctl: Kctl, lake: Lake, command: str) -> None:
+    ran = kctl("storage", command)
+
+    assert ran.code == 2
+    assert 'storage.format is "iceberg": its files are compacted and removed by the engine' in ran.err
