@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.log import committed_at, entry_name, log_files
-from kctl_agent.storage.lake.log_state import NoTable, reading_log
+from kctl_agent.storage.lake.log import committed_at, entry_name, log_files, reading_log
+from kctl_agent.storage.lake.log_state import NoTable
 from kctl_agent.storage.room import TableCounts
 
 if TYPE_CHECKING:

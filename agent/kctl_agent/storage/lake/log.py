@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -16,6 +17,7 @@ __all__ = [
     "LAST_CHECKPOINT",
     "LOG",
     "LogFiles",
+    "LogUnreadable",
     "actions",
     "added",
     "checkpoint_name",
@@ -23,6 +25,8 @@ __all__ = [
     "entry_name",
     "last_checkpoint",
     "log_files",
+    "parsed",
+    "reading_log",
     "was_added",
     "write_entry",
 ]
@@ -38,6 +42,19 @@ MOST_ENTRIES = 10_000
 """So many are searched for a batch's files at the most: some hundred milliseconds."""
 
 
+class LogUnreadable(ValueError):
+    """A log that is damaged, or lacks something."""
+
+
+@contextmanager
+def reading_log(name: str) -> Iterator[None]:
+    """Where a file of a log is parsed. Raises LogUnreadable."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # also what pyarrow raises
+        raise LogUnreadable(f"{name.rpartition('/')[2]} of its log cannot be read: {error}") from error
+
+
 def entry_name(version: int) -> str:
     """What the commit of a version has written; a clean-up of the log removes it."""
     return f"{LOG}/{version:020}.json"
@@ -49,7 +66,7 @@ def checkpoint_name(version: int) -> str:
 
 
 def added(table: Folder, version: int) -> list[str]:
-    """The files that a commit has added. Raises OSError."""
+    """The files that a commit has added. Raises LogUnreadable, OSError."""
     return [unquote(action["add"]["path"]) for action in actions(table, version) if "add" in action]
 
 
@@ -118,5 +135,19 @@ def was_added(table: Folder, folder: str, versions: range) -> bool | None:
 
 
 def actions(table: Folder, version: int) -> list[dict[str, Any]]:
-    """What a commit consists of. Raises OSError."""
-    return [json.loads(line) for line in table.read(entry_name(version)).decode().splitlines()]
+    """What a commit consists of. Raises LogUnreadable, OSError."""
+    name = entry_name(version)
+    content = table.read(name)
+    with reading_log(name):
+        return list(parsed(content))
+
+
+def parsed(content: bytes) -> Iterator[dict[str, Any]]:
+    """The actions of an entry, each of its lines: after a power cut an entry of other writers may be cut off, or hold
+    zeros. Lines end with a line feed alone: what else Unicode takes for an end of a line, such as U+2028, other writers
+    have in their JSON as it is. Raises ValueError."""
+    if not content:
+        raise ValueError("it is empty")
+    for line in content.split(b"\n"):
+        if line.strip():
+            yield json.loads(line.decode())

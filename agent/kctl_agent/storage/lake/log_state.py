@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kctl_agent.storage.lake.log import LogFiles, entry_name, log_files
+from kctl_agent.storage.lake.log import LogFiles, LogUnreadable, entry_name, log_files, parsed, reading_log
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder
 
-__all__ = ["LogState", "LogUnreadable", "NoTable", "reading_log"]
+__all__ = ["LogState", "NoTable"]
 
 KINDS = ("protocol", "metaData", "txn")
 """The actions that are kept."""
@@ -27,19 +26,6 @@ ATTEMPTS = 3
 
 class NoTable(Exception):
     """A folder without a log."""
-
-
-class LogUnreadable(ValueError):
-    """A log that is damaged, or lacks something."""
-
-
-@contextmanager
-def reading_log(name: str) -> Iterator[None]:
-    """Where a file of a log is parsed. Raises LogUnreadable."""
-    try:
-        yield
-    except (ValueError, TypeError, KeyError, AttributeError) as error:  # also what pyarrow raises
-        raise LogUnreadable(f"{name.rpartition('/')[2]} of its log cannot be read: {error}") from error
 
 
 class LogState:
@@ -89,7 +75,7 @@ class LogState:
             except FileNotFoundError:
                 return
             with reading_log(name):
-                found = list(_of_entry(content.decode()))
+                found = list(_of_entry(content))
             for kind, action in found:
                 self._take(kind, action)
             self.version += 1
@@ -133,14 +119,10 @@ class LogState:
         return list(self._transactions)
 
 
-def _of_entry(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every line is parsed: after a power cut an entry of other writers may be cut off, or hold zeros."""
-    if not text:
-        raise ValueError("it is empty")
-    for line in text.splitlines():
-        parsed = json.loads(line)
+def _of_entry(content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    for found in parsed(content):
         for kind in KINDS:
-            if (action := parsed.get(kind)) is not None:
+            if (action := found.get(kind)) is not None:
                 yield kind, _checked(kind, action)
 
 

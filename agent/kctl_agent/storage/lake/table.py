@@ -25,6 +25,7 @@ from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
 from kctl_agent.storage.lake.log import (
     LAST_CHECKPOINT,
     LOG,
+    LogUnreadable,
     added,
     checkpoint_name,
     entry_name,
@@ -32,7 +33,7 @@ from kctl_agent.storage.lake.log import (
     was_added,
     write_entry,
 )
-from kctl_agent.storage.lake.log_state import LogState, LogUnreadable, NoTable
+from kctl_agent.storage.lake.log_state import LogState, NoTable
 from kctl_agent.storage.lake.schema_merge import add_columns, new_columns, nullable, unknown_type
 
 if TYPE_CHECKING:

@@ -6,16 +6,17 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.storage.lake.log import log_files
-from kctl_agent.storage.lake.log_state import LogState, LogUnreadable, NoTable
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
+from kctl_agent.storage.lake.log import LogUnreadable, actions, log_files
+from kctl_agent.storage.lake.log_state import LogState, NoTable
+from tests.unit.storage.lake.test_storage import ROW, TOPIC_ID, TP, begun, offsets, opened
 
 
 @pytest.fixture
@@ -78,3 +79,26 @@ def test_a_log_that_lacks_an_entry_is_refused_and_one_that_is_not_there_is_no_ta
         LogState.read(LocalFolder(path))
     with pytest.raises(NoTable):
         LogState.read(LocalFolder(path.parent))
+
+
+@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85"])
+def test_what_unicode_takes_for_an_end_of_a_line_ends_no_line_of_a_log(
+    storage: LakeStorage, path: Path, character: str
+) -> None:
+    """Other writers have it in the statistics of a file as it is."""
+    topic = pa.array([f"a{character}b"])
+    write_deltalake(path, ROW.set_column(0, "topic", topic), mode="append")
+    version = DeltaTable(path).version()
+
+    begun(storage, 10, 20).commit()
+
+    assert offsets(path) == sorted([*range(20), 1])
+    [added] = [action["add"] for action in actions(LocalFolder(path), version) if "add" in action]
+    assert json.loads(added["stats"])["minValues"]["topic"] == f"a{character}b"
+
+
+def test_a_damaged_entry_is_refused_by_its_name(storage: LakeStorage, path: Path) -> None:
+    (path / "_delta_log" / f"{3:020}.json").write_bytes(b'{"add":')
+
+    with pytest.raises(LogUnreadable, match=f"{3:020}.json of its log cannot be read"):
+        actions(LocalFolder(path), 3)
