@@ -57,32 +57,32 @@ class _Answers:
             for number in range(groups)
         }
         self._port, self._partitions = port, partitions
-        self._kept: dict[Any, bytes] = {}
+        self._kept: dict[Any, tuple[Any, bytes]] = {}
+        """What was asked, and the answer."""
         self.committed = 1000
         self.keeps_up = False
 
     def take(self, line: str) -> None:
+        """Makes the answers that are other ones now, before they are asked for."""
         self.keeps_up = line == "keep up"
         self.committed += 1000 if self.keeps_up else 1
+        for key, (request, _) in self._kept.items():
+            if request.name.startswith(("OffsetFetch", "ListOffsets")):
+                self._kept[key] = request, response_frame(request, self._fields(request))
 
     def of(self, request: Any) -> bytes:
         key = (request.API_KEY, request.API_VERSION, self._variant(request))
         if key not in self._kept:
-            if request.name.startswith("OffsetFetch") or self.keeps_up:
-                self._kept = {k: v for k, v in self._kept.items() if k[0] != request.API_KEY}
-            self._kept[key] = response_frame(request, self._fields(request))
-        frame = bytearray(self._kept[key])
+            self._kept[key] = request, response_frame(request, self._fields(request))
+        frame = bytearray(self._kept[key][1])
         _SIZE.pack_into(frame, 4, request.header.correlation_id)
         return bytes(frame)
 
     def _variant(self, request: Any) -> object:
         name = request.name.removesuffix("Request")
         if name == "ListOffsets":
-            is_end = request.topics[0].partitions[0].timestamp == -1
-            return is_end, self.committed if self.keeps_up and is_end else 0
-        if name == "Metadata":
-            return len(request.topics or ())
-        return self.committed if name == "OffsetFetch" else 0
+            return request.topics[0].partitions[0].timestamp
+        return len(request.topics or ()) if name == "Metadata" else 0
 
     def _fields(self, request: Any) -> Any:
         return getattr(self, "_" + request.name.removesuffix("Request"))(request)

@@ -5,6 +5,7 @@ kafka-python makes objects of all members with all that they hold, of which noth
 
 from __future__ import annotations
 
+from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
@@ -41,8 +42,8 @@ class CountedResponses:
     def __init__(self) -> None:
         self._body = b""
         self._groups: list[CountedGroup] = []
-        self._places: list[tuple[int, int]] = []
-        """Where each of them begins and ends."""
+        self._bounds: list[int] = [0]
+        """Where each of them begins, and where the last one ends."""
 
     def read(self, body: bytes, version: int) -> list[CountedGroup]:
         """The groups of a response to DescribeGroups, of one of `DESCRIBE_VERSIONS`, the same one each time.
@@ -50,19 +51,18 @@ class CountedResponses:
         Raises:
             one of `flexible.UNREADABLE`: it is none.
         """
-        old, known = self._body, zip(self._groups, self._places, strict=True)
+        old, known = self._body, zip(self._groups, pairwise(self._bounds), strict=True)
         count, at = count_of(body, _THROTTLE_BYTES)
-        groups, places = [], []
+        groups, bounds = [], [at]
         for _ in range(count):
             group, (begin, end) = next(known, _NONE)
-            here = at
             if begin < end and body[at : at + end - begin] == old[begin:end]:
                 at += end - begin
             else:
                 group, at = _counted(body, at, version)
             groups.append(group)
-            places.append((here, at))
-        self._body, self._groups, self._places = body, groups, places
+            bounds.append(at)
+        self._body, self._groups, self._bounds = body, groups, bounds
         return groups
 
 

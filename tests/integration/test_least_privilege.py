@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import io
@@ -20,7 +21,9 @@ from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
 from kctl.config import load
-from kctl.kafka.access import of_fleet
+from kctl.config.exporter import load_exporter
+from kctl.groups.collector import ClusterCollector
+from kctl.kafka.access import of_cluster, of_fleet
 from kctl.kafka.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
 from kctl.testing import topics
@@ -156,6 +159,23 @@ def can_be_a_master(file: Path) -> bool:
     return not reading.errors and len(reading.end) == 2 and GROUP in reading.members and GROUP in reading.committed
 
 
+def can_be_an_exporter(secured: SecuredBroker, file: Path) -> bool:
+    """Its group with its lag, over TLS and SASL, beside another cluster without either, each by its own table."""
+    config = file.with_suffix(".clusters.toml")
+    table = file.read_text().replace("[kafka]", "[clusters.secured]").replace(f'group = "{GROUP}"\n', "")
+    table = re.sub(r"topics = .*\n", "", table)
+    config.write_text(f'{table}[clusters.plain]\nbootstrap_servers = "{secured.plain}"\n')
+    loaded = load_exporter(config, {})
+    lags = {}
+    for name, cluster in loaded.clusters.items():
+        access = of_cluster(name, cluster, config, {})
+        collector = ClusterCollector.of(name, access, loaded.exporter, loaded.status)
+        lags[name] = [group.lag.total for group in collector.collect().groups if group.group == GROUP]
+        asyncio.run(collector.close())
+    assert [lag is not None for lag in lags["plain"]] == [True]
+    return lags["secured"] == lags["plain"]
+
+
 def prepare(secured: SecuredBroker, who: str) -> None:
     """What the command is about, as it must be before it."""
     if who in ("create-topic", "delete-topic"):
@@ -180,6 +200,8 @@ def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
             return can_be_a_worker(file)
         if who == "master":
             return can_be_a_master(file)
+        if who == "exporter":
+            return can_be_an_exporter(secured, file)
         prepare(secured, who)
         printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # `consume` writes the bytes of messages
         with contextlib.redirect_stdout(printed):
