@@ -23,7 +23,6 @@ __all__ = [
     "checkpoint_name",
     "committed_at",
     "entry_name",
-    "last_checkpoint",
     "log_files",
     "parsed",
     "reading_log",
@@ -79,6 +78,11 @@ class LogFiles:
     checkpoint_files: tuple[str, ...]
     versions: tuple[int, ...]
 
+    @property
+    def newest_checkpoint(self) -> int:
+        """Its version; -1, below all, where there is none."""
+        return -1 if self.checkpoint is None else self.checkpoint
+
 
 def log_files(table: Folder) -> LogFiles:
     """By their names: what `_last_checkpoint` has may be older, or damaged. A checkpoint in parts, which Delta's own
@@ -97,11 +101,6 @@ def log_files(table: Folder) -> LogFiles:
         return LogFiles(None, (), tuple(sorted(entries)))
     files = tuple(f"{LOG}/{name}" for name in sorted(checkpoints[newest]))
     return LogFiles(newest[0], files, tuple(sorted(each for each in entries if each > newest[0])))
-
-
-def last_checkpoint(table: Folder) -> int | None:
-    """The version of the newest checkpoint. Raises OSError."""
-    return log_files(table).checkpoint
 
 
 def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bool:

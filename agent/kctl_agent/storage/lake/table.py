@@ -22,17 +22,8 @@ from kctl_agent.storage.lake.checkpoint import Checkpoints
 from kctl_agent.storage.lake.commit_actions import append_actions
 from kctl_agent.storage.lake.files import DataFile, TableFile
 from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
-from kctl_agent.storage.lake.log import (
-    LAST_CHECKPOINT,
-    LOG,
-    LogUnreadable,
-    added,
-    checkpoint_name,
-    entry_name,
-    last_checkpoint,
-    was_added,
-    write_entry,
-)
+from kctl_agent.storage.lake.log import LOG, LogUnreadable, added, was_added, write_entry
+from kctl_agent.storage.lake.log_reader import LogReader
 from kctl_agent.storage.lake.log_state import LogState, NoTable
 from kctl_agent.storage.lake.schema_merge import add_columns, new_columns, nullable, unknown_type
 
@@ -61,8 +52,7 @@ class LakeTable:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self._lock = threading.RLock()
-        self._state: LogState | None = None
-        self._stamp: str | None = None
+        self._log = LogReader(folder)
         self._is_checked = False
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
         """The columns and partitions that the table was last found to take."""
@@ -115,13 +105,13 @@ class LakeTable:
         """The newest version without its files, which stays the one that is read until the end of the block. Raises
         StorageUnusable."""
         with self._lock, self.errors():
-            yield self._newest()
+            yield self._log.newest()
 
     @contextmanager
     def latest(self) -> Iterator[DeltaTable]:
         """The newest version with its files, for a query of delta-rs. Raises StorageUnusable."""
         with self._lock, self.errors():
-            self._newest()
+            self._log.newest()
             yield self._opened()
 
     def commit(
@@ -142,7 +132,7 @@ class LakeTable:
         given_up_at = time.monotonic() + COMMIT_SECONDS
         with self._lock, self.errors():
             while True:
-                state = self._newest()
+                state = self._log.newest()
                 if state.id != id_:
                     raise StorageUnusable(f"the table {self.folder} was replaced by another while a batch was written")
                 self._check_unchanged(state, has_files=bool(files))
@@ -154,11 +144,7 @@ class LakeTable:
                 self.commits_retried += 1
                 if time.monotonic() > given_up_at:
                     raise StorageUnusable(f"other writers of the table {self.folder} come first all the time")
-            if self._stamp is not None and self._stamp != self._stamp_of(state.version):
-                # A frozen process wakes up in a log that was cleaned up: what it has written no reader may see.
-                raise StorageUnusable(f"the log of the table {self.folder} was cleaned up or replaced in a commit")
-            self._newest()
-            self.checkpoints.after(state)
+            self.checkpoints.after(self._log.confirm(state.version + 1))
 
     def was_added(self, folder: str, versions: range) -> bool | None:
         return was_added(self.folder, folder, versions)
@@ -180,7 +166,7 @@ class LakeTable:
             *(AddAction(f.path, f.size, f.partition_values, f.modified_ms, False, f.stats) for f in added),
         ]
         with self._lock, self.errors():
-            _check_features(self.folder, self._newest())
+            _check_features(self.folder, self._log.newest())
             table = self._opened()
             there = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
             if not there.issuperset(file.path for file in removed):
@@ -194,7 +180,7 @@ class LakeTable:
                 table.metadata().partition_columns,
                 commit_properties=CommitProperties(custom_metadata=COMPACTION),
             )
-            return self._newest().version
+            return self._log.newest().version
 
     def optimize(self, target_file_bytes: int) -> None:
         """Have delta-rs compact small files, in a commit each minute, one task at a time.
@@ -207,7 +193,7 @@ class LakeTable:
         from deltalake.exceptions import CommitFailedError
 
         with self._lock, self.errors():
-            _check_features(self.folder, self._newest())
+            _check_features(self.folder, self._log.newest())
             try:
                 self._opened().optimize.compact(
                     target_size=target_file_bytes,
@@ -219,7 +205,7 @@ class LakeTable:
                 raise StorageUnusable(
                     f"another writer has changed the same files of {self.folder}: the rest was not compacted"
                 ) from error
-            self._newest()
+            self._log.newest()
 
     def _check_unchanged(self, state: LogState, *, has_files: bool) -> None:
         """Others may have given it a feature, another schema or other partitions since `fit`. Raises TableRefused."""
@@ -238,7 +224,7 @@ class LakeTable:
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
-                _check_features(self.folder, self._newest())
+                _check_features(self.folder, self._log.newest())
                 table = self._opened()
                 before = table.version()
                 try:
@@ -249,7 +235,7 @@ class LakeTable:
                     continue
                 for version in range(before + 1, table.version() + 1):
                     self._sync_files(version)
-                self._newest()
+                self._log.newest()
                 return count
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
@@ -257,9 +243,8 @@ class LakeTable:
         """Raises StorageUnusable: that cannot be known."""
         from deltalake import DeltaTable
 
-        state, stamp = self._state, self._stamp
         with self.errors():
-            if state is not None and stamp is not None and stamp == self._stamp_of(state.version):
+            if self._log.is_there():
                 return True
             # Lists the log: 8 ms of 10,000 entries.
             return DeltaTable.is_deltatable(self.folder.uri, self.folder.options)
@@ -292,7 +277,7 @@ class LakeTable:
         from deltalake.exceptions import CommitFailedError
 
         for _ in range(ATTEMPTS):
-            new = new_columns(self._newest().fields, wanted)
+            new = new_columns(self._log.newest().fields, wanted)
             if not new:
                 return
             try:
@@ -308,39 +293,6 @@ class LakeTable:
         from deltalake import DeltaTable
 
         return DeltaTable(self.folder.uri, storage_options=self.folder.options)
-
-    def _newest(self) -> LogState:
-        """The lock is held. What was replaced or restored from a copy is read from its beginning: the log of a table
-        that went back would else be continued where it was."""
-        state, before = self._state, None
-        self._state = None  # what is read in part is not gone on from
-        if state is not None and self._stamp is not None and self._stamp == self._stamp_of(state.version):
-            before = state.version
-            state.advance(self.folder)
-        else:
-            state = LogState.read(self.folder)
-        if state.version != before:
-            self._sync(state.version, before)
-            self._stamp = self._stamp_of(state.version)
-        self._state = state
-        return state
-
-    def _stamp_of(self, version: int) -> str | None:
-        """By which the entry of a version in the log is known again; None where it was cleaned up."""
-        entry = self.folder.find(entry_name(version))
-        return None if entry is None else entry.stamp
-
-    def _sync(self, version: int, before: int | None) -> None:
-        """What was read of the log is on the disk before anything is decided on it, and so are the checkpoints that
-        were made meanwhile, which delta-rs does not sync either: a power cut that damages the newest one would make the
-        whole table unreadable. What precedes a checkpoint was synced with it."""
-        if not self.folder.needs_sync:
-            return
-        first = (last_checkpoint(self.folder) or 0) if before is None else before + 1
-        names = [LAST_CHECKPOINT]
-        for each in range(first, version + 1):
-            names += entry_name(each), checkpoint_name(each)  # most versions have none; entries are cleaned up
-        self.folder.below(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)
 
     def _sync_files(self, version: int) -> None:
         """Those that a commit has added, which delta-rs has not synced."""

@@ -428,26 +428,6 @@ def test_columns_that_others_add_meanwhile_are_no_conflict(storage: LakeStorage,
     assert offsets(path) == list(range(100, 110))
 
 
-def test_a_process_that_wakes_up_in_a_log_that_was_cleaned_up_takes_nothing_for_stored(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it writes then lies below the newest checkpoint, where no reader sees it."""
-    late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
-
-    def clean_up() -> None:
-        quick.commit()
-        DeltaTable(path).create_checkpoint()
-        for entry in (path / "_delta_log").glob("*.json"):
-            entry.unlink()
-
-    before_the_write(monkeypatch, clean_up)
-    with pytest.raises(StorageUnusable, match="was cleaned up or replaced in a commit"):
-        late.commit()
-
-    assert at(storage) == at(opened(path)) == StoredOffset("t", 0, TOPIC_ID, 110, 1)
-    assert offsets(path) == list(range(100, 110))
-
-
 def test_what_a_commit_writes_is_on_the_disk_before_anybody_sees_it(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
