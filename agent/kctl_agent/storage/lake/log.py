@@ -103,15 +103,16 @@ def log_files(table: Folder) -> LogFiles:
     return LogFiles(newest[0], files, tuple(sorted(each for each in entries if each > newest[0])))
 
 
-def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bool:
-    """Commit these actions as this version, if there is none yet: False, and nothing is written, where another writer
-    was first. What readers see is on the disk, unlike delta-rs' own entries: a power cut that damages one would make
-    the table unreadable.
+def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bytes | None:
+    """Commit these actions as this version, if there is none yet; what was written. None, and nothing is, where another
+    writer was first. What readers see is on the disk, unlike delta-rs' own entries: a power cut that damages one would
+    make the table unreadable.
 
     Raises OSError: whether it is written shows the log.
     """
     lines = (json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
-    return table.create(entry_name(version), "".join(lines).encode())
+    content = "".join(lines).encode()
+    return content if table.create(entry_name(version), content) else None
 
 
 def committed_at(table: Folder, version: int) -> float | None:

@@ -4,6 +4,9 @@ that was read, and from its newest checkpoint otherwise.
 A process may be frozen between any two steps, while others write checkpoints and clean up what lies below them, or
 replace the table. Both engines write the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below
 it: while the pointer is the one that was there before, no entry above what was read is missing.
+
+On a local disk Delta's own for Spark overwrites an entry that comes between its check and its rename. Nobody can
+prevent that here; the stamps of the newest entries show it.
 """
 
 from __future__ import annotations
@@ -38,17 +41,24 @@ class LogReader:
         return newest is not None and newest[1] is not None and newest[1] == self._stamp(newest[0])
 
     def newest(self) -> LogState:
-        """What is read of the log is on the disk before anything is decided on it. Raises NoTable, LogUnreadable,
-        OSError."""
+        """What is read of the log is on the disk before anything is decided on it.
+
+        Raises StorageUnusable: another writer has overwritten what was read, which is read anew then; NoTable,
+        LogUnreadable, OSError.
+        """
         state, self._state = self._state, None  # what is read in part is not gone on from
+        if state is not None and not self.is_there():
+            state = None
+        if state is not None:
+            self._check_overwritten(state)
         before = -1 if state is None else state.version
-        if state is None or not self.is_there() or not self._advanced(state):
+        if state is None or not self._advanced(state):
             state, before = self._read(), -1
         elif state.version != before:
             self._sync(map(entry_name, range(before + 1, state.version + 1)))
         if state.version != before:
             name = entry_name(state.version)
-            self._newest = name, self._stamp(name)
+            self._newest = name, state.stamps.get(state.version) or self._stamp(name)
         self._state = state
         return state
 
@@ -77,7 +87,19 @@ class LogReader:
         self._pointer = pointer
         return state
 
-    def confirm(self, version: int) -> LogState:
+    def _check_overwritten(self, state: LogState) -> None:
+        """Where the newest entry is the one that was read, the table has not gone back."""
+        for version, stamp in state.stamps.items():
+            if self._stamp(entry_name(version)) not in (stamp, None):  # None: it was cleaned up
+                raise self._overwritten(version)
+
+    def _overwritten(self, version: int) -> StorageUnusable:
+        return StorageUnusable(
+            f"another writer has overwritten version {version} of the table {self._table}, so what that had stored is "
+            'lost or read again: see "Other writers" in docs/storage.md'
+        )
+
+    def confirm(self, version: int, written: bytes) -> LogState:
         """That the entry which was just written upon the version that was last read is seen by every reader; the newest
         version then.
 
@@ -89,7 +111,12 @@ class LogReader:
             log = log_files(self._table)
             if log.newest_checkpoint >= version:
                 self._refuse(version, log)
-        return self.newest()
+        state = self.newest()
+        stamp = state.stamps.get(version)
+        if stamp is not None and self._table.read_stamped(entry_name(version)) != (written, stamp):
+            self._state = None
+            raise self._overwritten(version)
+        return state
 
     def _refuse(self, version: int, log: LogFiles) -> None:
         self._state = None

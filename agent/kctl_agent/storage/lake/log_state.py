@@ -22,6 +22,8 @@ KINDS = ("protocol", "metaData", "txn")
 """The actions that are kept."""
 ATTEMPTS = 3
 """Of reading a log that others clean up meanwhile."""
+STAMPS = 16
+"""Of so many of the newest versions it is known whether their entries are still the ones that were read."""
 
 
 class NoTable(Exception):
@@ -36,6 +38,8 @@ class LogState:
         self.protocol: Mapping[str, Any] = {}
         self.metadata: Mapping[str, Any] = {}
         self._transactions: dict[str, int] = {}
+        self.stamps: dict[int, str] = {}
+        """Of entries of the newest versions, where they can be written over (`Folder.read_stamped`)."""
 
     @classmethod
     def read(cls, table: Folder) -> LogState:
@@ -71,7 +75,7 @@ class LogState:
         while True:
             name = entry_name(self.version + 1)
             try:
-                content = table.read(name)
+                content, stamp = table.read_stamped(name)
             except FileNotFoundError:
                 return
             with reading_log(name):
@@ -79,6 +83,9 @@ class LogState:
             for kind, action in found:
                 self._take(kind, action)
             self.version += 1
+            if stamp is not None:
+                self.stamps[self.version] = stamp
+                self.stamps.pop(self.version - STAMPS, None)
 
     def _take(self, kind: str, action: dict[str, Any]) -> None:
         if kind == "txn":

@@ -139,12 +139,12 @@ class LakeTable:
                 check(state)
                 now_ms = time.time_ns() // 1_000_000
                 actions = append_actions(files, transactions, state.partition_columns, now_ms)
-                if write_entry(self.folder, state.version + 1, actions):
+                if written := write_entry(self.folder, state.version + 1, actions):
                     break
                 self.commits_retried += 1
                 if time.monotonic() > given_up_at:
                     raise StorageUnusable(f"other writers of the table {self.folder} come first all the time")
-            self.checkpoints.after(self._log.confirm(state.version + 1))
+            self.checkpoints.after(self._log.confirm(state.version + 1, written))
 
     def was_added(self, folder: str, versions: range) -> bool | None:
         return was_added(self.folder, folder, versions)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import Advance, Binding, StorageUnusable, StoredOffset
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake import LakeStorage, table
 from kctl_agent.storage.lake.folder import local
+from kctl_agent.storage.lake.log import write_entry
 from kctl_agent.storage.lake.log_reader import LogReader
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, before_the_write, begun, noting, offsets, opened
 
@@ -192,3 +195,55 @@ def test_a_checkpoint_of_a_version_that_was_read_before_is_synced_too(
     synced.clear()
     storage.advance_offsets([Advance(*TP, 1, 110, 111)])
     assert log / "_last_checkpoint" not in synced, "once is enough"
+
+
+def overwrite(path: Path, version: int) -> None:
+    """As Hadoop's rename does on a local disk, for a writer that had seen no such entry before."""
+    written = path / "_delta_log" / ".spark.tmp"
+    written.write_text(json.dumps({"commitInfo": {"operation": "WRITE"}}) + "\n")
+    os.replace(written, entry(path, version))
+
+
+def test_a_commit_that_another_writer_overwrites_is_not_taken_for_stored(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, version = begun(storage, 100, 110), DeltaTable(path).version() + 1
+
+    def overwritten(*args: Any) -> bytes | None:
+        written = write_entry(*args)
+        overwrite(path, version)
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table, "write_entry", overwritten)
+        with pytest.raises(StorageUnusable, match=f"has overwritten version {version} of the table"):
+            late.commit()
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
+    begun(storage, 100, 110).commit()
+    assert offsets(path) == list(range(100, 110))
+
+
+def test_a_commit_that_another_writer_has_overwritten_later_is_reported_once_and_read_again(
+    storage: LakeStorage, other: LakeStorage, path: Path
+) -> None:
+    begun(storage, 100, 110).commit()
+    version = DeltaTable(path).version()
+    begun(other, 0, 1).commit()
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 110, 1)
+    overwrite(path, version)
+
+    with pytest.raises(StorageUnusable, match=f"has overwritten version {version} of the table"):
+        begun(storage, 110, 120)
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
+    begun(storage, 100, 120).commit()
+    assert offsets(path) == [0, *range(100, 120)]
+
+
+def test_of_older_versions_only_the_last_sixteen_are_checked(storage: LakeStorage, path: Path) -> None:
+    for start in range(100, 120):
+        storage.advance_offsets([Advance(*TP, 1, start, start + 1)])
+    with storage.table.state() as state:
+        newest = state.version
+        assert set(state.stamps) == set(range(newest - 15, newest + 1))

@@ -88,7 +88,7 @@ def before_the_write(monkeypatch: pytest.MonkeyPatch, change: Callable[[], objec
     """Done once, when the next commit is checked and not written yet."""
     waiting = [change]
 
-    def overtaken(*args: Any) -> bool:
+    def overtaken(*args: Any) -> bytes | None:
         if waiting:
             waiting.pop()()
         return write_entry(*args)

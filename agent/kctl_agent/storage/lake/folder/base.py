@@ -100,6 +100,11 @@ class Folder(ABC):
         with self.open(name) as file:
             return file.read()
 
+    def read_stamped(self, name: str) -> tuple[bytes, str | None]:
+        """And its stamp; None where a file that was created is never written over by anybody. Raises
+        FileNotFoundError, OSError."""
+        return self.read(name), None
+
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
         """All at once: nobody ever reads a part of it."""

@@ -64,6 +64,10 @@ class LocalFolder(Folder):
     def open(self, name: str) -> BinaryIO:
         return (self.local / name).open("rb")
 
+    def read_stamped(self, name: str) -> tuple[bytes, str | None]:
+        with self.open(name) as file:
+            return file.read(), _stamp(os.fstat(file.fileno()))
+
     def create(self, name: str, content: bytes) -> bool:
         path = self.local / name
         written = path.with_name(f"_commit_{uuid.uuid4()}.json.tmp")  # as delta-rs calls its own; hidden from readers
@@ -107,7 +111,7 @@ class LocalFolder(Folder):
 
     @staticmethod
     def _file(name: str, stat: os.stat_result) -> FolderFile:
-        return FolderFile(name, stat.st_size, stat.st_mtime, f"{stat.st_ino}-{stat.st_mtime_ns}")
+        return FolderFile(name, stat.st_size, stat.st_mtime, _stamp(stat))
 
     def folders(self) -> list[str]:
         try:
@@ -174,6 +178,10 @@ class LocalFolder(Folder):
         for parent in sorted(parents, key=lambda each: len(each.parts), reverse=True):
             with suppress(FileNotFoundError):
                 sync_file(parent)
+
+
+def _stamp(stat: os.stat_result) -> str:
+    return f"{stat.st_ino}-{stat.st_mtime_ns}"
 
 
 def sync_file(path: Path) -> None:
