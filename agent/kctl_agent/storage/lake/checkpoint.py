@@ -1,7 +1,8 @@
 """Checkpoints of a table's log: each hundredth commit has one written, by delta-rs, in a process of its own.
 
 It takes a second and several hundred megabytes where a table has 100,000 files, which is neither for the memory of a
-worker nor for the time of its batch.
+worker nor for the time of its batch. So the process has a session of its own: a worker's memory limits count what is in
+its session (`kctl.master.memory`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,10 +46,11 @@ class Checkpoints:
         self._table = table
         self._running: threading.Thread | None = None
 
-    def after(self, state: LogState) -> None:
-        """Have one written of this version, which this process has committed, if it is due and none is under way."""
+    def after(self, state: LogState, version: int) -> None:
+        """Have one written if it is due with this version, which this process has committed, and none is under way. The
+        state may be a newer one: others commit, too."""
         interval = state.configuration.get("delta.checkpointInterval", "")
-        if state.version % (int(interval) if interval.isdecimal() and int(interval) else INTERVAL):
+        if version % (int(interval) if interval.isdecimal() and int(interval) else INTERVAL):
             return
         if self._running is None or not self._running.is_alive():
             self._running = threading.Thread(target=_run, args=(self._table,), name="kctl-checkpoint", daemon=True)
@@ -63,7 +66,9 @@ def _run(table: Folder) -> None:
     command = [sys.executable, "-P", "-m", __name__]
     given = json.dumps([table.uri, table.options])  # which may hold keys, and arguments are open to all
     try:
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, timeout=SECONDS, start_new_session=True
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         log.warning("no checkpoint of the log of %s was written: %s", table, error)
         return
@@ -73,18 +78,23 @@ def _run(table: Folder) -> None:
 
 
 def main(uri: str, options: dict[str, str] | None) -> None:
-    """Write one, synced in a folder of this machine, and clean up the log as it is configured. With the lowest
-    priority, and no longer than the process that started it."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.nice(19)
-    os.environ["TOKIO_WORKER_THREADS"] = "1"
-
+    """Write one, synced in a folder of this machine, and clean up the log as it is configured."""
     opened = _written(uri, options)
     if options is None:
         log_names = (checkpoint_name(opened.version()), LAST_CHECKPOINT)
         LocalFolder(Path(uri, LOG)).sync(name.removeprefix(f"{LOG}/") for name in log_names)
-    if opened.metadata().configuration.get("delta.enableExpiredLogCleanup") != "false":
-        opened.cleanup_metadata()
+    if opened.metadata().configuration.get("delta.enableExpiredLogCleanup", "").lower() != "false":
+        with suppress(FileNotFoundError):  # another process removes the same entries, and the next one what is left
+            opened.cleanup_metadata()
+
+
+def _yield_to_others() -> None:
+    """The lowest priority, one thread of delta-rs, the first to be killed where memory is short; no longer than the
+    process that has started it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.nice(19)
+    os.environ["TOKIO_WORKER_THREADS"] = "1"
+    Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _written(uri: str, options: dict[str, str] | None) -> DeltaTable:
@@ -104,4 +114,5 @@ def _written(uri: str, options: dict[str, str] | None) -> DeltaTable:
 
 
 if __name__ == "__main__":
+    _yield_to_others()
     main(*json.load(sys.stdin))

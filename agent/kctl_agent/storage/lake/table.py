@@ -144,7 +144,8 @@ class LakeTable:
                 self.commits_retried += 1
                 if time.monotonic() > given_up_at:
                     raise StorageUnusable(f"other writers of the table {self.folder} come first all the time")
-            self.checkpoints.after(self._log.confirm(state.version + 1, written))
+            version = state.version + 1
+            self.checkpoints.after(self._log.confirm(version, written), version)
 
     def was_added(self, folder: str, versions: range) -> bool | None:
         return was_added(self.folder, folder, versions)
