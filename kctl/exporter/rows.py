@@ -83,7 +83,7 @@ def _of_group(group: GroupSnapshot) -> Rows:
 
 
 def _of_columns(rows: PartitionRows, assessments: Assessments) -> Rows:
-    columns, unknown = rows.columns, np.full(len(rows), ABSENT)
+    columns, unknown = rows.columns, np.broadcast_to(np.int64(ABSENT), len(rows))  # of no size in memory
     return Rows(
         columns.start,
         columns.committed,

@@ -104,14 +104,16 @@ class History:
         self.newest = Offsets(np.full(size, _UNKNOWN), *(np.zeros(size, np.int64) for _ in range(3)))
         self.rows = Observations(size)
         for name, fill in (_COLUMNS | _KINDS).items():
-            setattr(self, name, np.full(_shape(name, size), fill, np.asarray(fill).dtype))
+            setattr(self, name, _filled(name, size, fill))
 
     def choose(self, rows: Rows) -> None:
         """From now on its partitions are `rows` of those so far, in this order; -1 is a new one."""
         self.newest = Offsets._make(_chosen(column, rows, 0) for column in self.newest)
         self.newest.at[rows < 0] = _UNKNOWN
         for name, fill in (_COLUMNS | _KINDS).items():
-            setattr(self, name, _chosen(getattr(self, name), rows, fill))
+            column = getattr(self, name)
+            chosen = _chosen(column, rows, fill) if column.flags.writeable else _filled(name, len(rows), fill)
+            setattr(self, name, chosen)
         self.rows.choose(rows)
 
     def begin(self, rows: Rows, uncommitted: NDArray[np.int8], is_lag_known: Bools, committed_at: Reals) -> None:
@@ -185,8 +187,17 @@ class History:
     def _forget(self, rows: Rows) -> None:
         self.newest.at[rows] = _UNKNOWN
         for name, fill in _COLUMNS.items():
-            getattr(self, name)[..., rows] = fill
+            column = getattr(self, name)
+            if column.flags.writeable:
+                column[..., rows] = fill
         self.rows.forget(rows)
+
+    def _hold(self, *names: str) -> None:
+        """Gives these columns room for values of their own: most partitions never have any."""
+        for name in names:
+            column = getattr(self, name)
+            if not column.flags.writeable:
+                setattr(self, name, column.copy())
 
     def _note_the_pace(self, rows: Rows, old: Offsets, new: Offsets, is_seen: Bools) -> None:
         every = whole(rows, len(self.moved_at))
@@ -194,6 +205,7 @@ class History:
         is_gap = is_seen & (interval > np.maximum(_GAP_SECONDS, _GAP_INTERVALS * before))
         if is_gap.any():
             after = rows[is_gap]
+            self._hold("gap_from", "gap_to")
             self.gap_from[after], self.gap_to[after] = old.at[is_gap], new.at[is_gap]
             self.waiting_since[after] += interval[is_gap]
         self.interval_seconds[every] = np.where(is_seen, interval, before)
@@ -211,12 +223,14 @@ class History:
         self.moved_at[moved], self.left_over[moved] = at, lag[chosen]
         is_back = committed < old.committed[chosen]
         if is_back.any():
+            self._hold("rewind_at", "rewind_from", "rewind_to")
             back, before = moved[is_back], old.committed[chosen][is_back]
             highest = np.where(np.isnan(self.rewind_at[back]), before, np.maximum(before, self.rewind_from[back]))
             self.rewind_at[back], self.rewind_from[back] = at[is_back], highest
             self.rewind_to[back] = committed[is_back]
-        is_over = new.committed >= self.rewind_from[every]
-        self.rewind_at[every] = np.where(is_over, _UNKNOWN, self.rewind_at[every])
+        if self.rewind_at.flags.writeable:
+            is_over = new.committed >= self.rewind_from[every]
+            self.rewind_at[every] = np.where(is_over, _UNKNOWN, self.rewind_at[every])
 
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
         """The second longest of the last: one accident is no cadence. What was silent already when it was first seen
@@ -241,25 +255,34 @@ class History:
         self.waiting_since[every] = np.where(is_waiting, np.where(is_anew, new.at, since), _UNKNOWN)
 
     def _note_the_log(self, rows: Rows, every: Rows | slice, new: Offsets) -> None:
-        since = self.ahead_since[every]
         is_ahead = new.committed > new.end
-        self.ahead_since[every] = np.where(is_ahead, np.where(np.isnan(since), new.at, since), _UNKNOWN)
+        if is_ahead.any():
+            self._hold("ahead_since")
+        if self.ahead_since.flags.writeable:
+            since = self.ahead_since[every]
+            self.ahead_since[every] = np.where(is_ahead, np.where(np.isnan(since), new.at, since), _UNKNOWN)
         start = self.start[every]
         is_changed = new.start != start
         if not is_changed.any():
             return
         is_both = is_changed & (new.start != ABSENT) & (start != ABSENT)
-        self.removed_at[:, rows[is_both & (new.start < start)]] = _UNKNOWN
+        if self.removed_at.flags.writeable:
+            self.removed_at[:, rows[is_both & (new.start < start)]] = _UNKNOWN
         long_ago = ~(new.at - self.removed_at[1, rows] < _BETWEEN_REMOVALS_SECONDS)
         [chosen] = np.nonzero(is_both & (new.start > start) & long_ago)
+        if len(chosen):
+            self._note_removal(rows[chosen], _part(new, chosen))
+        self.start[every] = np.where(new.start == ABSENT, start, new.start)
+
+    def _note_removal(self, rows: Rows, new: Offsets) -> None:
+        self._hold("removed_at", "removed_start", "removed_committed")
         for column, values in (
             (self.removed_at, new.at),
             (self.removed_start, new.start),
             (self.removed_committed, new.committed),
         ):
-            column[0, rows[chosen]] = column[1, rows[chosen]]
-            column[1, rows[chosen]] = values[chosen]
-        self.start[every] = np.where(new.start == ABSENT, start, new.start)
+            column[0, rows] = column[1, rows]
+            column[1, rows] = values
 
     def _look_for_the_end(self, rows: Rows, every: Rows | slice, new: Offsets, is_waiting: Bools) -> None:
         caught_up_at = np.where(self.rewind_at[every] == new.at, _UNKNOWN, self._caught_up_at[every])
@@ -296,10 +319,22 @@ _COLUMNS: dict[str, Any] = {
 _KINDS: dict[str, Any] = {"uncommitted": np.int8(Uncommitted.COMMITTED), "is_lag_known": True}
 _DEPTHS = {"removed_at": 2, "removed_start": 2, "removed_committed": 2, "_silences": _SILENCES}
 """Of what there are several columns."""
+_RARE = frozenset(
+    {
+        *("gap_from", "gap_to", "rewind_at", "rewind_from", "rewind_to"),
+        *("removed_at", "removed_start", "removed_committed", "ahead_since"),
+    }
+)
+"""What most partitions never have: one value for all of them, not to be written to, until the first has another."""
 
 
 def _shape(name: str, size: int) -> tuple[int, ...]:
     return (_DEPTHS[name], size) if name in _DEPTHS else (size,)
+
+
+def _filled(name: str, size: int, fill: Any) -> NDArray[Any]:
+    value, shape = np.asarray(fill), _shape(name, size)
+    return np.broadcast_to(value, shape) if name in _RARE else np.full(shape, value)
 
 
 def _chosen(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:

@@ -21,9 +21,12 @@ Reals = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 """Numbers of partitions."""
+Offsets = NDArray[np.signedinteger[Any]]
+"""Of 32 bits as long as all that were seen are short enough: they take most of the memory."""
 
 _WIDTHS = (4, 8, 16, 32, 65)
 _WIDTHS_OF_TIERS = np.array(_WIDTHS)
+_SHORT = int(np.iinfo(np.int32).max)
 _KEPT = 64
 _THINNED = 48
 """Rows of an active partition, and how many are left of so many."""
@@ -43,12 +46,12 @@ class Table(NamedTuple):
     """
 
     at: Reals
-    committed: Ints
-    end: Ints
+    committed: Offsets
+    end: Offsets
 
     @classmethod
-    def empty(cls, size: int, width: int) -> Table:
-        return cls(*(_zeros((width, size), kind) for kind in (np.float64, np.int64, np.int64)))
+    def empty(cls, size: int, width: int, offset: type[np.signedinteger[Any]] = np.int64) -> Table:
+        return cls(*(_zeros((width, size), kind) for kind in (np.float64, offset, offset)))
 
     def taken(self, slots: Rows, height: int | None = None) -> Table:
         """The first rows of some partitions; None: all."""
@@ -73,14 +76,15 @@ class _Tier:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self.table = Table.empty(0, width)
+        self.offset: type[np.signedinteger[Any]] = np.int32
+        self.table = Table.empty(0, width, self.offset)
         self.free = np.empty(0, np.intp)
 
     def allot(self, count: int) -> Rows:
         if len(self.free) < count:
             size = self.table.at.shape[1]
             more = max(count - len(self.free), size // 4)
-            added = Table.empty(more, self.width)
+            added = Table.empty(more, self.width, self.offset)
             joined = (np.concatenate(each, axis=1) for each in zip(self.table, added, strict=True))
             self.table = Table._make(joined) if size else added
             self.free = np.concatenate((self.free, np.arange(size, size + more)))
@@ -90,7 +94,14 @@ class _Tier:
     def release(self, slots: Rows) -> None:
         self.free = np.concatenate((self.free, slots))
         if len(self.free) == self.table.at.shape[1]:
-            self.table, self.free = Table.empty(0, self.width), self.free[:0]
+            self.table, self.free = Table.empty(0, self.width, self.offset), self.free[:0]
+
+    def widen(self) -> None:
+        """Has room for any offset from now on."""
+        self.offset = np.int64
+        short, self.table = self.table, Table.empty(self.table.at.shape[1], self.width)
+        for column, old in zip(self.table, short, strict=True):
+            np.copyto(column, old, where=old != 0)  # what no partition has reached yet goes on to take no memory
 
 
 class Observations:
@@ -109,6 +120,8 @@ class Observations:
         self.first_end = np.zeros(size, np.int64)
         self.end_since = np.full(size, _NEVER)
         self._second_at = np.full(size, _NEVER)
+        self._longest = 0
+        """The highest offset until one was too long for 32 bits."""
         self._is_run = np.zeros(size, np.bool_)
         """Whether the last two rows have the same offsets."""
 
@@ -139,6 +152,11 @@ class Observations:
     def add(self, rows: Rows, new: Table, is_same: Bools, is_end_same: Bools) -> None:
         """One more row of each, in which the offsets, or the end alone, are those of its newest or not. In the middle
         of a run of the same offsets none is kept."""
+        if self._longest <= _SHORT and len(rows):
+            self._longest = int(max(self._longest, new.committed.max(), new.end.max()))
+            if self._longest > _SHORT:
+                for tier in self._tiers:
+                    tier.widen()
         every = whole(rows, len(self.count))
         count = self.count[every]
         is_first, is_run = count == 0, is_same & self._is_run[every]

@@ -271,7 +271,8 @@ def _rise(case: _Case, rows: Rows, first: Rows, began: Reals, least: Reals) -> t
     for table, slots, part in seen.rows.tables(rows):
         these = rows[part]
         lines = table.taken(slots, int(seen.rows.count[these].max()))
-        lag, numbers = np.maximum(lines.end - lines.committed, 0), np.arange(len(lines.at))[:, None]
+        lag: Ints = np.maximum(lines.end - lines.committed, 0).astype(np.int64)
+        numbers = np.arange(len(lines.at))[:, None]
         is_commit = np.zeros(lag.shape, np.bool_)
         is_commit[1:] = lines.committed[1:] != lines.committed[:-1]
         is_commit &= (numbers < seen.rows.count[these]) & (numbers >= first[part])

@@ -19,16 +19,21 @@ class Processed:
     for it to be the last."""
 
     def __init__(self, size: int) -> None:
-        self.timestamp = np.full(size, np.nan)
-        """Unix seconds, Kafka's; NaN where it is not known."""
-        self._committed, self._position = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
+        """Unix seconds, Kafka's; NaN where it is not known. As the others of no size in memory until there are some: of
+        other clients' groups there are none."""
+        self._committed: Ints = np.broadcast_to(np.int64(0), size)
+        self._position = self._committed
 
     def choose(self, rows: Rows) -> None:
         """From now on its partitions are `rows` of those so far, in this order; -1 is a new one."""
-        is_old, chosen = rows >= 0, Processed(len(rows))
-        for name, column in vars(self).items():
-            getattr(chosen, name)[is_old] = column[rows[is_old]]
-        self.__dict__.update(vars(chosen))
+        is_old = rows >= 0
+        for name, fill in vars(Processed(len(rows))).items():
+            column = getattr(self, name)
+            chosen = fill.copy() if column.flags.writeable else fill
+            if column.flags.writeable:
+                chosen[is_old] = column[rows[is_old]]
+            setattr(self, name, chosen)
 
     def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
         """What was reported of the last processed record; where that is nothing (its worker is gone, or new), what was

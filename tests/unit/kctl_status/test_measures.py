@@ -122,6 +122,43 @@ def rows_of(history: History) -> tuple[list[float], list[int], list[int]]:
     return table.at[:count, slot].tolist(), table.committed[:count, slot].tolist(), table.end[:count, slot].tolist()
 
 
+def test_offsets_that_outgrow_32_bits_are_judged_as_shorter_ones() -> None:
+    def assessed(base: int) -> list[object]:
+        assessor, found = Assessor(Rules()), list[object]()
+        for t in range(0, 600, 5):
+            rows = [
+                row(0, base + 3 * t, base + 4 * t),
+                row(1, base + t - t % 20, base + t),
+                row(2, base + 100, base + t if t < 300 else base + 90),
+            ]
+            each = assessor.assess(rows, lambda _: Owner(None, members=1), float(t), 1000.0 + t)
+            found += [(one.status, one.lag_seconds, one.growth_per_second, one.catchup_seconds) for one in each]
+        return found
+
+    assert assessed(2**31 - 700) == assessed(1000) == assessed(2**40)
+
+
+def test_what_never_happened_to_a_partition_takes_no_memory_and_is_right_once_it_does() -> None:
+    history, size = History(0), 1000
+    history.choose(np.full(size, -1))
+
+    def watch_all(at: float, committed: int, end: int, of_last: int) -> None:
+        offsets = np.full(size, committed)
+        offsets[-1] = of_last
+        new = Offsets(np.full(size, at), offsets, np.full(size, end), np.zeros(size, np.int64))
+        history.add(new, np.ones(size, np.bool_), np.full(size, 60.0), np.zeros(size, np.int64))
+
+    watch_all(0.0, 10, 20, 10)
+    assert history.rewind_at.strides == history.removed_start.strides[1:] == (0,)
+    watch_all(1.0, 12, 20, 5)
+    history.choose(np.array([size - 1, 0, -1]))
+
+    assert [history.rewind_from[0], history.rewind_to[0]] == [10, 5]
+    assert history.rewind_at.tolist()[:1] == [1.0]
+    assert all(map(isnan, history.rewind_at.tolist()[1:]))
+    assert history.removed_start.strides[1:] == (0,)
+
+
 def growth(history: History) -> float:
     return float(growth_per_second(history, np.array([60.0]))[0])
 
