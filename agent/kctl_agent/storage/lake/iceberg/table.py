@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ CATALOGS = ("sql", "rest")
 COMMIT_SECONDS = 30.0
 """For so long a commit is tried again where others come first."""
 ATTEMPTS = 5
-"""Of a change of columns, likewise."""
+"""Of a change of columns, likewise, and of opening a catalog."""
 FILE_IO = "kctl_agent.storage.lake.iceberg.file_io.SyncedFileIO"
 NAME_MAPPING = "schema.name-mapping.default"
 PROPERTIES = {
@@ -211,13 +211,23 @@ class IcebergTable:
             self._catalog = None
 
     def _opened(self) -> Catalog:
-        from pyiceberg.catalog import load_catalog
-
         with self._opening:
             if self._catalog is None:
-                properties = {**self._properties, "py-io-impl": FILE_IO}
-                self._catalog = load_catalog(properties.pop("name", "default"), **properties)
+                self._catalog = self._made_catalog()
             return self._catalog
+
+    def _made_catalog(self) -> Catalog:
+        """With the tables of a SQL catalog, which pyiceberg makes where they are missing. Of processes that do so at
+        once it lets one through, and the next try of the others finds them."""
+        from pyiceberg.catalog import load_catalog
+        from sqlalchemy.exc import SQLAlchemyError
+
+        properties = {**self._properties, "py-io-impl": FILE_IO}
+        name = properties.pop("name", "default")
+        for _ in range(ATTEMPTS - 1):
+            with suppress(SQLAlchemyError):
+                return load_catalog(name, **properties)
+        return load_catalog(name, **properties)
 
     def _load(self) -> Table:
         return self._opened().load_table(self.name)
@@ -235,9 +245,16 @@ class IcebergTable:
 
     def _create(self, wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
         from pyiceberg.exceptions import TableAlreadyExistsError
+        from sqlalchemy.exc import SQLAlchemyError
 
         columns, catalog = schema(wanted), self._opened()
-        catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
+        namespace = self.name.rpartition(".")[0]
+        try:
+            catalog.create_namespace_if_not_exists(namespace)
+        except SQLAlchemyError:
+            if not catalog.namespace_exists(namespace):
+                raise
+            # another worker was first, which pyiceberg does not expect
         try:
             catalog.create_table(
                 self.name,

@@ -1,4 +1,4 @@
-"""A process that is killed at each step of a commit of an Iceberg table."""
+"""Processes that make an Iceberg table at once, and one that is killed at each step of a commit."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 from tests.unit.storage.lake.iceberg.tables import Lake
 
 ROOT = Path(__file__).parents[5]
-STEPS = """
-import json, os, signal, sys
+IMPORTS = """
+import json, os, signal, sys, time
 from pathlib import Path
 import pyarrow.dataset, pyarrow.parquet, pyiceberg.catalog.sql, pyiceberg.io.pyarrow  # once, and not in each child
 import deltalake, sqlalchemy.dialects.sqlite
 import kctl_agent.storage.lake.iceberg.data_files, kctl_agent.storage.lake.iceberg.transaction
 from kctl_agent.storage.base import StoredOffset
 from tests.unit.storage.lake.iceberg.tables import TP, Lake, at, begun
-
+"""
+STEPS = """
 def killed_at(step):
     fsync, seen = os.fsync, []
     def counted(descriptor):
@@ -66,7 +67,7 @@ def test_a_process_that_is_killed_at_any_step_of_a_commit_leaves_rows_and_stored
     lake: Lake,
 ) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", STEPS, str(lake.folder)], cwd=ROOT, check=True, capture_output=True, text=True
+        [sys.executable, "-c", IMPORTS + STEPS, str(lake.folder)], cwd=ROOT, check=True, capture_output=True, text=True
     )
 
     results = [json.loads(line) for line in ran.stdout.splitlines()]
@@ -75,3 +76,29 @@ def test_a_process_that_is_killed_at_any_step_of_a_commit_leaves_rows_and_stored
     for _, stored, offsets in results:
         assert offsets == list(range(stored))
     assert len({stored for _, stored, _ in results}) > 1
+
+
+MAKERS = """
+def made(folder, start):
+    folder.mkdir(exist_ok=True)
+    while time.monotonic() < start:
+        pass
+    Lake(folder).opened()
+    os._exit(0)
+
+for number in range(5):
+    folder, start = Path(sys.argv[1], str(number)), time.monotonic() + 0.1
+    for _ in range(4):
+        if not os.fork():
+            made(folder, start)
+    for _ in range(4):
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_processes_that_make_catalog_and_table_at_once_all_find_them(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPORTS + MAKERS, str(tmp_path)], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+
+    assert (ran.stdout.split(), ran.stderr) == (["0"] * 20, "")
