@@ -22,7 +22,8 @@ from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
 from kctl_agent.storage.lake.folder import TableRefused
 from kctl_agent.storage.lake.iceberg.file_io import SyncedFileIO
 from kctl_agent.storage.lake.plans import sweep
-from tests.unit.storage.lake.iceberg.tables import FIELDS, NAME, TOPIC_ID, TP, Lake, at, begun, folder_of
+from kctl_agent.upkeep import looked_after
+from tests.unit.storage.lake.iceberg.tables import FIELDS, NAME, TOPIC_ID, TP, Lake, at, begun, folder_of, schema
 
 STRUCT = {"type": "struct", "fields": [{"name": "x", "type": "date", "nullable": True, "metadata": {}}]}
 LIST = {"type": "array", "elementType": "string", "containsNull": True}
@@ -281,3 +282,16 @@ def test_files_are_found_by_every_way_in_which_engines_write_a_location(tmp_path
             assert found.read() == prefix.encode()
     with pytest.raises(ValueError, match="s3://a/b is no file of this machine"):
         SyncedFileIO().new_input("s3://a/b").exists()
+
+
+def test_upkeep_is_that_of_its_dead_letters_alone(lake: Lake) -> None:
+    storage = lake.begun_at(100)
+    begun(storage, 100, 110).commit()
+    assert looked_after(storage) == ([], [])
+
+    dead_letters = storage.beside()
+    dead_letters.prepare()
+    dead_letters.fit(schema(*FIELDS))
+
+    assert [str(table.folder) for table in storage.tables()] == [str(dead_letters.folder)]
+    assert looked_after(storage) == ([], [])
