@@ -67,6 +67,7 @@ def main(folder: Path) -> None:
     lake = LakeStorage(LocalFolder(folder / "my orders {a}"))
     lake.prepare()
     lake.fit(spark.createDataFrame([], SCHEMA).select(*COLUMNS).schema.json())
+    put = RequeuePut(lake, numbers, "numbers", GROUP, "worker-0")  # before it is known of which cluster they are
     lake.bind(Binding(GROUP, "c"))
     lake.init_offsets([StoredOffset("t", 0, None, 0)])
     table = DeadLetterTable(lake, GROUP)
@@ -76,7 +77,6 @@ def main(folder: Path) -> None:
     store(spark, lake, table, [dead_letter(3, b"bad", failed_at=AT + timedelta(seconds=1))])
     table.requeue_dead()
 
-    put = RequeuePut(lake, numbers, "numbers", GROUP, "worker-0")
     reported = [str(put.put_next(spark)) for _ in range(2)]
 
     spark.stop()

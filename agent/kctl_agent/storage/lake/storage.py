@@ -272,6 +272,10 @@ class TableStorage(OffsetStore):
         return self._owner
 
     @property
+    def is_bound(self) -> bool:
+        return self._owner is not None
+
+    @property
     def cluster_id(self) -> str | None:
         """None also where nobody was bound."""
         return self._owner.cluster_id if self._owner else None

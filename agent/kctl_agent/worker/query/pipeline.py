@@ -231,8 +231,10 @@ class Pipeline:
 
     def requeue_put(self) -> RequeuePut | None:
         """What puts dead letters back, as long as the transform is this one; None: with this storage that is no
-        worker's part."""
-        if self._requeue_put is None and isinstance(self._storage, TableStorage):
+        worker's part, or it is not known yet of which cluster they are."""
+        if not isinstance(self._storage, TableStorage) or not self._storage.is_bound:
+            return None
+        if self._requeue_put is None:
             name, group = self._settings.pipeline.transform, self._settings.kafka.group
             self._requeue_put = RequeuePut(self._storage, self._transform, name, group, self._settings.name)
         return self._requeue_put

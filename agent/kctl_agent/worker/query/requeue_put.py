@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.base import Binding, StorageUnusable
 from kctl_agent.storage.lake import TableStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.numbered import NUMBER, TRIES
-from kctl_agent.storage.lake.requeue import PutBack, RequeueBatch
+from kctl_agent.storage.lake.requeue import PutBack, RequeueBatch, Requeues
 from kctl_agent.storage.lake.selection import READING
 from kctl_agent.storage.room import why_full
 from kctl_agent.worker.query.lake_put import LakePut, write
@@ -50,7 +50,8 @@ class RequeuePut:
         self._put_of = partial(LakePut, storage, transform, name)
         self._worker = worker
         self._storage = storage
-        self._requeues = DeadLetterTable(storage, group).requeues
+        self._group = group
+        self._requeues: Requeues | None = None
 
     def put_next(self, spark: SparkSession) -> PutBack | None:
         """Put back what was asked for until now; None: nothing was.
@@ -58,7 +59,7 @@ class RequeuePut:
         Raises what Spark and the user's transform raise; RequeueTaken: another worker is at it, or was faster;
         StorageError.
         """
-        with self._requeues.next() as batch:
+        with self._of_cluster().next() as batch:
             if batch is None:
                 return None
             try:
@@ -72,6 +73,13 @@ class RequeuePut:
                 batch.discard()
                 raise
             return batch.commit()
+
+    def _of_cluster(self) -> Requeues:
+        """Which is not known before the storage is bound. Raises StorageUnusable."""
+        owner = Binding(self._group, self._storage.owner.cluster_id)
+        if self._requeues is None or self._requeues.owner != owner:
+            self._requeues = DeadLetterTable(self._storage, self._group).requeues
+        return self._requeues
 
     def _refuse_full(self) -> None:
         """Raises StorageUnusable. Too many dead letters are no reason: they become fewer."""

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 from kafka import TopicPartition
 
-from kctl_agent.storage.base import StorageUnusable, StoredOffset
+from kctl_agent.storage.base import Binding, StorageUnusable, StoredOffset
 from kctl_agent.storage.conformance.given import next_offset, stored
+from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.query import block_put
 from kctl_agent.worker.query.pipeline import Batch, Pipeline, Source, _Run
@@ -21,6 +23,7 @@ from tests.unit.worker.query.test_put import arrow
 from tests.unit.worker.test_import_dir import settings
 
 TP = TopicPartition("t", 0)
+COLUMN = {"name": "offset", "type": "long", "nullable": True, "metadata": {}}
 
 
 class Frame:
@@ -233,3 +236,16 @@ def test_a_query_that_cannot_be_stopped_is_over_all_the_same(
     assert pipeline.stop(0.0) == {TP: 0}
     assert pipeline.groups == frozenset()
     assert "stopping the query: the JVM is gone" in caplog.text
+
+
+def test_dead_letters_of_a_table_are_not_put_back_before_it_is_known_of_which_cluster_they_are(tmp_path: Path) -> None:
+    """A worker asks as soon as it has a driver: it took none of them for all that was asked for."""
+    storage = LakeStorage(LocalFolder(tmp_path / "orders"))
+    pipeline = Pipeline(settings(tmp_path), storage, lambda _: None)
+    storage.prepare()
+    storage.fit(json.dumps({"type": "struct", "fields": [COLUMN]}))
+
+    assert pipeline.requeue_put() is None
+
+    storage.bind(Binding("g", "cluster-1"))
+    assert pipeline.requeue_put() is not None
