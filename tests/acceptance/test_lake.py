@@ -87,7 +87,7 @@ def test_what_is_produced_is_in_the_table_once_however_often_the_worker_is_kille
         before = DeltaTable(table).version()
         eventually(lambda: DeltaTable(table).version() > before + 1, START_SECONDS, "batches are stored")  # noqa: B023
         pid = fleet.workers()["worker-0"]["pid"]
-        eventually(_later(drawn.uniform(0, 0.5)), 5, "the moment has come")
+        eventually(later(drawn.uniform(0, 0.5)), 5, "the moment has come")
         os.kill(pid, signal.SIGKILL)
         look_after(fleet)
         eventually(lambda: fleet.is_running("worker-0") and _pid(fleet) != pid, START_SECONDS, "it runs again")  # noqa: B023
@@ -271,7 +271,7 @@ def test_messages_that_cannot_be_read_are_dead_letters_once_however_often_the_wo
         eventually(lambda: DeltaTable(dead_letters).version() > before, START_SECONDS, "batches are stored")  # noqa: B023
         pid = fleet.workers()["worker-0"]["pid"]
         if number % 2:  # else at once: the rows of that batch are not committed yet
-            eventually(_later(drawn.uniform(0, 0.5)), 5, "the moment has come")
+            eventually(later(drawn.uniform(0, 0.5)), 5, "the moment has come")
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: fleet.is_running("worker-0") and _pid(fleet) != pid, START_SECONDS, "it runs again")  # noqa: B023
     fleet.finish(load)
@@ -311,7 +311,7 @@ def test_dead_letters_that_are_put_back_are_rows_once_however_often_workers_are_
         if number % 2:
             eventually(lambda: put_back_up_to(table, fleet) > before, START_SECONDS, "they are put back")  # noqa: B023
         else:
-            eventually(_later(drawn.uniform(0, 3)), 5, "the moment has come")
+            eventually(later(drawn.uniform(0, 3)), 5, "the moment has come")
         pids = {name: fleet.workers()[name]["pid"] for name in ("worker-0", "worker-1")}
         for name in pids if number % 2 else [drawn.choice(list(pids))]:
             os.kill(pids[name], signal.SIGKILL)
@@ -360,7 +360,7 @@ def test_a_transform_that_marks_other_rows_when_it_is_run_again_stores_nothing_a
     assert not places(table.with_name("orders_dead_letters")).total()
 
 
-def _later(seconds: float) -> Callable[[], bool]:
+def later(seconds: float) -> Callable[[], bool]:
     at = time.monotonic() + seconds
     return lambda: time.monotonic() >= at
 

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from kafka import KafkaConsumer, TopicPartition
 
 from kctl.testing import topics
 from kctl.testing.kafka_cluster import KafkaCluster
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.scenes import UncleanElection, create, layout
-from tests.acceptance.test_lake import lake, places, sent
+from tests.acceptance.test_lake import lake, later, places, sent
 from tests.clusters import running_cluster
 
 pytestmark = [
@@ -30,6 +31,12 @@ pytestmark = [
 
 WORKERS = ("worker-0", "worker-1")
 FREEZES = 6
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "1000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "0",
+}
 
 
 @pytest.fixture
@@ -113,6 +120,41 @@ def test_rows_of_a_topic_that_grows_and_is_recreated_are_counted_for_both(
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "the second topic is read")
     stored(table, first + sent(fleet), eventually)
     assert "topic_recreated" in {event["kind"] for event in fleet.events()}
+
+
+def test_of_a_compacted_topic_every_message_that_is_left_is_a_row(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+) -> None:
+    table = short_dir / "orders"
+    fleet = make_fleet(partitions=2, workers=2, storage=lake(table))
+    topics.delete_topic(fleet.broker.bootstrap_servers, fleet.topic)
+    topics.create_topic(fleet.broker.bootstrap_servers, fleet.topic, 2, COMPACTED)
+    for number in range(4):  # the same keys each time; the last one closes the segments of those before
+        fleet.send(200, b"%d" % number)
+        eventually(later(1.5), 5, "the segment is old enough")
+    eventually(lambda: left(fleet).total() <= 410, 90, "it is compacted")
+
+    started(fleet, eventually)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    assert 200 <= left(fleet).total() < sent(fleet).total()
+    assert places(table) == left(fleet)
+    fleet.send(200, b"afterwards")
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    stored(table, places(table) | left(fleet), eventually)
+    assert values(table)[b"afterwards"] == 200
+
+
+def left(fleet: Fleet) -> Counter[tuple[str, int, int]]:
+    """What a consumer of kafka-python reads of the topic."""
+    consumer = KafkaConsumer(bootstrap_servers=fleet.broker.bootstrap_servers, consumer_timeout_ms=2000)
+    try:
+        partitions = [TopicPartition(fleet.topic, number) for number in range(fleet.partitions)]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        return Counter((record.topic, record.partition, record.offset) for record in consumer)
+    finally:
+        consumer.close()
 
 
 def test_what_comes_after_a_truncation_is_a_row_once_and_what_was_cut_off_stays_one(
