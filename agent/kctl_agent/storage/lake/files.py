@@ -16,13 +16,15 @@ from kctl_agent.storage.base import StorageUnusable
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder, FolderFile
 
-__all__ = ["DataFile", "TableFile", "read_files", "written_files"]
+__all__ = ["DataFile", "TableFile", "read_files", "spark_schema", "written_files"]
 
 STATS_COLUMNS = 32
 """`delta.dataSkippingNumIndexedCols` of Delta itself."""
 STATS_CHARACTERS = 32
 """As Delta itself cuts strings; what is larger than any string that begins so is marked by the last code point."""
 LAST = "\U0010ffff"
+SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+"""Where Spark keeps the schema, as its own JSON, in the footer of a file."""
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -94,6 +96,16 @@ def read_files(table: Folder, folder: Folder) -> list[DataFile]:
         folder.remove(useless)
     table.sync(file.path for file in found)
     return found
+
+
+def spark_schema(table: Folder, path: str) -> str | None:
+    """Of the rows in a file that Spark has written, without partition columns; None: it was not Spark. Raises
+    OSError."""
+    import pyarrow.parquet as pq
+
+    with table.open(path) as opened:
+        found = (pq.read_metadata(opened).metadata or {}).get(SPARK_SCHEMA)
+    return None if found is None else found.decode()
 
 
 def _read_file(folder: Folder, file: FolderFile) -> DataFile:

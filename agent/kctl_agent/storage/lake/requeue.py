@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from kctl_agent.messages import number_of
 from kctl_agent.storage.base import Binding, StorageError, StorageUnusable, TopicPartition
 from kctl_agent.storage.claim import Selection
-from kctl_agent.storage.lake.files import DataFile, written_files
+from kctl_agent.storage.lake.files import DataFile, spark_schema, written_files
 from kctl_agent.storage.lake.folder import FOLDER, Folder
 from kctl_agent.storage.lake.numbered import (
     FIELDS,
@@ -167,7 +167,7 @@ class Requeues:
 
     def _finish(self, state: RequeueState) -> None:
         """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing.
-        Raises RequeueTaken, StorageUnusable."""
+        Raises RequeueTaken, StorageUnusable, TableRefused."""
         stored = state.stored or 0
         if (state.finished or 0) < (state.above or 0):
             self._release(state.finished or 0, state.above or 0)
@@ -210,10 +210,20 @@ class Requeues:
             folder = self._kept_folder(state.kept)
             self._check_kept(folder, stored)
             files = written_files(self._dead.folder, folder) or []
+            self._fit_kept(files)
         name = self._numbers.finished(state.table)
         self._dead.commit_files(state.dead, unmoved(name, state.finished), {name: stored}, files)
         if state.kept:
             forget(self._dead.folder, self._kept_folder(state.kept).name)
+
+    def _fit_kept(self, files: Sequence[DataFile]) -> None:
+        """Others may have changed the table since they were written, perhaps by a process of before. Raises
+        StorageUnusable, TableRefused."""
+        if files:
+            with self._dead.table.errors():
+                schema = spark_schema(self._dead.folder, files[0].path)
+            if schema is not None:
+                self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
         """Raises StorageUnusable: rows would be removed some of which are in a folder that is gone. A table that was

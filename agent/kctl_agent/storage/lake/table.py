@@ -25,7 +25,8 @@ from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
 from kctl_agent.storage.lake.log import LOG, LogUnreadable, added, was_added, write_entry
 from kctl_agent.storage.lake.log_reader import LogReader
 from kctl_agent.storage.lake.log_state import LogState, NoTable
-from kctl_agent.storage.lake.schema_merge import add_columns, new_columns, nullable, unknown_type
+from kctl_agent.storage.lake.schema_merge import add_columns, new_columns, nullable
+from kctl_agent.storage.lake.table_checks import check_columns, check_features, check_schema
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -36,14 +37,10 @@ ATTEMPTS = 5
 """Of a change by delta-rs that others got ahead of in a way that it does not rebase by itself, such as a new schema."""
 COMMIT_SECONDS = 30.0
 """For so long a commit is tried again where others come first."""
-FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 OPTIMIZE_SECONDS = 60
 """After so long a compaction commits what it has made."""
 COMPACTION = {"kctl": "compaction"}
 """In the log's entry of one, by which the history of a table shows it: for delta-rs it is a WRITE."""
-RETENTION = "delta.setTransactionRetentionDuration"
-UNFIT = frozenset(" ,;{}()\n\t=")
-"""What a column's name may not have without column mapping."""
 
 
 class LakeTable:
@@ -74,7 +71,7 @@ class LakeTable:
             self._is_checked = True
         if self.exists():
             with self.state() as state:
-                _check_features(self.folder, state)
+                check_features(self.folder, state)
             return
         with self.errors():
             is_taken = self.folder.holds_others({LOG, FOLDER})
@@ -88,16 +85,16 @@ class LakeTable:
         Raises TableRefused, StorageUnusable.
         """
         wanted = json.loads(schema)["fields"]
-        _check_columns(wanted, partition_by)
+        check_columns(wanted, partition_by)
         if not self.exists():
             self._create(wanted, partition_by)
         with self.state() as state:
-            _check_features(self.folder, state)
+            check_features(self.folder, state)
             if merge_schema and (new := new_columns(state.fields, wanted)):
-                _check_schema(self.folder, state, [field for field in wanted if field not in new], partition_by)
+                check_schema(self.folder, state, [field for field in wanted if field not in new], partition_by)
                 self._add_columns(wanted)
         with self.state() as state:
-            _check_schema(self.folder, state, wanted, partition_by)
+            check_schema(self.folder, state, wanted, partition_by)
             self._fitting = wanted, partition_by
 
     @contextmanager
@@ -167,7 +164,7 @@ class LakeTable:
             *(AddAction(f.path, f.size, f.partition_values, f.modified_ms, False, f.stats) for f in added),
         ]
         with self._lock, self.errors():
-            _check_features(self.folder, self._log.newest())
+            check_features(self.folder, self._log.newest())
             table = self._opened()
             there = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
             if not there.issuperset(file.path for file in removed):
@@ -194,7 +191,7 @@ class LakeTable:
         from deltalake.exceptions import CommitFailedError
 
         with self._lock, self.errors():
-            _check_features(self.folder, self._log.newest())
+            check_features(self.folder, self._log.newest())
             try:
                 self._opened().optimize.compact(
                     target_size=target_file_bytes,
@@ -210,9 +207,9 @@ class LakeTable:
 
     def _check_unchanged(self, state: LogState, *, has_files: bool) -> None:
         """Others may have given it a feature, another schema or other partitions since `fit`. Raises TableRefused."""
-        _check_features(self.folder, state)
+        check_features(self.folder, state)
         if has_files and self._fitting is not None:
-            _check_schema(self.folder, state, *self._fitting)
+            check_schema(self.folder, state, *self._fitting)
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
         """Change rows by an UPDATE or DELETE of delta-rs, which `change` is for, and returns how many it has changed.
@@ -225,7 +222,7 @@ class LakeTable:
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
-                _check_features(self.folder, self._log.newest())
+                check_features(self.folder, self._log.newest())
                 table = self._opened()
                 before = table.version()
                 try:
@@ -314,89 +311,3 @@ class LakeTable:
             ) from error
         except (DeltaError, LogUnreadable, OSError) as error:
             raise StorageUnusable(f"the table {self.folder} cannot be used: {self.folder.explain(error)}") from error
-
-
-def _check_features(path: Folder, state: LogState) -> None:
-    features, configuration = state.features, state.configuration
-    if unknown := sorted(features - FEATURES):
-        raise TableRefused(f"the table {path} has features that kctl cannot write: {', '.join(unknown)}")
-    reader, writer = state.protocol["minReaderVersion"], state.protocol["minWriterVersion"]
-    if not features and (reader > 1 or writer > 2):
-        raise TableRefused(
-            f"the table {path} demands writers of version {writer} (readers of {reader}), and kctl writes version 2 (1)"
-        )
-    if RETENTION in configuration:
-        raise TableRefused(
-            f"the table {path} has {RETENTION} set, so its stored offsets would expire and messages come twice: "
-            "unset it"
-        )
-
-
-def _check_columns(wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
-    names = [field["name"] for field in wanted]
-    if unfit := [name for name in names if UNFIT & set(name)]:
-        raise TableRefused(f"a column of a Delta table cannot be called {unfit[0]!r}: rename it in the transform")
-    lower = [name.lower() for name in names]
-    if twice := [name for name in names if lower.count(name.lower()) > 1]:
-        raise TableRefused(f"there are several columns called {twice[0]!r}: rename them in the transform")
-    types = {field["name"]: field["type"] for field in wanted}
-    for name, type_ in types.items():
-        if (unknown := unknown_type(type_)) is not None:
-            raise TableRefused(f"column {name} has the type {unknown}, which a Delta table cannot have: cast it")
-    for name in partition_by:
-        if name not in types:
-            raise TableRefused(f"storage.partition_by names {name}, and the columns are {', '.join(names)}")
-        if types[name] not in ("string", "integer", "long", "short", "byte", "date", "boolean"):
-            raise TableRefused(
-                f"storage.partition_by names {name}, by whose type, {types[name]}, nothing is partitioned"
-            )
-    if len(set(partition_by)) < len(partition_by):
-        raise TableRefused(f"storage.partition_by names a column twice: {', '.join(partition_by)}")
-    if len(partition_by) == len(names):
-        raise TableRefused("storage.partition_by names every column: one must remain for the files")
-
-
-def _check_schema(
-    path: Folder, state: LogState, wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]
-) -> None:
-    fields = state.fields
-    if any("delta.invariants" in field.get("metadata", {}) for field in fields):
-        raise TableRefused(f"the table {path} has invariants, which kctl cannot check")
-    columns = state.partition_columns
-    if columns != list(partition_by):
-        raise TableRefused(
-            f"the table {path} is partitioned by ({', '.join(columns)}), and storage.partition_by is "
-            f"({', '.join(partition_by)})"
-        )
-    there = {field["name"]: field for field in fields}
-    given = {field["name"]: field for field in wanted}
-    for name, field in given.items():
-        if name not in there:
-            raise TableRefused(
-                f"the table {path} has no column {name}: add it to the table, leave it out in the transform, or set "
-                "storage.merge_schema"
-            )
-        if _plain(field["type"]) != _plain(there[name]["type"]):
-            raise TableRefused(
-                f"column {name} of the table {path} is {_text(there[name]['type'])}, and the batch has "
-                f"{_text(field['type'])}"
-            )
-    for name, field in there.items():
-        if not field["nullable"] and (name not in given or given[name]["nullable"]):
-            raise TableRefused(
-                f"column {name} of the table {path} must not be null, and the batch may have nulls there"
-            )
-
-
-def _plain(type_: Any) -> Any:
-    """A type without what does not matter for writing: metadata, and whether inner values may be null."""
-    if not isinstance(type_, dict):
-        return type_
-    kept = {key: value for key, value in type_.items() if not key.startswith(("contains", "valueContains"))}
-    if type_["type"] == "struct":
-        return {"type": "struct", "fields": [(field["name"], _plain(field["type"])) for field in type_["fields"]]}
-    return {key: _plain(value) for key, value in kept.items()}
-
-
-def _text(type_: Any) -> str:
-    return type_ if isinstance(type_, str) else json.dumps(_plain(type_))

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kctl_agent.storage.lake.files import DataFile, read_files
+from kctl_agent.storage.lake.files import DataFile, read_files, spark_schema
 from kctl_agent.storage.lake.folder import LocalFolder
 
 SPARK = Path(__file__).with_name("written_by_spark.parquet")
@@ -48,6 +48,25 @@ def test_a_column_whose_values_python_does_not_have_or_cannot_order_has_no_bound
     assert found["numRecords"] == 200
     assert set(found["minValues"]) == set(found["maxValues"]) == {"n", "year_1"}, "not x, far, day, text, price"
     assert set(found["nullCount"]) == {"n", "x", "far", "year_1", "day", "text", "price"}
+
+
+def test_a_file_of_spark_has_the_schema_of_its_rows(path: Path, folder: Path) -> None:
+    shutil.copy(SPARK, folder / "part-0.parquet")
+    pq.write_table(pa.table({"n": [1]}), folder / "part-1.parquet")
+
+    found = spark_schema(LocalFolder(path), "kctl-1/part-0.parquet")
+
+    assert found is not None
+    assert {each["name"]: each["type"] for each in json.loads(found)["fields"]} == {
+        "n": "long",
+        "x": "double",
+        "far": "timestamp",
+        "year_1": "timestamp",
+        "day": "date",
+        "text": "string",
+        "price": "decimal(9,2)",
+    }
+    assert spark_schema(LocalFolder(path), "kctl-1/part-1.parquet") is None
 
 
 def test_a_timestamp_of_the_first_years_has_four_digits_of_the_year(path: Path, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -15,7 +16,8 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 
 from kctl_agent.storage.base import Advance, Selection, StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, vacuum
@@ -24,7 +26,7 @@ from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.plans import Plan, sweep
 from kctl_agent.storage.lake.requeue import BatchNotStored, PutBack, RequeueBatch, RequeueTaken
-from kctl_agent.storage.lake.table import LakeTable
+from kctl_agent.storage.lake.table import LakeTable, TableRefused
 from kctl_agent.storage.room import Limits
 from tests.unit.storage.lake.test_dead_letters import FIELDS, HEADERS, NOW, dead, written
 from tests.unit.storage.lake.test_storage import GROUP, TP, offsets, opened, schema
@@ -328,6 +330,26 @@ def test_what_is_done_is_removed_by_the_next_worker_where_one_was_killed_before_
 
     assert (tries(other), other.count_requeued()) == ({101: 2, 103: 2}, 0)
     assert offsets(path) == [100, 102, 104]
+
+
+def test_what_stays_dead_is_not_added_to_a_table_that_others_have_changed_so_that_it_does_not_fit_any_more(
+    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the process that had written it was killed: files of Spark have their schema."""
+    table.requeue_dead()
+    by_spark = schema(("topic", "string"), ("offset", "long"), ("error", "string")).encode()
+    columns = DEAD_LETTER.with_metadata({b"org.apache.spark.sql.parquet.row.metadata": by_spark})
+    monkeypatch.setattr(sys.modules[__name__], "DEAD_LETTER", columns)
+    with monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr(table.storage.table, "commit", _die)
+        put_back(table, odd)
+    added = Field("n", PrimitiveType("string"), nullable=False)
+    DeltaTable(table.folder.uri).alter.add_columns([added])
+
+    with pytest.raises(TableRefused, match=r"column n of the table .* must not be null"):
+        put_back(worker(path))
+
+    assert table.count_requeued() == 5, "nothing was removed either"
 
 
 def _die(*_: object) -> None:
