@@ -143,7 +143,8 @@ class TableCounter:
 
     def _continued(self) -> TableCounts | None:
         """By the entries since the last count; None where files were removed meanwhile, such as by a compaction, or
-        where the log is not the one that was counted."""
+        added without other rows, perhaps a second time with new statistics, or where the log is not the one that was
+        counted."""
         last = self._last
         if (
             last is None
@@ -157,7 +158,7 @@ class TableCounter:
         try:
             while True:
                 for added, action in _entry(self._lake.folder, version + 1):
-                    if not added:
+                    if not added or not action.get("dataChange", True):
                         return None
                     total.add(action["size"], _rows(action.get("stats")))
                 version += 1

@@ -15,6 +15,7 @@ from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, counts, table
 from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.log import actions, write_entry
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, before_the_write, begun, opened
 
 
@@ -85,6 +86,22 @@ def test_what_a_compaction_and_a_delete_have_left_is_counted_as_delta_rs_counts_
     assert (counted.files, counted.bytes) == (theirs.num_rows, sum(theirs["size_bytes"].to_pylist()))
     assert counted.rows == sum(theirs["num_records"].to_pylist()) == 45
     assert counted.version == DeltaTable(path).version()
+
+
+def test_a_file_that_is_added_a_second_time_with_new_statistics_counts_once(
+    storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert storage.stats().counts is not None
+    again = [action for action in actions(storage.folder, 2) if "add" in action]
+    for action in again:
+        action["add"]["dataChange"] = False
+    assert write_entry(storage.folder, 3, again)
+    monkeypatch.setattr(storage._counter, "_next_at", 0.0)
+
+    counts = storage.stats().counts
+
+    assert counts is not None
+    assert (counts.version, counts.files, counts.rows) == (3, 1, 10)
 
 
 def test_before_the_first_batch_and_of_a_table_that_cannot_be_read_nothing_is_known(
