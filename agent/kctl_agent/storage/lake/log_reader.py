@@ -84,6 +84,8 @@ class LogReader:
                 break
         entries = map(entry_name, range(max(log.newest_checkpoint, 0), state.version + 1))
         self._sync([LAST_CHECKPOINT, *log.checkpoint_files, *entries])
+        self._table.below(LOG).sync_name()
+        self._table.sync_name()
         self._pointer = pointer
         return state
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from kctl_agent.storage.lake import plans
+from kctl_agent.storage.lake.log import LOG
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.table import LakeTable
@@ -18,6 +19,9 @@ __all__ = ["RETENTION_HOURS", "Unused", "remove", "unused"]
 
 RETENTION_HOURS = 168
 """Delta's own default of `delta.deletedFileRetentionDuration`."""
+
+COMMIT_SECONDS = 86_400.0
+"""No entry of the log is written for so long: its process was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
             sizes[file.name] = file.size
             if _is_hidden(file.name) and file.modified < oldest:
                 listed.add(file.name)
+            if _is_of_commit(file.name) and file.modified < time.time() - COMMIT_SECONDS:
+                listed.add(file.name)
         in_flight = plans.planned(lake.folder)
     with lake.latest() as table:
         needed = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
@@ -72,3 +78,8 @@ def _is_of_a_table(path: str) -> bool:
 def _is_hidden(path: str) -> bool:
     """Whether tasks of Spark have left it in a batch's folder, where no engine looks for files of the table."""
     return path.startswith(plans.BATCH) and any(part.startswith(("_", ".")) for part in path.split("/"))
+
+
+def _is_of_commit(path: str) -> bool:
+    """Whether kctl or delta-rs has left it, an entry of the log that never was one."""
+    return path.startswith(f"{LOG}/_commit_") and path.endswith(".json.tmp")

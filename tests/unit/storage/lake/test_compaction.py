@@ -323,6 +323,19 @@ def test_vacuum_removes_what_was_never_committed_once_it_is_old_also_where_no_en
     assert offsets(path) == list(range(40))
 
 
+def test_vacuum_removes_entries_of_the_log_whose_process_was_killed_a_day_ago(storage: LakeStorage, path: Path) -> None:
+    old, new = (path / "_delta_log" / f"_commit_{each}.json.tmp" for each in ("old", "new"))
+    for file in (old, new):
+        file.write_bytes(b"x")
+    os.utime(old, (time.time() - 1.1 * DAY,) * 2)
+
+    assert paths(storage, 0) == paths(storage) == [f"_delta_log/{old.name}"]
+    remove(storage.table, unused(storage.table))
+
+    assert (old.exists(), new.exists()) == (False, True)
+    assert offsets(path) == list(range(40))
+
+
 def test_vacuum_leaves_alone_what_no_writer_of_the_table_has_left(storage: LakeStorage, path: Path) -> None:
     notes, other, aborted = path / "notes.txt", path / "other" / "part-0.parquet", path / "part-0.parquet"
     other.parent.mkdir()

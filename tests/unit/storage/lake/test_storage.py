@@ -497,7 +497,8 @@ def test_of_a_long_log_that_is_opened_what_follows_its_last_checkpoint_is_synced
 
     log, version = path / "_delta_log", DeltaTable(path).version()
     entries = {log / f"{each:020}.json" for each in (version - 1, version)}
-    assert set(synced) == {*entries, log / f"{version - 1:020}.checkpoint.parquet", log / "_last_checkpoint", log}
+    checkpoint = {log / f"{version - 1:020}.checkpoint.parquet", log / "_last_checkpoint"}
+    assert set(synced) == {*entries, *checkpoint, log, path, path.parent}
 
 
 def test_a_damaged_pointer_to_the_last_checkpoint_hides_no_stored_offset(storage: LakeStorage, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -10,14 +11,17 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO, Self
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile
+from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
 from kctl_agent.storage.room import Free
 
 __all__ = ["LocalFolder", "sync_file"]
 
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
+"""What `link(2)` answers where there are none."""
 STACK = re.compile(r"(?s)\n\s*0: .*|\x1b\[\d*m")
 """Of delta-rs' threads, and colours."""
 
@@ -49,11 +53,28 @@ class LocalFolder(Folder):
     def check(self) -> None:
         if not self.local.parent.is_dir():
             raise StorageUnusable(f"the folder {self.local.parent} of storage.uri does not exist: make it first")
+        self._check_hard_links()
+
+    def _check_hard_links(self) -> None:
+        place = self.local if self.local.is_dir() else self.local.parent
+        with suppress(OSError), TemporaryDirectory(prefix=f"{FOLDER}-", dir=place) as made:  # who reads may not write
+            file = Path(made, "file")
+            file.touch()
+            try:
+                os.link(file, Path(made, "link"))
+            except OSError as error:
+                if error.errno in NO_LINKS:
+                    raise TableRefused(
+                        f"the file system of {place} (storage.uri) has no hard links, and a commit of a batch is one: "
+                        "use another"
+                    ) from error
 
     def holds_others(self, than: Collection[str]) -> bool:
         if not self.local.exists():
             return False
-        return not self.local.is_dir() or any(path.name not in than for path in self.local.iterdir())
+        return not self.local.is_dir() or any(
+            path.name not in than and not path.name.startswith(f"{FOLDER}-") for path in self.local.iterdir()
+        )
 
     def names(self) -> list[str]:
         try:
@@ -78,7 +99,8 @@ class LocalFolder(Folder):
                 os.fsync(file.fileno())
             os.link(written, path)
         except FileExistsError:
-            return False
+            if written.stat().st_nlink != 2:  # as when a server of NFS has made the link, and its reply was lost
+                return False
         finally:
             written.unlink(missing_ok=True)
         sync_file(path.parent)
@@ -178,6 +200,9 @@ class LocalFolder(Folder):
         for parent in sorted(parents, key=lambda each: len(each.parts), reverse=True):
             with suppress(FileNotFoundError):
                 sync_file(parent)
+
+    def sync_name(self) -> None:
+        sync_file(self.local.parent)
 
 
 def _stamp(stat: os.stat_result) -> str:

@@ -1,0 +1,81 @@
+"""A folder of this machine, or of a server that seems to be one."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
+from tests.unit.storage.lake.test_storage import noting, opened
+
+
+def refusing(number: int) -> object:
+    def link(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return link
+
+
+def test_a_file_is_ours_where_a_server_has_made_the_link_and_its_reply_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS sends the request again then, and it is refused: link(2)."""
+    link = os.link
+
+    def repeated(old: Path, new: Path) -> None:
+        link(old, new)
+        link(old, new)
+
+    monkeypatch.setattr(os, "link", repeated)
+    folder = LocalFolder(tmp_path)
+
+    assert folder.create("a", b"1")
+    assert not folder.create("a", b"2")
+    assert folder.read("a") == b"1"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_file_system_without_hard_links_is_refused_before_anything_is_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_there: bool
+) -> None:
+    if is_there:
+        path.mkdir()
+    monkeypatch.setattr(os, "link", refusing(number))
+
+    with pytest.raises(TableRefused, match="has no hard links, and a commit of a batch is one"):
+        LakeStorage(LocalFolder(path)).prepare()
+
+    assert os.listdir(path.parent) == ([path.name] if is_there else [])
+
+
+def test_who_may_only_read_is_not_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(path)
+
+    def not_allowed(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "mkdir", not_allowed)
+
+    LakeStorage(LocalFolder(path)).prepare()
+
+
+def test_what_another_process_tries_in_a_folder_at_that_moment_is_no_content(path: Path) -> None:
+    (path / "_kctl-0").mkdir(parents=True)
+
+    opened(path)
+
+
+def test_a_table_that_was_just_made_outlasts_a_power_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(local, "sync_file", noting(synced))
+
+    opened(path)
+
+    log = path / "_delta_log"
+    assert {log / f"{0:020}.json", log, path, path.parent} <= set(synced)
