@@ -1,6 +1,6 @@
 """Checkpoints of a table's log: each hundredth commit has one written, by delta-rs, in a process of its own.
 
-It takes a second and several hundred megabytes where a table has 100,000 files, which is neither for the memory of a
+It takes seconds and hundreds of megabytes where a table has 100,000 files, which is neither for the memory of a
 worker nor for the time of its batch. So the process has a session of its own: a worker's memory limits count what is in
 its session (`kctl.master.memory`).
 """
@@ -74,6 +74,8 @@ def _run(table: Folder) -> None:
         return
     if done.returncode:
         reason = done.stderr.strip().rpartition("\n")[2]
+        if done.returncode < 0:
+            reason = f"its process was killed by {signal.Signals(-done.returncode).name}"
         log.warning("no checkpoint of the log of %s was written: %s", table, reason)
 
 

@@ -94,6 +94,23 @@ def test_its_memory_is_not_that_of_the_worker(path: Path, tmp_path: Path, monkey
     assert int(session.read_text()) not in (0, os.getsid(0))
 
 
+def test_one_whose_process_was_killed_is_a_warning_with_the_signal(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where memory is short it is the first."""
+    storage = configured(path, checkpointInterval="1")
+    storage.table.checkpoints.wait()
+    stands_in = tmp_path / "python"
+    stands_in.write_text("#!/bin/sh\necho a warning of Python >&2\nkill -9 $$\n")
+    stands_in.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stands_in))
+
+    begun(storage, 0, 10).commit()
+    storage.table.checkpoints.wait()
+
+    assert f"no checkpoint of the log of {path} was written: its process was killed by SIGKILL" in caplog.text
+
+
 def test_it_yields_to_all_others() -> None:
     shows = (
         "import os; from kctl_agent.storage.lake import checkpoint; checkpoint._yield_to_others(); "
