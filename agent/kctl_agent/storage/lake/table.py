@@ -68,6 +68,7 @@ class LakeTable:
             raise TableRefused("storage.mode is \"lake\", which needs delta-rs: pip install 'kctl-agent[lake]'")
         if not self._is_checked:
             self.folder.check()
+            self.folder.check_create()
             self._is_checked = True
         if self.exists():
             with self.state() as state:

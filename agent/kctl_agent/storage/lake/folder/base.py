@@ -83,6 +83,9 @@ class Folder(ABC):
             TableRefused: it does not hold what a table needs.
         """
 
+    def check_create(self) -> None:  # noqa: B027 - most places have what it takes
+        """Before a table relies on `create`. Raises TableRefused: the place lacks what it takes."""
+
     @abstractmethod
     def holds_others(self, than: Collection[str]) -> bool:
         """Whether anything is in it beside these; also where it is no folder at all."""

@@ -53,9 +53,8 @@ class LocalFolder(Folder):
     def check(self) -> None:
         if not self.local.parent.is_dir():
             raise StorageUnusable(f"the folder {self.local.parent} of storage.uri does not exist: make it first")
-        self._check_hard_links()
 
-    def _check_hard_links(self) -> None:
+    def check_create(self) -> None:
         place = self.local if self.local.is_dir() else self.local.parent
         with suppress(OSError), TemporaryDirectory(prefix=f"{FOLDER}-", dir=place) as made:  # who reads may not write
             file = Path(made, "file")
