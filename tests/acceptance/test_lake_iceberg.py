@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kafka import KafkaProducer, TopicPartition
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
@@ -74,6 +75,14 @@ def lake(short_dir: Path) -> Iterator[Lake]:
     made.close()
 
 
+def send_odd(fleet: Fleet) -> None:
+    """A message without a key, but with headers."""
+    producer = KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, acks="all")
+    producer.send(fleet.topic, b"", headers=[("trace", b"7"), ("empty", b"")], partition=0)
+    producer.close()
+    fleet.sent[TopicPartition(fleet.topic, 0)] += 1
+
+
 def sent(fleet: Fleet) -> Counter[tuple[str, int, int]]:
     return Counter({(fleet.topic, tp.partition, at): 1 for tp, count in fleet.sent.items() for at in range(count)})
 
@@ -97,9 +106,14 @@ def test_what_is_produced_is_in_an_iceberg_table_once_however_often_the_worker_i
     drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     fleet = make_fleet(partitions=3, storage=lake.settings())
     fleet.send(3000)
+    send_odd(fleet)
     fleet.start()
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
     assert lake.places() == sent(fleet)
+    odd = [row for row in lake.columns().to_pylist() if row["key"] is None]
+    assert [(row["value"], row["headers"]) for row in odd] == [
+        (b"", [{"key": "trace", "value": b"7"}, {"key": "empty", "value": b""}])
+    ]
 
     load = fleet.load(2000)
     for _ in range(KILLS):
@@ -159,6 +173,34 @@ def test_dead_letters_of_an_iceberg_table_go_through_the_repaired_transform_and_
     kept = json.loads(fleet.kctl("storage", "status", "-o", "json").stdout)["dead"]
     assert 0 < again[9] < 10
     assert (again[9] + kept, again.total()) == (10, 1100 + again[9])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_two_fleets_fill_one_iceberg_table_while_their_workers_are_killed(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, lake: Lake
+) -> None:
+    drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
+    fleets = [make_fleet(partitions=2, workers=2, storage=lake.settings()) for _ in range(2)]
+    for fleet in fleets:
+        fleet.start()
+    for fleet in fleets:
+        eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "it runs")  # noqa: B023
+    loads = [fleet.load(500) for fleet in fleets]
+    for number in range(6):
+        fleet, name = fleets[number % 2], f"worker-{drawn.randrange(2)}"
+        pid = fleet.workers()[name]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        eventually(
+            lambda: fleet.is_running(name) and fleet.workers()[name]["pid"] != pid,  # noqa: B023
+            START_SECONDS,
+            "it runs again",
+        )
+    for fleet, load in zip(fleets, loads, strict=True):
+        fleet.finish(load)
+        eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    assert lake.places() == sent(fleets[0]) + sent(fleets[1])
 
 
 def waiting(fleet: Fleet) -> int:
