@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kctl.jars import LOCKS, jar_paths, read_lock
+from kctl.jars import USUAL, jar_paths, read_lock
 
 __all__ = ["ROOT", "build_wheels", "clean_environment", "install", "make_environment", "maven_repository"]
 
@@ -55,7 +55,7 @@ def install(bin_directory: Path, distribution: str, wheels: Path) -> None:
 
 def maven_repository(root: Path) -> Path:
     """The locked jars in Maven's layout."""
-    for lock in LOCKS:
+    for lock in USUAL:
         for jar, path in zip(read_lock(lock), jar_paths(lock), strict=True):
             place = root / jar.group.replace(".", "/") / jar.artifact / jar.version / jar.file_name
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ from kctl_agent.storage.lake.folder import FOLDER
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 
-__all__ = ["LEAST_FILES", "VACUUM_SECONDS", "looked_after", "main"]
+__all__ = ["LEAST_FILES", "VACUUMED", "VACUUM_SECONDS", "looked_after", "main"]
 
 LEAST_FILES = 50
 """So many small files of a partition are worth a compaction, as for Delta's own (`autoCompact.minNumFiles`): each may

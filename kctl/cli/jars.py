@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from kctl.errors import UsageError
-from kctl.jars import LOCKS, LockName, fetch, jar_paths, jars_dir
+from kctl.jars import LOCKS, USUAL, LockName, fetch, jar_paths, jars_dir
 from kctl.jars.progress import shown_on
 
 __all__ = ["register"]
 
 LocksArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="LOCK", show_default=False, help=f"{' or '.join(LOCKS)}; default: all."),
+    typer.Argument(metavar="LOCK", show_default=False, help=f"{', '.join(LOCKS)}; default: {' and '.join(USUAL)}."),
 ]
 
 
@@ -45,7 +45,7 @@ def _verify(locks: LocksArgument = None) -> None:
     _bring(_chosen(locks), verify=True)
 
 
-def _paths(lock: Annotated[str, typer.Argument(metavar="LOCK", help=f"{' or '.join(LOCKS)}.")]) -> None:
+def _paths(lock: Annotated[str, typer.Argument(metavar="LOCK", help=f"{', '.join(LOCKS)}.")]) -> None:
     """Print the paths of a lock's jars.
 
     Separated by commas, as `spark-submit --jars` takes them.
@@ -64,4 +64,4 @@ def _chosen(locks: list[str] | None) -> list[LockName]:
     for name in locks or ():
         if name not in LOCKS:
             raise UsageError(f"there is no jar lock `{name}`; there are {', '.join(LOCKS)}")
-    return [lock for lock in LOCKS if not locks or lock in locks]
+    return [lock for lock in LOCKS if lock in (locks or USUAL)]

@@ -242,7 +242,7 @@ def _check_lake(config: Config) -> None:
     if not config.storage.uri:
         raise ConfigError(
             f'{config.path}: storage.mode is "lake", but storage.uri is empty: name the folder of the table, as '
-            "`file:///srv/lake/orders`"
+            "`file:///srv/lake/orders` or `s3://bucket/orders`"
         )
     if config.storage.format == "iceberg":
         _check_iceberg(config)
@@ -268,6 +268,11 @@ def _check_iceberg(config: Config) -> None:
         )
     if not storage.catalog.get("uri"):
         raise ConfigError(f"{config.path}: storage.catalog has no uri: name where the catalog is")
+    if storage.uri.startswith("s3://"):
+        raise ConfigError(
+            f'{config.path}: storage.format is "iceberg" and storage.uri is {storage.uri}, but only Delta '
+            'tables can be in an object store: use "delta", or a folder of this machine'
+        )
 
 
 def _nearest_key(section: str, key: str) -> str:

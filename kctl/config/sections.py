@@ -368,11 +368,27 @@ class Storage:
     )
     uri: str = setting(
         "",
-        "The folder of the table of mode `lake`, such as `file:///srv/lake/orders`; made with the first batch.",
+        "The table of mode `lake`, a folder such as `file:///srv/lake/orders`, or `s3://bucket/orders`; made "
+        "with the first batch.",
         pattern=(
-            r"|file:///[^\s?#]+",
-            "a URI of an absolute path that begins with `file:///` (`?` and `#` are written as %3F and %23)",
+            r"|file:///[^\s?#]+|s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^\s?#%\[\]^|\\/]+)+",
+            "a URI of an absolute path that begins with `file:///` (`?` and `#` are written as %3F and %23), or "
+            "`s3://BUCKET/PREFIX`",
         ),
+    )
+    endpoint: str = setting(
+        "",
+        "The URL of the server that has the bucket of `uri`; empty: that in AWS_ENDPOINT_URL, or AWS itself.",
+        pattern=(r"|https?://[^\s/?#@]+", "`https://host` or `http://host:port`"),
+    )
+    region: str = setting(
+        "", "The region of the bucket of `uri`; empty: that in AWS_REGION or AWS_DEFAULT_REGION, or `us-east-1`."
+    )
+    credentials_file: str = setting(
+        "",
+        "A file with `aws_access_key_id`, `aws_secret_access_key` and maybe `aws_session_token` in its profile "
+        "`default`, for the bucket of `uri`; empty: what AWS_ACCESS_KEY_ID and its kind have, or the role of the "
+        "machine.",
     )
     partition_by: tuple[str, ...] = setting(
         (), "Columns by which the table of mode `lake` is partitioned, by its rows' values.", pattern=(r"\S+", "a name")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from kctl.jars.fetcher import Fetched, fetch, fetch_jars
 from kctl.jars.java import MINIMUM_JAVA, java_command, java_version
-from kctl.jars.lock import LOCKS, Jar, LockName, jar_paths, jars_dir, read_lock
+from kctl.jars.lock import LOCKS, USUAL, Jar, LockName, jar_paths, jars_dir, read_lock
 
 __all__ = [
     "LOCKS",
     "MINIMUM_JAVA",
+    "USUAL",
     "Fetched",
     "Jar",
     "LockName",

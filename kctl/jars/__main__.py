@@ -1,4 +1,4 @@
-"""`python -m kctl.jars fetch [--verify] [broker] [spark]`: what the set-up calls before `kctl` itself can run."""
+"""`python -m kctl.jars fetch [--verify] [broker] [spark] [s3]`: what the set-up calls before `kctl` itself can run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 
 from kctl.errors import KctlError
-from kctl.jars import LOCKS, fetch, jars_dir
+from kctl.jars import LOCKS, USUAL, fetch, jars_dir
 from kctl.jars.progress import shown_on
 
 __all__ = ["main"]
@@ -15,9 +15,10 @@ __all__ = ["main"]
 
 def main(arguments: list[str] | None = None) -> int:
     """Fetch, print in one line how it went, return the exit code."""
+    names = f"one of {', '.join(LOCKS)}; default: {' and '.join(USUAL)}"
     parser = argparse.ArgumentParser(prog="python -m kctl.jars", description="Fetch the locked jars into the cache.")
     parser.add_argument("action", choices=["fetch"])
-    parser.add_argument("locks", nargs="*", metavar="LOCK", help=f"one of {', '.join(LOCKS)}; default: all")
+    parser.add_argument("locks", nargs="*", metavar="LOCK", help=names)
     parser.add_argument("--verify", action="store_true", help="read the jars that are there and compare their sha256")
     options = parser.parse_args(arguments)
     if unknown := set(options.locks) - set(LOCKS):
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     started = time.monotonic()
     try:
         with shown_on(sys.stderr) as progress:
-            downloaded = fetch(options.locks or LOCKS, progress, verify=options.verify)
+            downloaded = fetch(options.locks or USUAL, progress, verify=options.verify)
     except KctlError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from kctl.errors import JarsMissing
 from kctl.jars import ivy
-from kctl.jars.lock import LOCKS, Jar, LockName, jars_dir, missing_jars, read_lock, sha256_of
+from kctl.jars.lock import USUAL, Jar, LockName, jars_dir, missing_jars, read_lock, sha256_of
 
 __all__ = ["Fetched", "fetch", "fetch_jars"]
 
@@ -34,7 +34,7 @@ class Fetched:
 
 
 def fetch(
-    locks: Iterable[LockName] = LOCKS, progress: Callable[[Fetched], None] | None = None, *, verify: bool = False
+    locks: Iterable[LockName] = USUAL, progress: Callable[[Fetched], None] | None = None, *, verify: bool = False
 ) -> int:
     """Bring all jars of these locks into the cache. As `fetch_jars`."""
     return fetch_jars((jar for name in locks for jar in read_lock(name)), progress, verify=verify)

@@ -16,10 +16,23 @@ from typing import Literal, get_args
 
 from kctl.errors import JarsMissing
 
-__all__ = ["LOCKS", "Jar", "LockName", "jar_paths", "jars_dir", "missing_jars", "parse_lock", "read_lock", "sha256_of"]
+__all__ = [
+    "LOCKS",
+    "USUAL",
+    "Jar",
+    "LockName",
+    "jar_paths",
+    "jars_dir",
+    "missing_jars",
+    "parse_lock",
+    "read_lock",
+    "sha256_of",
+]
 
-LockName = Literal["broker", "spark"]
+LockName = Literal["broker", "spark", "s3"]
 LOCKS: tuple[LockName, ...] = get_args(LockName)
+USUAL: tuple[LockName, ...] = ("broker", "spark")
+"""What is fetched where none is named."""
 
 _LINE = re.compile(
     r"(?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+) sha256:(?P<sha256>[0-9a-f]{64}) (?P<size>\d+)"
@@ -96,7 +109,7 @@ def jar_paths(lock: LockName) -> list[Path]:
     if missing := missing_jars(jars):
         raise JarsMissing(
             f"{len(missing)} of the {len(jars)} jars of the {lock} lock are not in {jars_dir()} "
-            f"(first: {missing[0].file_name}): run `kctl jars fetch`"
+            f"(first: {missing[0].file_name}): run `kctl jars fetch{'' if lock in USUAL else f' {lock}'}`"
         )
     return [jars_dir() / jar.file_name for jar in jars]
 

@@ -168,6 +168,7 @@ def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
         "conf": dict(spark.conf),
         "import_dir": str(config.path.parent) if config.workers.transform else None,
         "auth_secret": cluster_secret(config),
+        "storage": storage_settings(config) if config.storage.uri.startswith("s3://") else None,
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from kctl.config import Config
 from kctl.errors import AlreadyRunning, JarsMissing, KctlError, RunDirUnusable
 from kctl.http import access_of
-from kctl.jars import jar_paths, java_command
+from kctl.jars import LockName, jar_paths, java_command
 from kctl.kafka.access import of_fleet
 from kctl.master.launch import names
 from kctl.master.process import kill_session, remove_socket
@@ -96,7 +96,8 @@ async def find_jars(config: Config) -> list[Path]:
     """
     await asyncio.to_thread(java_command)
     if not config.spark.jars:
-        return list(await asyncio.to_thread(jar_paths, "spark"))
+        locks: list[LockName] = ["spark", "s3"] if config.storage.uri.startswith("s3://") else ["spark"]
+        return [jar for lock in locks for jar in await asyncio.to_thread(jar_paths, lock)]
     _check_jars(config)
     return list(config.spark.jars)
 

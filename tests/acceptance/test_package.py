@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.jars import LOCKS, read_lock
+from kctl.jars import USUAL, read_lock
 from tests.wheels import build_wheels, clean_environment, install, make_environment, maven_repository
 
 # Where uv's cache is empty, PySpark is downloaded and built.
@@ -50,7 +50,7 @@ def test_an_installed_kctl_fetches_its_jars_and_runs_the_demo_from_an_empty_fold
     summary = json.loads(demo.stdout.splitlines()[-1])
     assert (summary["lost"], summary["duplicated"]) == (0, 0)
     assert summary["stored"] == summary["produced"] > 0
-    jars = len({jar for lock in LOCKS for jar in read_lock(lock)})
+    jars = len({jar for lock in USUAL for jar in read_lock(lock)})
     assert demo.stderr.startswith(f"jars: downloading {jars} ")
     assert f"jars: {jars} of {jars}, " in demo.stderr
     assert verified.stdout == f"0 downloaded, all in {home / '.cache' / 'kctl' / 'jars'}\n"

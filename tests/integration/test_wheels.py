@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from kctl.jars import LOCKS, read_lock
+from kctl.jars import USUAL, read_lock
 from tests.wheels import ROOT, build_wheels, clean_environment, install, make_environment, maven_repository
 
 SERVES = """
@@ -85,7 +85,7 @@ def test_an_installed_kctl_fetches_and_verifies_its_jars_without_the_repository(
     install(programs, "kctl", wheels)
     fetched, verified = kctl("jars", "fetch"), kctl("jars", "verify")
 
-    jars = len({jar for lock in LOCKS for jar in read_lock(lock)})
+    jars = len({jar for lock in USUAL for jar in read_lock(lock)})
     assert fetched.stdout == f"{jars} downloaded, all in {home / '.cache' / 'kctl' / 'jars'}\n", fetched.stderr
     assert fetched.stderr.startswith(f"jars: downloading {jars} ")
     assert f"jars: {jars} of {jars}, " in fetched.stderr

@@ -62,6 +62,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         **_history(settings),
         **_sharing(settings),
         **_authentication(settings),
+        **_object_store(settings),
         **settings.conf,
         **_python_path(settings),
         "spark.master": settings.master,
@@ -117,6 +118,17 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
             for cache in ("cache", "fetchedData.cache")
             for key, seconds in (("timeout", IDLE_CONSUMER_SECONDS), ("evictorThreadRunInterval", EVICTION_SECONDS))
         },
+    }
+
+
+def _object_store(settings: SparkSettings) -> dict[str, str]:
+    """The table's log makes a batch's files visible, all or none, so a task moves its own into their place: where a job
+    does it, each is copied twice."""
+    if settings.object_store is None:
+        return {}
+    return {
+        **settings.object_store.spark_properties(),
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     }
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.object_store import ObjectStore
+
 __all__ = ["SparkSettings"]
 
 
@@ -25,19 +27,22 @@ class SparkSettings:
     """Where executors find the user's modules; None where no query needs one."""
     auth_secret: str | None = field(default=None, repr=False)
     """What Spark's cluster and its applications know each other by; None: it has no secret."""
+    object_store: ObjectStore | None = field(default=None, repr=False)
+    """Where its workers' tables are; None: on this machine, or there are none."""
     workers: int = 1
     """How many may share the driver."""
 
     @classmethod
     def of(cls, given: dict[str, Any], name: str, scratch_dir: Path) -> SparkSettings:
-        """From the JSON object in the settings of a process. Raises KeyError, TypeError."""
-        import_dir = given["import_dir"]
+        """From the JSON object in the settings of a process. Raises KeyError, TypeError, KeysUnusable."""
+        import_dir, storage = given["import_dir"], given["storage"]
         return cls(
             **{
-                **given,
+                **{name: value for name, value in given.items() if name != "storage"},
                 "name": name,
                 "scratch_dir": scratch_dir,
                 "jars": tuple(given["jars"]),
+                "object_store": None if storage is None else ObjectStore.of(storage),
                 "import_dir": None if import_dir is None else Path(import_dir),
             }
         )

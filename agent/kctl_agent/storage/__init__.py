@@ -12,7 +12,7 @@ from kctl_agent.storage.block import BLOCK_BYTES
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake import IcebergStorage, LakeStorage, TableStorage
-from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.redis.client import REPLY_SECONDS
@@ -56,8 +56,11 @@ def open_storage(settings: Mapping[str, Any], *, reply_seconds: float = REPLY_SE
 
 
 def open_lake(settings: Mapping[str, Any]) -> TableStorage:
-    """The table that the `[storage]` settings of mode `lake` name. It opens no file and no connection yet."""
-    folder = LocalFolder(Path(unquote(urlsplit(settings["uri"]).path)))
+    """The table that the `[storage]` settings of mode `lake` name. It opens no file and no connection yet.
+
+    Raises StorageUnusable: the file with the keys of an object store cannot be read.
+    """
+    folder = _folder(settings)
     common: dict[str, Any] = {
         "partition_by": settings["partition_by"],
         "target_file_bytes": settings["target_file_bytes"],
@@ -67,3 +70,12 @@ def open_lake(settings: Mapping[str, Any]) -> TableStorage:
     if settings["format"] == "iceberg":
         return IcebergStorage(folder, settings["table"], settings["catalog"], is_expiring=settings["upkeep"], **common)
     return LakeStorage(folder, **common)
+
+
+def _folder(settings: Mapping[str, Any]) -> Folder:
+    uri = urlsplit(settings["uri"])
+    if uri.scheme == "s3":
+        from kctl_agent.storage.lake.folder.s3 import S3Folder
+
+        return S3Folder.of(settings)
+    return LocalFolder(Path(unquote(uri.path)))

@@ -44,6 +44,12 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
         (f"{ICEBERG}catalog = {{ uri = 'sqlite:///c' }}", "storage.catalog has no type: of catalogs `sql` and `rest`"),
         (f"{ICEBERG}catalog = {{ type = 'hive', uri = 'thrift://h' }}", "storage.catalog has the type hive: of"),
         (f"{ICEBERG}catalog = {{ type = 'sql' }}", "storage.catalog has no uri: name where the catalog is"),
+        (
+            f"{ICEBERG.replace('file:///srv', 's3://bucket')}catalog = {{ type = 'sql', uri = 'sqlite:///c' }}",
+            "only Delta tables can be in an object store",
+        ),
+        ('[storage]\nmode = "lake"\nuri = "s3://bucket/a//b"', "`s3://BUCKET/PREFIX`"),
+        ('[storage]\nmode = "lake"\nuri = "s3://bucket"', "`s3://BUCKET/PREFIX`"),
         ('[storage]\ntable = "orders"', "a namespace and a name, such as `sales.orders`"),
         (
             '[storage]\nmode = "directly"\n[sinkers]\ncount = 1\nhandler = "m:f"',

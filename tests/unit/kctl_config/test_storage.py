@@ -34,6 +34,12 @@ def test_a_password_file_is_found_beside_the_configuration(tmp_path: Path) -> No
     assert settings(tmp_path, 'password_file = "secret"')["password_file"] == str(tmp_path / "secret")
 
 
+def test_a_table_in_an_object_store_has_its_keys_in_a_file_beside_the_configuration(tmp_path: Path) -> None:
+    found = settings(tmp_path, 'mode = "lake"\nuri = "s3://bucket/a/orders"\ncredentials_file = "keys"')
+
+    assert (found["uri"], found["credentials_file"]) == ("s3://bucket/a/orders", str(tmp_path / "keys"))
+
+
 def test_a_url_that_is_refused_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"storage.url is not one, but it takes .* `rediss://`") as refused:
         settings(tmp_path, 'url = "http://user:hunter2@host"')

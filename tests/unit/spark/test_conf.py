@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.spark.conf import configuration, is_local, properties_file
 from tests.unit.worker.test_import_dir import driver
 
@@ -63,3 +65,27 @@ def test_secrets_are_in_no_text_of_the_settings(tmp_path: Path) -> None:
     given = driver(tmp_path, auth_secret="hunter2", conf={"spark.authenticate.secret": "hunter3"})
 
     assert "hunter" not in repr(given)
+
+
+def test_the_keys_of_an_object_store_are_properties_of_its_bucket_alone_and_shown_nowhere(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("[default]\naws_access_key_id = id\naws_secret_access_key = hunter2\n")
+    keys.chmod(0o600)
+    storage = {"uri": "s3://lake/orders", "endpoint": "http://127.0.0.1:1", "region": "", "credentials_file": str(keys)}
+    settings = driver(tmp_path, storage=storage)
+
+    found = configuration(settings)
+
+    of_bucket = {name.removeprefix("spark.hadoop.fs.s3a.bucket.lake."): text for name, text in found.items()}
+    assert (of_bucket["secret.key"], of_bucket["endpoint"]) == ("hunter2", "http://127.0.0.1:1")
+    assert of_bucket["path.style.access"] == "true"
+    assert re.search(found["spark.redaction.regex"], "fs.s3a.bucket.lake.secret.key")
+    assert "hunter2" not in repr(settings)
+    assert not [name for name in of(tmp_path) if "s3a" in name]
+
+
+def test_keys_that_cannot_be_read_are_one_sentence(tmp_path: Path) -> None:
+    storage = {"uri": "s3://lake/t", "endpoint": "", "region": "", "credentials_file": str(tmp_path / "none")}
+
+    with pytest.raises(BootstrapError, match=r"none \(storage.credentials_file\) cannot be read: No such file"):
+        driver(tmp_path, storage=storage)

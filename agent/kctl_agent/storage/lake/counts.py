@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -118,28 +119,49 @@ def _rows(stats: str | None) -> int | None:
 
 
 class TableCounter:
-    """Counts a table anew when it has another version. For one thread."""
+    """Counts a table anew when it has another version: where that takes requests, in a thread of its own. For one
+    thread."""
 
     def __init__(self, lake: LakeTable, target_file_bytes: int) -> None:
         self._lake = lake
         self._target_file_bytes = target_file_bytes
+        self._is_near = lake.folder.local is not None
         self._last: TableCounts | None = None
+        self.is_absent = False
+        """There is no such table, as far as that is known."""
         self._next_at = 0.0
+        self._counting: threading.Thread | None = None
 
     def last(self) -> TableCounts | None:
         """As last counted, which is done now where it is time; None of one that is not there yet, or cannot be read. No
         commit waits for it, and it waits for none."""
+        is_counting = self._counting is not None and self._counting.is_alive()
         began = time.monotonic()
-        if began < self._next_at:
+        if began < self._next_at or is_counting:
             return self._last
+        if self._is_near:
+            self._count(began)
+        else:
+            self._counting = threading.Thread(target=self._count, args=(began,), name="kctl-count", daemon=True)
+            self._counting.start()
+        return self._last
+
+    def _count(self, began: float) -> None:
+        is_absent, counted = False, None
         try:
             with self._lake.errors():
-                self._last = self._continued() or count(self._lake.folder, self._target_file_bytes)
+                try:
+                    counted = self._continued() or count(self._lake.folder, self._target_file_bytes)
+                except NoTable:
+                    is_absent = True
         except StorageUnusable:  # the next batch reports it
-            self._last = None
+            pass
+        self._last, self.is_absent = counted, is_absent
         now = time.monotonic()
-        self._next_at = now + max(COUNT_SECONDS, (now - began) / COUNT_SHARE)
-        return self._last
+        if is_absent and self._is_near:  # which costs next to nothing to see
+            self._next_at = now
+        else:  # to wait for a store that is away takes no time of the processor
+            self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
         """By the entries since the last count; None where files were removed meanwhile, such as by a compaction, or

@@ -67,7 +67,7 @@ class TableFile:
 
 def written_files(table: Folder, folder: Folder) -> list[DataFile] | None:
     """The files with rows that Spark has written into the folder of a batch, synced to the disk. None: there is no such
-    folder; Spark makes it also where there is no row. Raises StorageUnusable."""
+    folder; it is made also where there is no row. Raises StorageUnusable."""
     try:
         return read_files(table, folder) if folder.exists() else None
     except OSError as error:

@@ -139,9 +139,9 @@ class TableStorage(OffsetStore):
 
     def _count_dead(self) -> int | None:
         """None where that cannot be counted."""
-        if not self._dead_letters.exists():
-            return 0
         counts = self._dead_letter_counter.last()
+        if self._dead_letter_counter.is_absent:
+            return 0
         return None if counts is None else counts.rows
 
     def expire_dead(self) -> int:

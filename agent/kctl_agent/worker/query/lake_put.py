@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kctl_agent.messages import number_of
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.storage.base import Advance, TopicPartition
+from kctl_agent.storage.base import Advance, StorageUnusable, TopicPartition
 from kctl_agent.storage.lake import LakeBatch, TableStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable, EarlierTry
 from kctl_agent.storage.lake.files import DataFile
@@ -175,7 +175,12 @@ def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataF
 
 
 def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> None:
-    """As Parquet files of a table into this folder, beside what is there."""
+    """As Parquet files of a table into this folder, beside what is there. Raises StorageUnusable, and what Spark and
+    the user's transform raise."""
+    try:
+        folder.make()
+    except OSError as error:
+        raise StorageUnusable(f"{folder} cannot be made: {error.strerror}") from error
     rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     (
         rows.write.mode("append")

@@ -14,8 +14,9 @@ from deltalake import DeltaTable
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, counts, table
 from kctl_agent.storage.lake.compaction import compact
-from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.log import actions, write_entry
+from kctl_agent.storage.room import TableCounts
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, before_the_write, begun, opened
 
 
@@ -121,9 +122,16 @@ def test_counting_takes_one_hundredth_of_the_time_at_the_most(
     storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter([100.0, 107.0, 806.0, 807.0, 808.0])
-    asked = []
+    asked: list[Folder] = []
+    counted = storage.count()
+
+    def counting(folder: Folder, _: int) -> TableCounts:
+        asked.append(folder)
+        return counted
+
     monkeypatch.setattr(counts, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    monkeypatch.setattr(counts, "count", lambda *_: asked.append(1))
+    monkeypatch.setattr(counts, "count", counting)
+    monkeypatch.setattr(counts.TableCounter, "_continued", lambda _: None)
 
     for _ in range(3):
         storage._counter.last()

@@ -71,8 +71,12 @@ class Folder(ABC):
         """One of its own."""
 
     @abstractmethod
+    def make(self) -> None:
+        """Have it exist, so that it can be known later whether it was removed."""
+
+    @abstractmethod
     def exists(self) -> bool:
-        """Whether it was made, also where no file is left in it."""
+        """Whether it was made, also where nothing was written into it."""
 
     @abstractmethod
     def check(self) -> None:
@@ -124,10 +128,6 @@ class Folder(ABC):
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:
         """All that are in it and in folders below; none where it is not there."""
-
-    @abstractmethod
-    def folders(self) -> list[str]:
-        """Those right in it."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:

@@ -47,6 +47,9 @@ class LocalFolder(Folder):
     def below(self, name: str) -> Self:
         return type(self)(self.local / name)
 
+    def make(self) -> None:
+        self.local.mkdir(exist_ok=True)
+
     def exists(self) -> bool:
         return self.local.exists()
 
@@ -133,12 +136,6 @@ class LocalFolder(Folder):
     @staticmethod
     def _file(name: str, stat: os.stat_result) -> FolderFile:
         return FolderFile(name, stat.st_size, stat.st_mtime, _stamp(stat))
-
-    def folders(self) -> list[str]:
-        try:
-            return [entry.name for entry in os.scandir(self.local) if entry.is_dir()]
-        except FileNotFoundError:
-            return []
 
     def remove(self, names: Iterable[str]) -> int:
         count = 0

@@ -1,0 +1,128 @@
+"""The bucket of a table: where it is and with which keys, as delta-rs, obstore and Spark's S3A are configured."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from kctl_agent.secrecy import read_private
+
+__all__ = ["RETRY_SECONDS", "Keys", "KeysUnusable", "ObjectStore"]
+
+_PROFILE = "default"
+_REGION = "us-east-1"
+"""What servers other than AWS mostly call theirs."""
+_TIMEOUT_SECONDS = 30
+_CONNECT_SECONDS = 5
+RETRY_SECONDS = 20
+"""After so long a request that fails is given up; what it was for is tried again by the caller."""
+
+
+class KeysUnusable(Exception):
+    """The file with the keys cannot be read, or lacks one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Never shown."""
+
+    id: str = field(repr=False)
+    secret: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Keys:
+        """From a file as `~/.aws/credentials` is. Raises KeysUnusable."""
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read_string(read_private(path))
+            found = parser[_PROFILE]
+            return cls(found["aws_access_key_id"], found["aws_secret_access_key"], found.get("aws_session_token"))
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise KeysUnusable(f"{path} (storage.credentials_file) cannot be read: {why}") from None
+        except KeyError as error:
+            raise KeysUnusable(
+                f"{path} (storage.credentials_file) has no {error} in its profile `{_PROFILE}`"
+            ) from None
+        except configparser.Error:  # whose text quotes the file
+            raise KeysUnusable(
+                f"{path} (storage.credentials_file) is no file of credentials: it wants `[{_PROFILE}]` and lines "
+                "`aws_access_key_id = …`, `aws_secret_access_key = …`"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """Without `keys` each client finds its own: in AWS_ACCESS_KEY_ID and its kind, or those of the machine's role.
+    `endpoint` is a server's other than AWS."""
+
+    bucket: str
+    endpoint: str | None
+    region: str
+    keys: Keys | None = None
+
+    @classmethod
+    def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
+        """The one that the `[storage]` settings name; what they leave open stands in the environment, as for AWS' own
+        clients. Raises KeysUnusable."""
+        endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
+        region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
+        file = storage["credentials_file"]
+        return cls(urlsplit(storage["uri"]).netloc, endpoint, region, Keys.read(Path(file)) if file else None)
+
+    def options(self) -> dict[str, str]:
+        """Of delta-rs, and the `config` of obstore."""
+        options = {
+            "aws_region": self.region,
+            "aws_endpoint": self.endpoint,
+            # A server has buckets as folders, AWS as names of hosts.
+            "aws_virtual_hosted_style_request": "false" if self.endpoint else "true",
+            "aws_conditional_put": "etag",
+            **({} if self.keys is None else _named(self.keys)),
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+    def client_options(self) -> dict[str, str]:
+        """Of the same, how their connections are."""
+        options = {"timeout": f"{_TIMEOUT_SECONDS}s", "connect_timeout": f"{_CONNECT_SECONDS}s"}
+        return options | {"allow_http": "true"} if self._is_plain else options
+
+    def spark_properties(self) -> dict[str, str]:
+        """Of S3A, for this bucket alone."""
+        properties = {
+            "endpoint": self.endpoint,
+            "endpoint.region": self.region,
+            "path.style.access": "true" if self.endpoint else None,
+            "connection.ssl.enabled": "false" if self._is_plain else None,
+            **({} if self.keys is None else _named_for_spark(self.keys)),
+        }
+        prefix = f"spark.hadoop.fs.s3a.bucket.{self.bucket}"
+        return {f"{prefix}.{name}": value for name, value in properties.items() if value is not None}
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.endpoint is not None and self.endpoint.startswith("http://")
+
+
+def _named(keys: Keys) -> dict[str, str | None]:
+    return {
+        "aws_access_key_id": keys.id,
+        "aws_secret_access_key": keys.secret,
+        "aws_session_token": keys.session_token,
+    }
+
+
+def _named_for_spark(keys: Keys) -> dict[str, str | None]:
+    kind = "Simple" if keys.session_token is None else "Temporary"
+    return {
+        "access.key": keys.id,
+        "secret.key": keys.secret,
+        "session.token": keys.session_token,
+        "aws.credentials.provider": f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider",
+    }

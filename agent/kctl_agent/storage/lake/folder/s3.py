@@ -1,0 +1,328 @@
+"""A prefix of a bucket, on S3 or a server with its interface. What such a store has acknowledged stays.
+
+Of two writers of one version of a log it must take one: the second `PUT` with `If-None-Match: *` has to be refused,
+also when both come at once. Servers that answer the same to such a request and do not care are found by trying.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from urllib.parse import unquote, urlsplit
+
+from kctl_agent.object_store import RETRY_SECONDS, KeysUnusable, ObjectStore
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+__all__ = ["S3Folder"]
+
+BUFFER_BYTES = 256 << 10
+"""What is read of an object at a time: the footer of most Parquet files."""
+MADE = "_made"
+"""Hidden from every engine."""
+AT_ONCE = 8
+"""So many create the same object, to see whether one alone is let through."""
+LEASE_SECONDS = 60.0
+"""After so long a lock is free whose owner has not renewed it."""
+_REFUSED = re.compile(
+    r"\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)\b|\b40[13] \w"
+)
+_ANSWER = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+_END = re.compile(r"(?s)\n\s*(Debug source:|0: ).*")
+
+
+class S3Folder(Folder):
+    def __init__(self, store: ObjectStore, path: str, client: S3Store | None = None) -> None:
+        """`path` is the prefix, without `/` at its ends. One client serves all folders that are made of one."""
+        self._store = store
+        self._path = path
+        self._given = client
+        self.uri = f"s3://{store.bucket}/{path}"
+        self.options = {**store.options(), **store.client_options(), "retry_timeout": f"{RETRY_SECONDS}s"}
+
+    @classmethod
+    def of(cls, storage: Mapping[str, Any]) -> Self:
+        """The one that the `[storage]` settings name. Raises StorageUnusable."""
+        try:
+            return cls(ObjectStore.of(storage), unquote(urlsplit(storage["uri"]).path).strip("/"))
+        except KeysUnusable as error:
+            raise StorageUnusable(str(error)) from error
+
+    @property
+    def name(self) -> str:
+        return self._path.rpartition("/")[2]
+
+    @property
+    def spark_uri(self) -> str:
+        return f"s3a://{self._store.bucket}/{self._path}"
+
+    def beside(self, name: str) -> Self:
+        parent = self._path.rpartition("/")[0]
+        return self._made(f"{parent}/{name}" if parent else name)
+
+    def below(self, name: str) -> Self:
+        return self._made(f"{self._path}/{name}")
+
+    def _made(self, path: str) -> Self:
+        return type(self)(self._store, path, self._client)
+
+    @cached_property
+    def _client(self) -> S3Store:
+        if self._given is not None:
+            return self._given
+        from datetime import timedelta
+
+        from obstore.store import S3Store
+
+        return S3Store(
+            self._store.bucket,
+            config=self._store.options(),  # type: ignore[arg-type]
+            client_options=self._store.client_options(),  # type: ignore[arg-type]
+            retry_config={"retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+        )
+
+    def check(self) -> None:
+        if find_spec("obstore") is None:
+            raise TableRefused(f"storage.uri is {self.uri}, which needs obstore: pip install 'kctl-agent[s3]'")
+        probe = self._key(f"{FOLDER}/conditional-put-{uuid.uuid4().hex}")
+        try:
+            with ThreadPoolExecutor(AT_ONCE) as threads:
+                created = list(threads.map(self._created, [probe] * AT_ONCE))
+            created.append(self._created(probe))
+            self._delete([probe])
+        except OSError as error:
+            raise StorageUnusable(f"{self} (storage.uri) cannot be used: {error.strerror}") from error
+        if created.count(True) != 1:
+            raise TableRefused(
+                f"the store of {self} (storage.uri) lets several writers create the same object, so batches could be "
+                "lost: use one that heeds If-None-Match"
+            )
+
+    def _created(self, key: str, content: bytes = b"") -> bool:
+        """Whether there was no such object, and now there is. Raises OSError."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with self._errors():
+            try:
+                obstore.put(self._client, key, content, mode="create", use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+        return True
+
+    def holds_others(self, than: Collection[str]) -> bool:
+        return any(file.name.split("/")[0] not in than for file in self.files())
+
+    def make(self) -> None:
+        """A prefix is there as long as it has an object."""
+        self.write(MADE, b"")
+
+    def exists(self) -> bool:
+        return any(True for _ in self.files())
+
+    def names(self) -> list[str]:
+        import obstore
+
+        with self._errors():
+            found = obstore.list_with_delimiter(self._client, f"{self._path}/")["objects"]
+        return [self._file(each).name for each in found]
+
+    def open(self, name: str) -> BinaryIO:
+        file = self.find(name)
+        if file is None:
+            raise FileNotFoundError(2, "no such object", name)
+        return io.BufferedReader(_Object(self, file), BUFFER_BYTES)
+
+    def read_range(self, name: str, start: int, end: int) -> bytes:
+        import obstore
+
+        with self._errors():
+            return bytes(obstore.get_range(self._client, self._key(name), start=start, end=end))
+
+    def read(self, name: str) -> bytes:
+        import obstore
+
+        with self._errors():
+            return bytes(obstore.get(self._client, self._key(name)).bytes())
+
+    def write(self, name: str, content: bytes) -> None:
+        import obstore
+
+        with self._errors():
+            obstore.put(self._client, self._key(name), content, use_multipart=False)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Where a reply was lost, the request has been repeated: what is there may be what we have written."""
+        return self._created(self._key(name), content) or self.read(name) == content
+
+    def find(self, name: str) -> FolderFile | None:
+        import obstore
+
+        with suppress(FileNotFoundError), self._errors():
+            return self._file(obstore.head(self._client, self._key(name)))
+        return None
+
+    def files(self) -> Iterator[FolderFile]:
+        import obstore
+
+        with self._errors():
+            for found in obstore.list(self._client, f"{self._path}/"):
+                yield from map(self._file, found)
+
+    def _file(self, found: Any) -> FolderFile:
+        name = found["path"].removeprefix(f"{self._path}/")
+        at: datetime = found["last_modified"]
+        return FolderFile(name, found["size"], at.timestamp(), f"{found['e_tag']} {at.isoformat()}")
+
+    def remove(self, names: Iterable[str]) -> int:
+        keys = [self._key(name) for name in names]
+        self._delete(keys)
+        return len(keys)
+
+    def _delete(self, keys: list[str]) -> None:
+        import obstore
+
+        if keys:
+            with suppress(FileNotFoundError), self._errors():
+                obstore.delete(self._client, keys)
+
+    def remove_all(self) -> None:
+        with suppress(OSError):
+            self._delete([self._key(file.name) for file in self.files()])
+
+    def sync(self, names: Iterable[str]) -> None:
+        """What was acknowledged stays."""
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[bool]:
+        """An object that its owner renews. It keeps two from doing the same work, no more: what they do is fenced by
+        the table's log, for a clock that is wrong may end a lease too early."""
+        try:
+            stamp = self._taken(name)
+        except OSError as error:
+            raise StorageUnusable(f"{self.below(name)} cannot be made: {error.strerror}") from error
+        if stamp is None:
+            yield False
+            return
+        ended = threading.Event()
+        renewing = threading.Thread(target=self._renew, args=[name, stamp, ended], name="kctl-lease", daemon=True)
+        renewing.start()
+        try:
+            yield True
+        finally:
+            ended.set()
+            renewing.join()
+            with suppress(OSError):
+                self._delete([self._key(name)])
+
+    def _taken(self, name: str) -> str | None:
+        """By which the lock is renewed; None: somebody else has it. Raises OSError."""
+        key = self._key(name)
+        if self._created(key):
+            found = self.find(name)
+        else:
+            found = self.find(name)
+            age = 0.0 if found is None else datetime.now(UTC).timestamp() - found.modified
+            return self._replaced(name, found.stamp) if found is not None and age > LEASE_SECONDS else None
+        return None if found is None else found.stamp
+
+    def _replaced(self, name: str, stamp: str) -> str | None:
+        """Write the lock anew if it is as it was; None: it is not. Raises OSError."""
+        import obstore
+        from obstore.exceptions import NotFoundError, PreconditionError
+
+        key = self._key(name)
+        with suppress(FileNotFoundError), self._errors():
+            try:
+                mode: Any = {"e_tag": stamp.split(" ")[0]}
+                obstore.put(self._client, key, uuid.uuid4().bytes, mode=mode, use_multipart=False)
+            except (PreconditionError, NotFoundError):
+                return None
+        found = self.find(name)
+        return None if found is None else found.stamp
+
+    def _renew(self, name: str, stamp: str | None, ended: threading.Event) -> None:
+        while stamp is not None and not ended.wait(LEASE_SECONDS / 3):
+            with suppress(OSError):  # the next one may succeed
+                stamp = self._replaced(name, stamp)
+
+    def explain(self, error: Exception) -> str:
+        return self._explained(str(error))
+
+    def _explained(self, text: str) -> str:
+        answer = _ANSWER.search(text)
+        code, message = (None, None) if answer is None else answer.groups()
+        first = " ".join(_END.sub("", text).split())
+        where = self._store.endpoint or "S3"
+        if code == "NoSuchBucket":
+            return f"the bucket {self._store.bucket} does not exist at {where}: make it first"
+        if _REFUSED.search(text):
+            return (
+                f"{where} refuses these keys or what they may do ({code or first}): see storage.credentials_file, or "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
+        if code is not None:
+            return f"{where} answers {code}: {message or first}"
+        if "error sending request" in text or "HTTP error" in text:
+            return f"{where} does not answer"
+        return first
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raises FileNotFoundError, and OSError for all else that obstore raises."""
+        from obstore.exceptions import BaseError, NotFoundError
+
+        try:
+            yield
+        except (NotFoundError, FileNotFoundError) as error:
+            if "NoSuchBucket" in str(error):
+                raise OSError(5, self._explained(str(error))) from error
+            raise FileNotFoundError(2, "no such object", str(error).split(" not found")[0]) from error
+        except BaseError as error:
+            raise OSError(5, self._explained(str(error))) from error
+
+    def _key(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+
+class _Object(io.RawIOBase):
+    """To be read in parts."""
+
+    def __init__(self, folder: S3Folder, file: FolderFile) -> None:
+        self._folder = folder
+        self._file = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._at + len(buffer), self._file.size)
+        if end <= self._at:
+            return 0
+        content = self._folder.read_range(self._file.name, self._at, end)
+        buffer[: len(content)] = content
+        self._at += len(content)
+        return len(content)

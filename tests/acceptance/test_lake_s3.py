@@ -1,0 +1,124 @@
+"""Kafka to a Delta table in an object store, each message once, on a real server with the interface of S3."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.object_store_server import ObjectStoreServer
+
+pytestmark = [pytest.mark.real]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def server(short_dir: Path) -> Iterator[ObjectStoreServer]:
+    with ObjectStoreServer(short_dir / "s3") as running:
+        yield running
+
+
+def storage(server: ObjectStoreServer, more: str = "") -> str:
+    given = server.settings()
+    names = ("uri", "endpoint", "credentials_file")
+    return "\n".join(['mode = "lake"', *(f'{name} = "{given[name]}"' for name in names), more])
+
+
+def table(server: ObjectStoreServer, name: str = "orders") -> DeltaTable:
+    folder = server.folder(name)
+    return DeltaTable(folder.uri, storage_options=folder.options)
+
+
+def places(server: ObjectStoreServer, name: str = "orders") -> Counter[tuple[str, int, int]]:
+    """How often each offset is in the table."""
+    columns = table(server, name).to_pyarrow_table(columns=["topic", "partition", "offset"]).to_pydict()
+    return Counter(zip(columns["topic"], columns["partition"], columns["offset"], strict=True))
+
+
+def sent(fleet: Fleet) -> Counter[tuple[str, int, int]]:
+    return Counter({(fleet.topic, tp.partition, at): 1 for tp, count in fleet.sent.items() for at in range(count)})
+
+
+def killed(fleet: Fleet, server: ObjectStoreServer, eventually: Eventually) -> None:
+    """The worker, while it stores batches."""
+    before = table(server).version()
+    eventually(lambda: table(server).version() > before + 1, START_SECONDS, "batches are stored")
+    pid = fleet.workers()["worker-0"]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    eventually(
+        lambda: fleet.is_running("worker-0") and fleet.workers()["worker-0"]["pid"] != pid,
+        START_SECONDS,
+        "it runs again",
+    )
+
+
+def test_what_is_produced_is_in_the_table_once_though_the_worker_is_killed_and_nobody_sees_a_key(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, server: ObjectStoreServer
+) -> None:
+    fleet = make_fleet(partitions=3, storage=storage(server, "upkeep = false"))
+    fleet.send(3000)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+    assert places(server) == sent(fleet)
+
+    load = fleet.load(2000)
+    killed(fleet, server, eventually)
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    assert places(server) == sent(fleet)
+    assert server.keys is not None
+    secret = server.keys.secret
+    assert not [each for each in fleet.family() if secret in " ".join(each.cmdline())]
+    shown = [fleet.kctl("config", "show").stdout, fleet.kctl("storage", "status").stdout]
+    logs = [file for file in fleet.directory.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
+    assert (logs, [text for text in shown if secret in text]) == ([], [])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_rows_and_dead_letters_are_stored_once_beside_upkeep_kills_and_a_store_that_is_away(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first batch nothing is a row, so Spark writes no file. In the end dead letters are put back."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("KCTL_REPAIRED", str(server.directory / "repaired"))
+    drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
+    fleet = make_fleet(
+        partitions=2,
+        storage=storage(server, 'upkeep = false\npartition_by = ["topic"]'),
+        workers_more='transform = "tests.acceptance.transforms:fewer_marked_when_repaired"',
+    )
+    fleet.send(1)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    load = fleet.load(500)
+    for _ in range(2):
+        killed(fleet, server, eventually)
+        fleet.kctl("storage", "optimize")
+        fleet.kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
+        server.kill()
+        away = drawn.uniform(0, 40)
+        began = os.times().elapsed
+        eventually(lambda: os.times().elapsed - began > away, 60, "it was away for so long")  # noqa: B023
+        server.start()
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, 2 * START_SECONDS, "all is committed")
+    marked = Counter({place: 1 for place in sent(fleet) if place[2] % 10 == 0})
+    assert places(server, "orders_dead_letters") == marked
+    assert places(server) == sent(fleet) - marked
+
+    (server.directory / "repaired").touch()
+    fleet.kctl("storage", "requeue", "--dead")
+    still = Counter({place: 1 for place in sent(fleet) if place[2] % 100 == 0})
+    eventually(lambda: places(server, "orders_dead_letters") == still, 120, "they are put back")
+    assert places(server) == sent(fleet) - still

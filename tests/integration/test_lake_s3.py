@@ -1,0 +1,424 @@
+"""A table in an object store, without Spark: on a real server with the interface of S3, and on ones that lack what a
+table needs."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage import open_lake
+from kctl_agent.storage.base import (
+    Advance,
+    StorageUnusable,
+    StoredOffset,
+    StoredOffsetMoved,
+)
+from kctl_agent.storage.lake import LakeBatch, LakeStorage
+from kctl_agent.storage.lake.compaction import compact
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
+from kctl_agent.storage.lake.folder import s3 as s3_module
+from kctl_agent.storage.lake.plans import sweep
+from kctl_agent.storage.lake.requeue import PutBack
+from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
+from kctl_agent.storage.lake.vacuum import remove, unused
+from tests.acceptance.fleets import Eventually
+from tests.object_store_server import ObjectStoreServer
+from tests.unconditional_proxy import UnconditionalProxy
+from tests.unit.storage.lake.test_dead_letters import FIELDS as DEAD_FIELDS
+from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, schema
+
+DEFAULTS = {"format": "delta", "partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
+    with ObjectStoreServer(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many that create an object at once this server has most wait for a second."""
+    monkeypatch.setattr(s3_module, "AT_ONCE", 1)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> str:
+    """Of this test in the bucket."""
+    return f"tables/{'-'.join(re.findall('[a-z0-9]+', request.node.name))}"
+
+
+@pytest.fixture(params=["file", "s3"])
+def folder(request: pytest.FixtureRequest, server: ObjectStoreServer, place: str, tmp_path: Path) -> Folder:
+    return LocalFolder(tmp_path / "orders") if request.param == "file" else server.folder(place)
+
+
+@pytest.fixture
+def settings(server: ObjectStoreServer, place: str) -> dict[str, Any]:
+    return server.settings(place) | DEFAULTS
+
+
+def opened(settings: dict[str, Any]) -> LakeStorage:
+    storage = open_lake(settings)
+    assert isinstance(storage, LakeStorage)
+    storage.prepare()
+    storage.fit(schema(*FIELDS))
+    storage.bind(GROUP)
+    return storage
+
+
+@pytest.fixture
+def storage(settings: dict[str, Any]) -> LakeStorage:
+    made = opened(settings)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
+    return made
+
+
+def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeBatch:
+    """A batch whose file is written."""
+    batch = storage.begin([Advance(*TP, version, start, end)])
+    offsets = range(max(start, batch.below[TP]), end)
+    columns = {
+        "topic": ["t"] * len(offsets),
+        "partition": pa.array([0] * len(offsets), pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp": pa.array([offset * 1_000_000 for offset in offsets], pa.timestamp("us", "UTC")),
+    }
+    written(batch.folder, pa.table(columns))
+    return batch
+
+
+def written(folder: Folder, rows: pa.Table) -> None:
+    content = io.BytesIO()
+    pq.write_table(rows, content)
+    folder.write("part-0.parquet", content.getvalue())
+
+
+def at(storage: LakeStorage) -> StoredOffset | None:
+    return storage.stored_offsets([TP]).get(TP)
+
+
+def table_of(storage: LakeStorage, version: int | None = None) -> DeltaTable:
+    return DeltaTable(storage.folder.uri, version, storage_options=storage.folder.options)
+
+
+def offsets(storage: LakeStorage, version: int | None = None) -> list[int]:
+    return sorted(table_of(storage, version).to_pyarrow_table()["offset"].to_pylist())
+
+
+def test_both_kinds_of_folders_do_the_same(folder: Folder) -> None:
+    folder.check()
+    assert not folder.holds_others({"_kctl"})
+    assert (folder.names(), list(folder.files()), folder.find("a.json"), folder.exists()) == ([], [], None, False)
+    if isinstance(folder, LocalFolder):
+        folder.local.mkdir()
+
+    folder.write("_kctl/plan.json", b"1")
+    folder.write("_kctl/plan.json", b"22")
+    assert folder.read("_kctl/plan.json") == b"22"
+    assert [(file.name, file.size) for file in folder.files()] == [("_kctl/plan.json", 2)]
+    assert folder.below("_kctl").names() == ["plan.json"]
+    assert not folder.holds_others({"_kctl"})
+
+    assert folder.create("a.json", b"ours")
+    assert not folder.create("a.json", b"theirs")
+    assert folder.read("a.json") == b"ours"
+    before = folder.find("a.json")
+    folder.write("a.json", b"other")
+    after = folder.find("a.json")
+    assert before is not None
+    assert after is not None
+    assert before.stamp != after.stamp
+    assert folder.holds_others({"_kctl"})
+    with folder.open("a.json") as file:
+        assert (file.seek(-3, io.SEEK_END), file.read(2), file.tell(), file.read()) == (2, b"he", 4, b"r")
+    for missing in (folder.read, folder.open):
+        with pytest.raises(FileNotFoundError):
+            missing("none")
+
+    folder.remove([file.name for file in folder.files()] + ["none"])
+    assert list(folder.files()) == []
+    folder.remove_all()
+    assert not folder.exists()
+
+
+def test_of_many_that_create_the_same_file_one_does(folder: Folder) -> None:
+    if isinstance(folder, LocalFolder):
+        folder.local.mkdir()
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(5):
+            created = list(threads.map(lambda each: folder.create(f"{number}", b"%d" % each), range(4)))  # noqa: B023
+            assert created.count(True) == 1
+            assert folder.read(f"{number}") == b"%d" % created.index(True)
+
+
+def test_a_lock_is_one_owners_and_that_of_an_owner_that_is_gone_ends_by_itself(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if isinstance(folder, LocalFolder):
+        folder.local.mkdir()
+    with upkeep_lock(folder):
+        with pytest.raises(UpkeepBusy), upkeep_lock(folder):
+            pass
+        monkeypatch.setattr(s3_module, "LEASE_SECONDS", -10.0)  # it was not renewed for so long
+        if not isinstance(folder, LocalFolder):
+            with upkeep_lock(folder):
+                monkeypatch.undo()
+                with pytest.raises(UpkeepBusy), upkeep_lock(folder):
+                    pass
+    with upkeep_lock(folder):
+        pass
+
+
+def test_rows_and_stored_offset_are_one_commit(
+    storage: LakeStorage, settings: dict[str, Any], eventually: Eventually
+) -> None:
+    begun(storage, 100, 110).commit()
+    begun(storage, 110, 120).commit()
+
+    assert offsets(storage) == list(range(100, 120))
+    assert at(opened(settings)) == StoredOffset(*TP, TOPIC_ID, 120, 1)
+    assert not [file for file in storage.folder.below("_kctl").names() if file.endswith(".json")]
+    counts = storage.count()
+    assert (counts.rows, counts.files, counts.small_files) == (20, 2, 2)
+    assert counts.committed_at is not None
+    assert storage.stats().free is None
+    eventually(lambda: (found := storage.stats().counts) is not None and found.rows == 20, 10, "it is counted")
+    assert storage.stats().dead == 0
+    [(owner, stored)] = storage.group_offsets(GROUP.group)
+    assert (owner, stored.next) == (GROUP, 120)
+
+
+def test_of_two_batches_on_one_stored_offset_the_second_is_refused_and_what_it_left_is_removed(
+    storage: LakeStorage, settings: dict[str, Any]
+) -> None:
+    frozen = begun(storage, 100, 130)
+    begun(opened(settings), 100, 110).commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        frozen.commit()
+
+    assert offsets(storage) == list(range(100, 110))
+    waiting = begun(storage, 110, 120)
+    sweep(storage.table)
+    assert not frozen.folder.exists()
+    assert waiting.folder.exists()
+    waiting.commit()
+    assert offsets(storage) == list(range(100, 120))
+
+
+def test_workers_that_commit_at_once_store_each_offset_once(settings: dict[str, Any], storage: LakeStorage) -> None:
+    """Two that have the same partition, as in a rebalance: each goes on from what is stored."""
+    storages = [storage, opened(settings)]
+
+    def fill(mine: LakeStorage) -> int:
+        lost = 0
+        while (stored := at(mine)) is not None and stored.next < 160:
+            try:
+                begun(mine, stored.next, stored.next + 10, stored.version).commit()
+            except StoredOffsetMoved:
+                lost += 1
+        return lost
+
+    with ThreadPoolExecutor(2) as threads:
+        lost = sum(threads.map(fill, storages))
+
+    assert Counter(offsets(storage)) == Counter(range(100, 160))
+    assert lost or sum(each.table.commits_retried for each in storages) >= 0
+
+
+def test_a_commit_whose_reply_is_lost_is_found_in_the_log_and_not_refused(
+    storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = begun(storage, 100, 110)
+    created = s3_module.S3Folder._created
+
+    def repeated(*args: Any) -> bool:
+        created(*args)
+        return created(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(s3_module.S3Folder, "_created", repeated)
+        batch.commit()
+
+    assert offsets(storage) == list(range(100, 110))
+    begun(storage, 110, 120).commit()
+    assert offsets(storage) == list(range(100, 120))
+
+
+def test_small_files_are_compacted_and_removed_once_no_version_needs_them(storage: LakeStorage) -> None:
+    for start in range(100, 160, 10):
+        begun(storage, start, start + 10).commit()
+    waiting = begun(storage, 160, 170)
+    before = table_of(storage).version()
+
+    done = compact(storage.table, 1 << 20)
+
+    assert (done.files_removed, done.files_added) == (6, 1)
+    assert table_of(storage).history(1)[0]["kctl"] == "compaction"
+    assert offsets(storage, before) == offsets(storage) == list(range(100, 160))
+    waiting.commit()
+    assert not unused(storage.table)
+    abandoned = begun(storage, 170, 180)
+    found = unused(storage.table, 0)
+    assert len(found) == 6
+    assert remove(storage.table, found) == 6
+    assert abandoned.folder.exists()
+    abandoned.commit()
+    assert offsets(storage) == list(range(100, 180))
+
+
+def test_dead_letters_are_stored_once_listed_and_put_back(storage: LakeStorage) -> None:
+    table, batch = DeadLetterTable(storage, GROUP.group), begun(storage, 100, 110)
+    dead_letters = table.begin(batch, schema(*DEAD_FIELDS), table.earlier_try(batch))
+    written(dead_letters.folder, dead_rows([103], table.reading(batch, TP)))
+    dead_letters.commit()
+    batch.commit()
+
+    assert [each.offset for each in table.dead()] == [103]
+    assert table.requeue_dead() == 1
+    with table.requeues.next() as requeued:
+        assert requeued is not None
+        assert requeued.messages == 1
+        written(requeued.folder, pa.table({"topic": ["t"], "offset": pa.array([103], pa.int64())}))
+        assert requeued.commit() == PutBack(1, 1, 0)
+
+    assert table.count_dead() == 0
+    assert offsets(storage).count(103) == 2, "the transform of this test has not left it out of the rows"
+
+
+def dead_rows(offsets: list[int], reading: str) -> pa.Table:
+    many = len(offsets)
+    return pa.table(
+        {
+            "cluster": pa.array([GROUP.cluster_id] * many),
+            "group": pa.array([GROUP.group] * many),
+            "topic": pa.array(["t"] * many),
+            "partition": pa.array([0] * many, pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array([1] * many, pa.timestamp("us", "UTC")),
+            "timestampType": pa.array([0] * many, pa.int32()),
+            "key": pa.array([b"k"] * many),
+            "value": pa.array([b"v"] * many),
+            "error": pa.array(["no JSON"] * many),
+            "failed_at": pa.array([1] * many, pa.timestamp("us", "UTC")),
+            "reading": pa.array([reading] * many),
+        }
+    )
+
+
+def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_whose_keys_nobody_sees(storage: LakeStorage) -> None:
+    table_of(storage).alter.set_table_properties({"delta.checkpointInterval": "2"})
+    for start in range(100, 130, 10):
+        begun(storage, start, start + 10).commit()
+    storage.table.checkpoints.wait()
+
+    assert [name for name in storage.folder.below("_delta_log").names() if ".checkpoint." in name]
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 130, 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (
+            lambda server: {"credentials_file": str(server.credentials("wrong"))},
+            r"refuses these keys .*SignatureDoesNo",
+        ),
+        (
+            lambda _: {"uri": "s3://elsewhere/orders"},
+            "the bucket elsewhere does not exist at http://127.0.0.1:.* make it",
+        ),
+        (lambda _: {"endpoint": "http://127.0.0.1:1"}, "http://127.0.0.1:1 does not answer"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    server: ObjectStoreServer,
+    settings: dict[str, Any],
+    wrong: Callable[[ObjectStoreServer], dict[str, str]],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(s3_module, "RETRY_SECONDS", 1)
+
+    with pytest.raises(StorageUnusable, match=sentence) as caught:
+        open_lake(settings | wrong(server)).prepare()
+
+    assert "\n" not in str(caught.value)
+    assert server.keys is not None
+    assert server.keys.secret not in str(caught.value)
+
+
+def test_keys_that_others_can_read_are_refused(server: ObjectStoreServer, settings: dict[str, Any]) -> None:
+    file = server.credentials()
+    file.chmod(0o644)
+
+    with pytest.raises(StorageUnusable, match=r"cannot be read: every user of this machine may open it"):
+        open_lake(settings)
+
+    file.write_text("[other]\n")
+    file.chmod(0o600)
+    with pytest.raises(StorageUnusable, match="has no 'default'"):
+        open_lake(settings)
+    file.write_text("not-a-secret-of-anybody")
+    with pytest.raises(StorageUnusable, match="is no file of credentials") as caught:
+        open_lake(settings)
+    assert "not-a-secret" not in str(caught.value)
+    server.credentials()
+
+
+def test_a_store_that_heeds_conditions_is_taken_also_where_many_try_at_once(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_module, "AT_ONCE", 8)
+    storage = open_lake(settings)
+
+    storage.prepare()
+
+    assert list(storage.folder.files()) == []
+
+
+def test_a_store_that_does_not_heed_a_condition_is_refused_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_module, "AT_ONCE", 8)
+    with (
+        ObjectStoreServer(tmp_path / "s3", keys=None) as server,
+        UnconditionalProxy(server.port) as proxy,
+        pytest.raises(TableRefused, match="lets several writers create the same object, so batches could be lost"),
+    ):
+        open_lake(server.settings(endpoint=proxy.endpoint) | DEFAULTS).prepare()
+
+
+def test_a_store_that_is_away_in_the_middle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_module, "RETRY_SECONDS", 1)
+    with ObjectStoreServer(tmp_path / "s3") as server:
+        storage = opened(server.settings() | DEFAULTS)
+        storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
+        batch = begun(storage, 100, 110)
+        server.kill()
+
+        with pytest.raises(StorageUnusable, match="does not answer"):
+            batch.commit()
+        server.start()
+
+        assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
+        begun(storage, 100, 110).commit()
+        assert offsets(storage) == list(range(100, 110))
+
+
+def test_a_prefix_that_holds_something_else_is_refused(storage: LakeStorage, settings: dict[str, Any]) -> None:
+    storage.folder.write("letters/a.txt", b"")
+
+    with pytest.raises(StorageUnusable, match="is no Delta table and not empty"):
+        open_lake(settings | {"uri": f"{settings['uri']}/letters"}).prepare()

@@ -1,0 +1,171 @@
+"""A real server with the interface of S3, for tests: SeaweedFS, whose program is a wheel of its own. Of several that
+were tried it is the one that lets a single writer through when many create the same object at once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from kctl.testing.dies_with_parent import dies_with_parent
+from kctl.testing.kafka_broker import free_ports
+from kctl_agent.object_store import Keys, ObjectStore
+from kctl_agent.storage.lake.folder.s3 import S3Folder
+
+__all__ = ["BUCKET", "ObjectStoreServer"]
+
+BUCKET = "lake"
+START_SECONDS = 60.0
+_KEYS = Keys("kctl-test", "not-a-secret-of-anybody")
+_NAMES = ("master", "volume", "filer", "s3")
+
+
+class ObjectStoreServer:
+    """All of it lies in `directory`. A context manager that starts and stops it; with `keys` None it asks for none."""
+
+    def __init__(self, directory: Path, keys: Keys | None = _KEYS) -> None:
+        self.directory = directory
+        self.keys = keys
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def settings(self, path: str = "orders", **more: Any) -> dict[str, Any]:
+        """Those of `[storage]` that name this place in the bucket."""
+        given = {"uri": f"s3://{BUCKET}/{path}", "endpoint": self.endpoint, "region": ""}
+        return given | {"credentials_file": str(self.credentials())} | more
+
+    def folder(self, path: str = "orders", **more: Any) -> S3Folder:
+        return S3Folder.of(self.settings(path, **more))
+
+    def store(self) -> ObjectStore:
+        return ObjectStore.of(self.settings())
+
+    def credentials(self, secret: str | None = None) -> Path:
+        """A file with its keys, or with another secret."""
+        file = self.directory / ("wrong_credentials" if secret else "credentials")
+        keys = self.keys or _KEYS
+        file.write_text(f"[default]\naws_access_key_id = {keys.id}\naws_secret_access_key = {secret or keys.secret}\n")
+        file.chmod(0o600)
+        return file
+
+    def __enter__(self) -> ObjectStoreServer:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Also once it was killed, with what it holds, at the same port. Returns when it answers."""
+        ports = free_ports(2 * len(_NAMES) - bool(self.port))
+        if not self.port:
+            self.port = ports.pop()
+        words = [f"-{name}.port.grpc={ports.pop()}" for name in _NAMES]
+        words += [f"-{name}.port={ports.pop()}" for name in _NAMES[:-1]]
+        filer = words[-1].rpartition("=")[2]
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*dies_with_parent("KILL"), *self._command(), *words, f"-s3.port={self.port}"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self.directory,
+            )
+        try:
+            self._until_it_answers(f"http://127.0.0.1:{filer}/buckets/{BUCKET}/")
+        except BaseException:
+            self.kill()
+            raise
+
+    def _command(self) -> list[str]:
+        data = self.directory / "data"
+        data.mkdir(exist_ok=True)
+        words = {
+            "dir": data,
+            "ip": "127.0.0.1",
+            "ip.bind": "127.0.0.1",
+            "master.electionTimeout": "1s",
+            "master.heartbeatInterval": "100ms",
+            "master.volumeSizeLimitMB": 256,
+            "volume.max": 100,
+            "volume.preStopSeconds": 0,
+            "filer.localSocket": self.directory / "filer.sock",
+            "s3.localSocket": self.directory / "s3.sock",
+            "s3.port.iceberg": 0,
+            "s3.port.lance": 0,
+            "s3.iam": "false",
+            "s3.autoCreateBucket": "false",
+            "s3.cacheCapacityMB": 16,
+        }
+        if self.keys is not None:
+            identities = self.directory / "identities.json"
+            keys = [{"accessKey": self.keys.id, "secretKey": self.keys.secret}]
+            actions = ["Admin", "Read", "Write", "List", "Tagging"]
+            identities.write_text(
+                json.dumps({"identities": [{"name": "kctl", "credentials": keys, "actions": actions}]})
+            )
+            words["s3.config"] = identities
+        weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or "weed"
+        return [
+            weed,
+            "-logtostderr=true",
+            "server",
+            "-filer",
+            "-s3",
+            *(f"-{name}={word}" for name, word in words.items()),
+        ]
+
+    def _until_it_answers(self, bucket: str) -> None:
+        deadline, waiting = time.monotonic() + START_SECONDS, threading.Event()
+        while True:
+            try:
+                _make(bucket)
+                with socket.create_connection(("127.0.0.1", self.port), timeout=5):
+                    pass
+                self.folder("probe").write("started", b"")
+                return
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"SeaweedFS does not answer: {error}; {self.directory / 'log'}") from error
+                waiting.wait(0.1)
+
+    def freeze(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def _make(folder: str) -> None:
+    """Of the filer: one right in its `buckets` is a bucket."""
+    try:
+        urllib.request.urlopen(urllib.request.Request(folder, method="POST"), timeout=5).close()
+    except urllib.error.HTTPError as error:
+        if error.code != 409:  # it is there
+            raise
