@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from kctl_agent.storage.base import (
 from kctl_agent.storage.lake import LakeBatch, LakeStorage
 from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.files import read_files
 from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
 from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.plans import sweep
@@ -33,7 +35,7 @@ from kctl_agent.storage.lake.requeue import PutBack
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 from tests.acceptance.fleets import Eventually
-from tests.object_store_server import ObjectStoreServer
+from tests.object_store_server import BUCKET, ObjectStoreServer
 from tests.unconditional_proxy import UnconditionalProxy
 from tests.unit.storage.lake.test_dead_letters import FIELDS as DEAD_FIELDS
 from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, schema
@@ -400,6 +402,19 @@ def test_a_store_that_does_not_heed_a_condition_is_refused_at_the_start(
         open_lake(server.settings(endpoint=proxy.endpoint) | DEFAULTS).prepare()
 
 
+def test_what_stands_for_a_folder_in_a_store_is_no_file(tmp_path: Path) -> None:
+    """As S3A makes it for each partition: every batch of a partitioned table was refused for it."""
+    with ObjectStoreServer(tmp_path / "s3", keys=None) as server:
+        folder = server.folder("kctl-1")
+        folder.make()
+        marker = f"{server.endpoint}/{BUCKET}/kctl-1/topic=t/"
+        urllib.request.urlopen(urllib.request.Request(marker, b"", method="PUT"), timeout=10).close()
+        written(folder.below("topic=t"), pa.table({"a": [1]}))
+
+        assert [file.name for file in folder.files()] == ["_made", "topic=t/part-0.parquet"]
+        assert [file.rows for file in read_files(folder, folder)] == [1]
+
+
 def test_a_store_that_is_away_in_the_middle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_module, "RETRY_SECONDS", 1)
     with ObjectStoreServer(tmp_path / "s3") as server:
@@ -418,7 +433,7 @@ def test_a_store_that_is_away_in_the_middle_loses_nothing(tmp_path: Path, monkey
 
 
 def test_a_prefix_that_holds_something_else_is_refused(storage: LakeStorage, settings: dict[str, Any]) -> None:
-    storage.folder.write("letters/a.txt", b"")
+    storage.folder.write("letters/a.txt", b"x")
 
     with pytest.raises(StorageUnusable, match="is no Delta table and not empty"):
         open_lake(settings | {"uri": f"{settings['uri']}/letters"}).prepare()

@@ -127,7 +127,7 @@ class Folder(ABC):
 
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:
-        """All that are in it and in folders below; none where it is not there."""
+        """All that are in it and in folders below, but for empty ones in a store; none where it is not there."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:

@@ -127,7 +127,7 @@ class S3Folder(Folder):
 
     def make(self) -> None:
         """A prefix is there as long as it has an object."""
-        self.write(MADE, b"")
+        self.write(MADE, b"1")
 
     def exists(self) -> bool:
         return any(True for _ in self.files())
@@ -179,7 +179,8 @@ class S3Folder(Folder):
 
         with self._errors():
             for found in obstore.list(self._client, f"{self._path}/"):
-                yield from map(self._file, found)
+                # An empty one may be what S3A keeps for a folder; obstore takes the `/` off its end.
+                yield from (self._file(each) for each in found if each["size"])
 
     def _file(self, found: Any) -> FolderFile:
         name = found["path"].removeprefix(f"{self._path}/")
