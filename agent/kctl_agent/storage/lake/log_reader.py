@@ -12,7 +12,7 @@ prevent that here; the stamps of the newest entries show it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.log import LAST_CHECKPOINT, LOG, LogFiles, entry_name, log_files
@@ -107,8 +107,12 @@ class LogReader:
 
         Raises StorageUnusable: it is not, or nobody knows; NoTable, LogUnreadable, OSError.
         """
-        if self._newest != (name := entry_name(version - 1), self._stamp(name)):
-            self._refuse(version, log_files(self._table))
+        name = entry_name(version - 1)
+        if self._newest != (name, stamp := self._stamp(name)):
+            if stamp is None:
+                self._refuse(version, log_files(self._table))
+            self._state = None
+            raise self._overwritten(version - 1)
         if self._pointer != self._stamp(LAST_CHECKPOINT):
             log = log_files(self._table)
             if log.newest_checkpoint >= version:
@@ -120,7 +124,7 @@ class LogReader:
             raise self._overwritten(version)
         return state
 
-    def _refuse(self, version: int, log: LogFiles) -> None:
+    def _refuse(self, version: int, log: LogFiles) -> NoReturn:
         self._state = None
         if self._is_unseen(version, log):
             self._table.remove([entry_name(version)])

@@ -224,6 +224,25 @@ def test_a_commit_that_another_writer_overwrites_is_not_taken_for_stored(
     assert offsets(path) == list(range(100, 110))
 
 
+def test_a_version_that_is_overwritten_while_the_next_one_is_written_is_reported_by_its_number(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its offsets are below those that are stored then, so nobody reads them again unasked."""
+    begun(storage, 100, 110).commit()
+    late, version = begun(storage, 110, 120), DeltaTable(path).version()
+
+    def overwritten(*args: Any) -> bytes | None:
+        written = write_entry(*args)
+        overwrite(path, version)
+        return written
+
+    monkeypatch.setattr(table, "write_entry", overwritten)
+    with pytest.raises(StorageUnusable, match=f"has overwritten version {version} of the table"):
+        late.commit()
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 120, 1)
+
+
 def test_a_commit_that_another_writer_has_overwritten_later_is_reported_once_and_read_again(
     storage: LakeStorage, other: LakeStorage, path: Path
 ) -> None:
