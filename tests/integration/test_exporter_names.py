@@ -32,6 +32,7 @@ bootstrap_servers = "{servers}"
 bootstrap_servers = "{servers}"
 [exporter]
 interval_seconds = 0.2
+groups = ["billing"]
 compatible_names = [{names}]
 """
 DASHBOARD_OF_KAFKA_EXPORTER = (
