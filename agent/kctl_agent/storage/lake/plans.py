@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 BATCH = "kctl-"
 """How the folder of a batch begins."""
 SUFFIX = ".json"
+PLANNED = re.compile(rf"({BATCH}(?:requeue-)?[0-9a-f]+){re.escape(SUFFIX)}")
+"""The plan of a batch. What else lies beside it names no folder: `_delta_log.json` would be the table's own log."""
 GIVEN_UP_SECONDS = 86_400.0
 """After so long a plan without a folder is removed though it may still be committed: a batch that fails for days leaves
 one with each try, and each has to be read."""
@@ -108,8 +111,8 @@ def sweep(table: Table) -> None:
 def _plans(table: Folder) -> Iterator[tuple[str, FolderFile]]:
     """The folder of each batch, and its plan. Raises OSError."""
     for file in table.below(FOLDER).files():
-        if file.name.endswith(SUFFIX) and "/" not in file.name:
-            yield _batch(file), file
+        if (found := PLANNED.fullmatch(file.name)) is not None:
+            yield found[1], file
 
 
 def _batch(plan: FolderFile) -> str:

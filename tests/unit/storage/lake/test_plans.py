@@ -75,6 +75,23 @@ def test_a_plan_that_a_power_cut_has_damaged_is_removed_and_its_files_are_left_t
     assert list(Path(batch.folder.uri).iterdir())
 
 
+@pytest.mark.parametrize("name", ["_delta_log.json", ".json", "...json", "kctl-.json", "kctl-..json", "kctl-0/0.json"])
+def test_a_file_beside_the_plans_that_is_named_like_no_batch_removes_nothing(
+    storage: LakeStorage, path: Path, name: str
+) -> None:
+    beside = path.parent / "beside"
+    beside.write_text("of somebody else")
+    plan = path / "_kctl" / name
+    plan.parent.mkdir(parents=True, exist_ok=True)
+    plan.write_text('{"version": 0, "offsets": {"of no batch": [1, 1]}}')
+
+    sweep(storage.table)
+
+    assert beside.exists()
+    assert (path / "_delta_log").is_dir()
+    assert plan.exists()
+
+
 def test_a_plan_that_cannot_be_written_leaves_nothing(path: Path) -> None:
     place = path / plan_name("kctl-1")
     place.mkdir(parents=True)
