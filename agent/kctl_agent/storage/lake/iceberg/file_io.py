@@ -14,44 +14,65 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStrea
 
 from kctl_agent.storage.lake.folder.local import sync_file
 
-__all__ = ["SyncedFileIO", "local_path"]
+__all__ = ["NotOfTable", "SyncedFileIO", "local_path"]
+
+
+class NotOfTable(PermissionError):
+    """A location that is not below the table's folder. An OSError, so that pyiceberg lets a file be that it would
+    remove after a commit."""
 
 
 def local_path(location: str) -> Path:
-    """Of a location as engines write it: `file:///a`, `file:/a`, `/a`; nothing in it is escaped. Raises ValueError."""
+    """Of a location as engines write it: `file:///a`, `file:/a`, `/a`; nothing in it is escaped. Raises NotOfTable."""
     path = re.sub(r"^file:/+", "/", location)
     if not path.startswith("/"):
-        raise ValueError(f"{location} is no file of this machine")
+        raise NotOfTable(f"{location} is no file of this machine")
     return Path(path)
 
 
 class SyncedFileIO(FileIO):
-    """pyiceberg makes one by its name (`py-io-impl`)."""
+    """Of files below one folder, which its properties name: pyiceberg makes one by its name (`py-io-impl`).
+
+    Locations come from metadata, which every writer of the table may set: one that leads elsewhere, also by way of
+    links, raises NotOfTable.
+    """
+
+    FOLDER = "kctl.folder"
 
     def new_input(self, location: str) -> _File:
-        return _File(location)
+        return _File(location, self._path(location))
 
     def new_output(self, location: str) -> _File:
-        return _File(location)
+        return _File(location, self._path(location))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        local_path(location if isinstance(location, str) else location.location).unlink(missing_ok=True)
+        self._path(location if isinstance(location, str) else location.location).unlink(missing_ok=True)
+
+    def _path(self, location: str) -> Path:
+        folder = self.properties[self.FOLDER]
+        path = local_path(location).resolve()
+        if Path(folder).resolve() not in path.parents:
+            raise NotOfTable(f"{location} is not below {folder} (storage.uri), where all files of the table must be")
+        return path
 
 
 class _File(InputFile, OutputFile):
+    def __init__(self, location: str, path: Path) -> None:
+        super().__init__(location)
+        self._path = path
+
     def __len__(self) -> int:
-        return local_path(self.location).stat().st_size
+        return self._path.stat().st_size
 
     def exists(self) -> bool:
-        return local_path(self.location).exists()
+        return self._path.exists()
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002
-        return BufferedReader(RawFile(local_path(self.location)))
+        return BufferedReader(RawFile(self._path))
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        path = local_path(self.location)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return _Synced(path, "w" if overwrite else "x")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return _Synced(self._path, "w" if overwrite else "x")
 
     def to_input_file(self) -> _File:
         return self

@@ -47,7 +47,6 @@ COMMIT_SECONDS = 30.0
 """For so long a commit is tried again where others come first."""
 ATTEMPTS = 5
 """Of a change of columns, likewise, and of opening a catalog."""
-FILE_IO = "kctl_agent.storage.lake.iceberg.file_io.SyncedFileIO"
 NAME_MAPPING = "schema.name-mapping.default"
 PROPERTIES = {
     "format-version": "2",
@@ -219,15 +218,15 @@ class IcebergTable:
     def _made_catalog(self) -> Catalog:
         """With the tables of a SQL catalog, which pyiceberg makes where they are missing. Of processes that do so at
         once it lets one through, and the next try of the others finds them."""
-        from pyiceberg.catalog import load_catalog
         from sqlalchemy.exc import SQLAlchemyError
 
-        properties = {**self._properties, "py-io-impl": FILE_IO}
-        name = properties.pop("name", "default")
+        from kctl_agent.storage.lake.iceberg.catalog import make_catalog, settings
+
+        properties = settings(self._properties)
         for _ in range(ATTEMPTS - 1):
             with suppress(SQLAlchemyError):
-                return load_catalog(name, **properties)
-        return load_catalog(name, **properties)
+                return make_catalog(properties, self.path)
+        return make_catalog(properties, self.path)
 
     def _load(self) -> Table:
         return self._opened().load_table(self.name)
@@ -289,7 +288,7 @@ class IcebergTable:
         self._metadata(table)
         try:
             is_here = local_path(table.location().rstrip("/")) == self.path
-        except ValueError:
+        except OSError:
             is_here = False
         if not is_here:
             raise TableRefused(
@@ -315,11 +314,15 @@ class IcebergTable:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raises StorageUnusable."""
+        """Raises StorageUnusable, TableRefused."""
+        from kctl_agent.storage.lake.iceberg.file_io import NotOfTable
+
         try:
             yield
         except StorageError:
             raise
+        except NotOfTable as error:
+            raise TableRefused(f"the table {self.name} cannot be used: {error}") from error
         except _catalog_errors() as error:
             if type(error).__name__ == "NoSuchTableError":
                 raise StorageUnusable(

@@ -182,7 +182,7 @@ def test_tables_of_other_versions_and_in_other_folders_are_refused(lake: Lake) -
     catalog = lake.catalog
     catalog.create_namespace("sales")
     catalog.create_table(NAME, columns, location=f"file://{lake.folder}/elsewhere")
-    with pytest.raises(TableRefused, match=r"is in file:///.*/elsewhere, and storage.uri is .*/orders"):
+    with pytest.raises(TableRefused, match=r"file:///.*/elsewhere/.* is not below .*/orders \(storage.uri\)"):
         lake.opened()
 
     catalog.drop_table(NAME)
@@ -274,14 +274,14 @@ def test_what_a_commit_writes_is_on_the_disk_before_the_catalog_names_it(
 
 
 def test_files_are_found_by_every_way_in_which_engines_write_a_location(tmp_path: Path) -> None:
-    path = tmp_path / "a b%20c"
+    path, io = tmp_path / "a b%20c", SyncedFileIO({SyncedFileIO.FOLDER: str(tmp_path)})
     for prefix in ("", "file:", "file://"):
-        with SyncedFileIO().new_output(f"{prefix}{path}").create(overwrite=True) as stream:
+        with io.new_output(f"{prefix}{path}").create(overwrite=True) as stream:
             stream.write(prefix.encode())
-        with SyncedFileIO().new_input(f"{prefix}{path}").open() as found:
+        with io.new_input(f"{prefix}{path}").open() as found:
             assert found.read() == prefix.encode()
-    with pytest.raises(ValueError, match="s3://a/b is no file of this machine"):
-        SyncedFileIO().new_input("s3://a/b").exists()
+    with pytest.raises(OSError, match="s3://a/b is no file of this machine"):
+        io.new_input("s3://a/b").exists()
 
 
 def test_upkeep_is_that_of_its_dead_letters_alone(lake: Lake) -> None:

@@ -1,0 +1,72 @@
+"""The catalog of a table by way of pyiceberg. What decides which code runs, where secrets are sent and where files are
+comes from kctl's configuration alone: pyiceberg also takes it from what a REST catalog answers, from the metadata of a
+table, which every writer of it may set, and from files in the working directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from pyiceberg.utils.config import Config
+
+# `.pyiceberg.yaml` of the working directory may name code to run. It is read when pyiceberg.catalog is imported.
+Config._from_configuration_files = staticmethod(lambda: None)  # type: ignore[method-assign]  # noqa: SLF001
+
+from pyiceberg.catalog import Catalog  # noqa: E402
+from pyiceberg.catalog.rest import RestCatalog  # noqa: E402
+from pyiceberg.catalog.sql import SqlCatalog  # noqa: E402
+from pyiceberg.io import FileIO  # noqa: E402
+from pyiceberg.table import Table  # noqa: E402
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties  # noqa: E402
+
+from kctl_agent.storage.lake.folder import TableRefused  # noqa: E402
+from kctl_agent.storage.lake.iceberg.file_io import SyncedFileIO  # noqa: E402
+
+__all__ = ["make_catalog", "settings"]
+
+FILE_IO = f"{SyncedFileIO.__module__}.{SyncedFileIO.__qualname__}"
+LOCATION_PROVIDER = "write.py-location-provider.impl"
+
+
+class _OwnCatalog(Catalog):
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Raises TableRefused: its metadata name code. A commit to a SQL catalog loads the table once more, by this."""
+        table = super().load_table(identifier)  # type: ignore[safe-super]
+        if LOCATION_PROVIDER in table.metadata.properties:
+            raise TableRefused(
+                f"the table {'.'.join(table.name())} has the property {LOCATION_PROVIDER}, which names code to be run, "
+                "and kctl runs none that a table names: remove it from the table"
+            )
+        return table
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:  # noqa: ARG002
+        return SyncedFileIO(self.properties)
+
+
+class _OwnSqlCatalog(_OwnCatalog, SqlCatalog):
+    pass
+
+
+class _OwnRestCatalog(_OwnCatalog, RestCatalog):
+    def _fetch_config(self) -> None:
+        """What the catalog answers would go over what is configured: the place that the secret is sent to (`uri`,
+        `oauth2-server-uri`), headers, and `auth`, any function with arguments. Taken is what its paths begin with."""
+        configured = dict(self.properties)
+        super()._fetch_config()
+        self.properties = {"prefix": self.properties.get("prefix", ""), **configured}
+        self.uri = configured["uri"]
+
+
+def settings(configured: Mapping[str, str]) -> dict[str, str]:
+    """With those of the environment (`PYICEBERG_CATALOG__NAME__…`) for the catalog of this name."""
+    environment = Config().get_catalog_config(configured.get("name", "default")) or {}
+    return {**cast(dict[str, str], environment), **configured}
+
+
+def make_catalog(properties: Mapping[str, str], folder: Path) -> Catalog:
+    """`properties` as `settings` returns them; files are below `folder` alone. Raises what pyiceberg and its drivers
+    raise, which is anything."""
+    own = {**properties, "py-io-impl": FILE_IO, SyncedFileIO.FOLDER: str(folder)}
+    name = own.pop("name", "default")
+    return _OwnRestCatalog(name, **own) if own["type"] == "rest" else _OwnSqlCatalog(name, **own)
