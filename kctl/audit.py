@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
+_CALLER = os.getuid()
+"""Who runs this process: that of root may become the fleet's user later."""
 
 
 def fleet_log(config: Config) -> Path:
@@ -101,7 +103,7 @@ def operation(path: Path, name: str, params: Mapping[str, Any]) -> Iterator[Oper
 
     What cannot be written down is logged and done all the same: a full disk must not keep anybody from making room.
     """
-    uid = os.getuid()
+    uid = _CALLER
     began = time.time()
     line = {
         "id": f"{os.getpid()}-{int(began * 1000)}",

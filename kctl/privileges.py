@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 from kctl.errors import UsageError
 
-__all__ = ["User", "as_owner", "owner_to_act_as"]
+__all__ = ["User", "as_owner", "become", "environment_of", "owner_to_act_as"]
+
+_HARMLESS = frozenset({"PATH", "LANG", "TZ", "JAVA_HOME", "SPARK_HOME", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR"})
+_HARMLESS_PREFIXES = ("LC_",)
 
 
 class User(NamedTuple):
@@ -67,6 +70,19 @@ def owner_to_act_as(first: Path, *others: Path) -> User | None:
     except KeyError:  # a container's user without a name
         return User(uid, gid, [], "/")
     return User(uid, gid, os.getgrouplist(user.pw_name, gid), user.pw_dir)
+
+
+def become(uid: int, gid: int, groups: list[int]) -> None:
+    """Root's process is this user's from now on, with no way back."""
+    os.setgroups(groups)
+    os.setgid(gid)
+    os.setuid(uid)
+
+
+def environment_of(user: User) -> dict[str, str]:
+    """For a process of another user: what a login of theirs would have of ours."""
+    kept = {name: text for name, text in os.environ.items() if name in _HARMLESS or name.startswith(_HARMLESS_PREFIXES)}
+    return {**kept, "HOME": user.home}
 
 
 def _owner(first: Path, *others: Path) -> tuple[int, int] | None:

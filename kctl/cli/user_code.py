@@ -6,14 +6,14 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from kctl.children import child_environment, python_module
-from kctl.privileges import User, owner_to_act_as
+from kctl.privileges import User, environment_of, owner_to_act_as
 
 if TYPE_CHECKING:
     from kctl.config import Config
@@ -22,8 +22,6 @@ __all__ = ["Problem", "problems"]
 
 _ABORT_SECONDS = 2.0
 _SHOWN_BYTES = 8 * 1024
-_HARMLESS = frozenset({"PATH", "LANG", "TZ", "JAVA_HOME", "SPARK_HOME", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR"})
-_HARMLESS_PREFIXES = ("LC_",)
 
 
 class Problem(NamedTuple):
@@ -60,7 +58,7 @@ def _imported(
     with TemporaryFile() as answer, TemporaryFile() as output:
         process = subprocess.Popen(
             python_module("kctl_agent.user_code"),
-            env=child_environment(_environment_of(user)),
+            env=child_environment(os.environ if user is None else environment_of(user)),
             stdin=subprocess.PIPE,
             stdout=answer,
             stderr=output,
@@ -91,14 +89,6 @@ def _file_of(name: str, folder: Path) -> Path:
 
 def _folders(config: Config) -> tuple[Path, ...]:
     return config.fleet.run_dir, config.fleet.data_dir, config.fleet.log_dir
-
-
-def _environment_of(user: User | None) -> Mapping[str, str]:
-    """For code of another user: what a login of theirs would have of ours."""
-    if user is None:
-        return os.environ
-    kept = {name: text for name, text in os.environ.items() if name in _HARMLESS or name.startswith(_HARMLESS_PREFIXES)}
-    return {**kept, "HOME": user.home}
 
 
 def _judged(what: str, code: int, answer: IO[bytes], output: IO[bytes]) -> Problem | None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from kctl.config.sections import Config, size_bytes
 
-__all__ = ["storage_settings"]
+__all__ = ["storage_settings", "table_folder"]
+
+
+def table_folder(config: Config) -> Path | None:
+    """Where the table of mode `lake` is on this machine; None: it is not."""
+    uri = urlsplit(config.storage.uri)
+    return Path(unquote(uri.path)) if config.storage.mode == "lake" and uri.scheme == "file" else None
 
 
 def storage_settings(config: Config) -> dict[str, Any]:

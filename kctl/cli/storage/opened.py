@@ -1,18 +1,20 @@
-"""The storage of the fleet that is meant, whether the fleet runs or not."""
+"""The storage of the fleet that is meant, whether the fleet runs or not. By root it is used as the fleet's own user."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
+from kctl.children import PRIVATE
 from kctl.cli.options import ConfigOption, config_option
 from kctl.errors import UsageError
 from kctl.fleets import find
-from kctl.privileges import as_owner
+from kctl.privileges import owner_to_act_as
 
 if TYPE_CHECKING:
     from kctl.config import Config
@@ -21,56 +23,60 @@ if TYPE_CHECKING:
 
 __all__ = ["load_fleet", "opened", "opened_dead_letters", "opened_lake", "opened_table"]
 
+S = TypeVar("S", bound="Storage | TableStorage")
+
 
 def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
-    """The configuration of the fleet that is meant."""
+    """The configuration of the fleet that is meant.
+
+    Raises:
+        typer.Exit: we are root and it is another user's, as whom a process of its own has done it.
+        UsageError: we are root, and whose fleet it is is not known.
+    """
     from kctl.config import load
 
-    return load(find(config_option(context, config), os.environ).config, os.environ)
+    fleet = load(find(config_option(context, config), os.environ).config, os.environ)
+    if (user := owner_to_act_as(*_places(fleet))) is not None:
+        from kctl.cli.app import WORDS
+        from kctl.cli.storage.as_user import become_owner
+
+        become_owner(user, context.meta[WORDS], fleet.path)
+    return fleet
+
+
+def _places(config: Config) -> tuple[Path, ...]:
+    """What shows whose fleet it is."""
+    from kctl.config.storage import table_folder
+
+    is_file = config.storage.mode not in ("redis", "lake")
+    place = config.storage.path if is_file else table_folder(config) or config.path
+    return place, place.parent, config.path
 
 
 @contextmanager
 def opened(config: Config) -> Iterator[Storage]:
-    """The storage of a fleet, used as the fleet's own user where we are root. A file that does not exist is not made by
-    reading it.
+    """The storage of a fleet. A file that does not exist is not made by reading it.
 
-    Raises:
-        StorageUnusable: it cannot be opened; nothing was put yet.
-        UsageError: we are root, and whose fleet it is is not known.
+    Raises StorageUnusable: it cannot be opened; nothing was put yet.
     """
     from kctl.config.storage import storage_settings
     from kctl_agent.storage import open_storage  # numpy and pyarrow: 200 ms
     from kctl_agent.storage.base import StorageUnusable
 
-    if config.storage.mode in ("redis", "lake"):
-        with _prepared(open_storage(storage_settings(config))) as storage:
-            yield storage
-        return
-    with as_owner(config.storage.path, config.path):
-        if not config.storage.path.exists():
-            raise StorageUnusable(f"{config.storage.path} does not exist: no worker has put anything yet")
-        with _prepared(open_storage(storage_settings(config))) as storage:
-            yield storage
+    if config.storage.mode not in ("redis", "lake") and not config.storage.path.exists():
+        raise StorageUnusable(f"{config.storage.path} does not exist: no worker has put anything yet")
+    with _prepared(open_storage(storage_settings(config))) as storage:
+        yield storage
 
 
 @contextmanager
 def opened_lake(config: Config) -> Iterator[TableStorage]:
-    """The table of a fleet of mode `lake`, used as the fleet's own user where we are root.
-
-    Raises:
-        StorageUnusable, TableRefused: it cannot be used.
-        UsageError: we are root, and whose fleet it is is not known.
-    """
+    """The table of a fleet of mode `lake`. Raises StorageUnusable, TableRefused: it cannot be used."""
     from kctl.config.storage import storage_settings
     from kctl_agent.storage import open_lake
 
-    storage = open_lake(storage_settings(config))
-    with as_owner(storage.folder.local or config.path, config.path):
-        try:
-            storage.prepare()
-            yield storage
-        finally:
-            storage.close()
+    with _prepared(open_lake(storage_settings(config))) as storage:
+        yield storage
 
 
 @contextmanager
@@ -102,9 +108,12 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 
 @contextmanager
-def _prepared(storage: Storage) -> Iterator[Storage]:
+def _prepared(storage: S) -> Iterator[S]:
+    """What it writes is for its user alone, as what workers write."""
+    before = os.umask(PRIVATE)
     try:
         storage.prepare()
         yield storage
     finally:
         storage.close()
+        os.umask(before)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sqlite3
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.conformance.given import chunk, put
@@ -138,3 +142,67 @@ def test_a_link_in_place_of_a_log_is_not_followed(kctl: Kctl, home: Path, short_
 
     assert (ran.code, ran.out) == (1, "")
     assert f"the log {logs / 'worker-0.log'} cannot be read: it is a symbolic link" in ran.err
+
+
+def test_a_table_is_used_by_a_process_that_has_become_the_fleets_user(kctl: Kctl, home: Path) -> None:
+    """What it writes is that user's, and for nobody else."""
+    table = home / "orders"
+    for number in range(3):
+        write_deltalake(table, pa.table({"v": [number]}), mode="append")
+    for path in table.rglob("*"):
+        os.chown(path, STRANGER, STRANGER)
+    os.chown(table, STRANGER, STRANGER)
+    before = set(home.rglob("*"))
+    with (home / "kctl.toml").open("a") as config:
+        config.write(f'[storage]\nmode = "lake"\nuri = "file://{table}"\n')
+
+    ran = kctl("storage", "optimize")
+
+    assert "became 1 file" in ran.out, ran.err
+    made = [path.stat() for path in home.rglob("*") if path not in before]
+    assert made
+    assert {found.st_uid for found in made} == {STRANGER}
+    assert not any(found.st_mode & 0o077 for found in made)
+    assert '"uid": 0' in next(home.rglob("operations.jsonl")).read_text(), "the audit log names who it was"
+
+
+def test_a_file_of_keys_that_is_roots_is_not_read_for_another_users_fleet(
+    kctl: Kctl, home: Path, short_dir: Path
+) -> None:
+    keys = short_dir / "credentials"
+    keys.touch(0o600)
+    keys.write_text("[default]\naws_access_key_id = of-root\naws_secret_access_key = of-root\n")
+    with socket.create_server(("127.0.0.1", 0)) as server, (home / "kctl.toml").open("a") as config:
+        config.write(
+            f'[storage]\nmode = "lake"\nuri = "s3://bucket/orders"\ncredentials_file = "{keys}"\n'
+            f'endpoint = "http://127.0.0.1:{server.getsockname()[1]}"\n'
+        )
+        config.flush()
+
+        ran = kctl("storage", "status")
+
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert ran.code == 1
+    assert f"{keys} (storage.credentials_file) cannot be read: Permission denied" in ran.err
+
+
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "PYICEBERG_CATALOG__DEFAULT__URI", "SSL_CERT_FILE"])
+def test_roots_environment_is_not_that_of_the_process_that_uses_another_users_storage(
+    kctl: Kctl, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    given: list[dict[str, str]] = []
+    popen = subprocess.Popen
+
+    def seen(command: tuple[str, ...], *, env: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
+        given.append(env)
+        return popen(command, env=env, **options)
+
+    monkeypatch.setenv(name, "of-root")
+    monkeypatch.setattr(subprocess, "Popen", seen)
+    filled(home / "data" / "storage.sqlite", STRANGER)
+
+    assert kctl("storage", "status").code == 0
+
+    assert [name in env for env in given] == [False]
