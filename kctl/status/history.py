@@ -288,10 +288,11 @@ class History:
         caught_up_at = np.where(self.rewind_at[every] == new.at, _UNKNOWN, self._caught_up_at[every])
         self._caught_up_at[every] = np.where(is_waiting, caught_up_at, new.at)
         [chosen] = np.nonzero(is_waiting & (self.rows.first_end[every] <= new.committed))
+        time_of = self.rows.times.of
         for table, slots, part in self.rows.tables(rows[chosen]):
             these, committed = rows[chosen[part]], new.committed[chosen[part]]
             last = bisected(table.end, slots, self.rows.count[these] - 1, committed) - 1
-            self._caught_up_at[these] = np.fmax(self._caught_up_at[these], table.at[last, slots])
+            self._caught_up_at[these] = np.fmax(self._caught_up_at[these], time_of(table.at[last, slots]))
 
 
 _COLUMNS: dict[str, Any] = {

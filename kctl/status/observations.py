@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from mmap import mmap
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kctl.status.times import Bools, Reals, Times
+
 __all__ = ["Bools", "Ints", "Observations", "Reals", "Rows", "Table", "bisected", "whole"]
 
 Ints = NDArray[np.int64]
-Reals = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 """Numbers of partitions."""
 Offsets = NDArray[np.signedinteger[Any]]
 """Of 32 bits as long as all that were seen are short enough: they take most of the memory."""
+
+_Kinds: TypeAlias = tuple[type[np.generic], type[np.signedinteger[Any]], type[np.signedinteger[Any]]]
 
 _WIDTHS = (4, 8, 16, 32, 65)
 _WIDTHS_OF_TIERS = np.array(_WIDTHS)
@@ -45,13 +47,14 @@ class Table(NamedTuple):
     yet takes no memory.
     """
 
-    at: Reals
+    at: NDArray[Any]
+    """What `Observations.times` has for it."""
     committed: Offsets
     end: Offsets
 
     @classmethod
-    def empty(cls, size: int, width: int, offset: type[np.signedinteger[Any]] = np.int64) -> Table:
-        return cls(*(_zeros((width, size), kind) for kind in (np.float64, offset, offset)))
+    def empty(cls, size: int, width: int, kinds: _Kinds) -> Table:
+        return cls(*(_zeros((width, size), kind) for kind in kinds))
 
     def taken(self, slots: Rows, height: int | None = None) -> Table:
         """The first rows of some partitions; None: all."""
@@ -63,7 +66,7 @@ class Table(NamedTuple):
 
     def kept(self, is_kept: Bools) -> Table:
         """Without the rows that are not kept; those behind move up."""
-        found = Table.empty(self.at.shape[1], len(self.at))
+        found = Table._make(np.zeros_like(column) for column in self)
         _, lines = np.nonzero(is_kept)
         places = (np.cumsum(is_kept, axis=0) - 1)[is_kept]
         for column, old in zip(found, self, strict=True):
@@ -76,15 +79,15 @@ class _Tier:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self.offset: type[np.signedinteger[Any]] = np.int32
-        self.table = Table.empty(0, width, self.offset)
+        self.kinds: _Kinds = (Times.kind, np.int32, np.int32)
+        self.table = Table.empty(0, width, self.kinds)
         self.free = np.empty(0, np.intp)
 
     def allot(self, count: int) -> Rows:
         if len(self.free) < count:
             size = self.table.at.shape[1]
             more = max(count - len(self.free), size // 4)
-            added = Table.empty(more, self.width, self.offset)
+            added = Table.empty(more, self.width, self.kinds)
             joined = (np.concatenate(each, axis=1) for each in zip(self.table, added, strict=True))
             self.table = Table._make(joined) if size else added
             self.free = np.concatenate((self.free, np.arange(size, size + more)))
@@ -94,14 +97,27 @@ class _Tier:
     def release(self, slots: Rows) -> None:
         self.free = np.concatenate((self.free, slots))
         if len(self.free) == self.table.at.shape[1]:
-            self.table, self.free = Table.empty(0, self.width, self.offset), self.free[:0]
+            self.table, self.free = Table.empty(0, self.width, self.kinds), self.free[:0]
 
-    def widen(self) -> None:
+    def widen_offsets(self) -> None:
         """Has room for any offset from now on."""
-        self.offset = np.int64
-        short, self.table = self.table, Table.empty(self.table.at.shape[1], self.width)
-        for column, old in zip(self.table, short, strict=True):
+        self.kinds = (self.kinds[0], np.int64, np.int64)
+        short = self.table
+        self.table = Table(short.at, *(_zeros(column.shape, np.int64) for column in short[1:]))
+        for column, old in zip(self.table[1:], short[1:], strict=True):
             np.copyto(column, old, where=old != 0)  # what no partition has reached yet goes on to take no memory
+
+    def widen_times(self, times: Times) -> None:
+        """Has room for any time from now on."""
+        self.kinds = (np.float64, *self.kinds[1:])
+        short, self.table = self.table, self.table._replace(at=_zeros(self.table.at.shape, np.float64))
+        for row, old in zip(self.table.at, short.at, strict=True):
+            np.copyto(row, times.of(old), where=old != 0)
+
+    def renumber(self, numbers: NDArray[Any]) -> None:
+        for row in self.table.at:
+            if row.any():
+                row[:] = numbers[row]
 
 
 class Observations:
@@ -112,6 +128,7 @@ class Observations:
     """
 
     def __init__(self, size: int) -> None:
+        self.times = Times()
         self._tiers = [_Tier(width) for width in _WIDTHS]
         self._tier = np.zeros(size, np.int8)
         self._slot = self._tiers[0].allot(size)
@@ -140,7 +157,7 @@ class Observations:
         self._slot[~is_old] = self._tiers[0].allot(int(np.count_nonzero(~is_old)))
 
     def forget(self, rows: Rows) -> None:
-        self._store(rows, Table.empty(len(rows), _WIDTHS[0]), np.zeros(len(rows), np.intp))
+        self._store(rows, Table.empty(len(rows), _WIDTHS[0], self._tiers[0].kinds), np.zeros(len(rows), np.intp))
 
     def cut_off(self, rows: Rows, end: Ints) -> None:
         """Ends above `end` become that."""
@@ -156,7 +173,9 @@ class Observations:
             self._longest = int(max(self._longest, new.committed.max(), new.end.max()))
             if self._longest > _SHORT:
                 for tier in self._tiers:
-                    tier.widen()
+                    tier.widen_offsets()
+        self._number(new.at)
+        stored = new._replace(at=self.times.at_or_before(new.at))
         every = whole(rows, len(self.count))
         count = self.count[every]
         is_first, is_run = count == 0, is_same & self._is_run[every]
@@ -167,7 +186,7 @@ class Observations:
             if size:
                 part = np.flatnonzero(tiers == number) if size < len(rows) else slice(None)
                 where = place[part], self._slot[every][part]
-                for column, values in zip(self._tiers[number].table, new, strict=True):
+                for column, values in zip(self._tiers[number].table, stored, strict=True):
                     column[where] = values[part]
         self.count[every] = place + 1
         self._is_run[every] = is_same & ~is_first
@@ -176,6 +195,26 @@ class Observations:
             self.first_at[rows[is_first]], self.first_end[rows[is_first]] = new.at[is_first], new.end[is_first]
         self._second_at[rows[is_second]] = new.at[is_second]
         self.end_since[every] = np.where(is_end_same, self.end_since[every], new.at)
+
+    def _number(self, at: Reals) -> None:
+        """Sees to it that `times` has them."""
+        times = self.times
+        if times.add(at):
+            return
+        is_used = np.zeros(len(times), np.bool_)
+        is_used[0] = True
+        for tier in self._tiers:
+            for row in tier.table.at:
+                is_used[row] = True
+        if np.count_nonzero(is_used) * 2 < len(times):
+            numbers = times.keep(is_used)
+            for tier in self._tiers:
+                tier.renumber(numbers)
+            if times.add(at):
+                return
+        for tier in self._tiers:
+            tier.widen_times(times)
+        times.widen()
 
     def forget_before(self, rows: Rows, since: Reals) -> None:
         """The newest of those that are too old stays: it is what held then."""
@@ -199,7 +238,7 @@ class Observations:
             if not len(many):
                 break
             some = lines.taken(many)
-            is_kept = _worth_keeping(some, count[many], share)
+            is_kept = _worth_keeping(self.times.of(some.at), some.committed, count[many], share)
             lines.put(many, some.kept(is_kept))
             count[many] = np.count_nonzero(is_kept, axis=0)
             share *= 2
@@ -217,12 +256,13 @@ class Observations:
         found = Table(np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64))
         for table, slots, part in self.tables(rows):
             where = numbers[part], slots
-            for column, old in zip(found, table, strict=True):
-                column[part] = old[where]
+            found.at[part] = self.times.of(table.at[where])
+            found.committed[part], found.end[part] = table.committed[where], table.end[where]
         return found
 
     def _held_in(self, table: Table, slots: Rows, rows: Rows, since: Reals) -> Rows:
-        return np.maximum(bisected(table.at, slots, self.count[rows] - 1, since) - 1, 0)
+        number = self.times.at_or_before(since)
+        return np.maximum(bisected(table.at, slots, self.count[rows] - 1, number) - 1, 0)
 
     def tables(self, rows: Rows) -> Iterator[tuple[Table, Rows, Rows]]:
         """The tables in which `rows` are: in which lines of it, and of which of `rows`."""
@@ -273,15 +313,16 @@ class Observations:
         """What is kept of the lines as columns."""
         count, number = self.count[rows], np.arange(len(rows))
         last, before = np.maximum(count - 1, 0), np.maximum(count - 2, 0)
-        self.first_at[rows], self.first_end[rows] = np.where(count > 0, lines.at[0], _NEVER), lines.end[0]
-        self._second_at[rows] = np.where(count > 1, lines.at[1], _NEVER)
+        time = self.times.of
+        self.first_at[rows], self.first_end[rows] = np.where(count > 0, time(lines.at[0]), _NEVER), lines.end[0]
+        self._second_at[rows] = np.where(count > 1, time(lines.at[1]), _NEVER)
         end = lines.end[last, number]
         self._is_run[rows] = (
             (count > 1)
             & (lines.end[before, number] == end)
             & (lines.committed[before, number] == lines.committed[last, number])
         )
-        end_since = lines.at[np.argmax(lines.end == end, axis=0), number]
+        end_since = time(lines.at[np.argmax(lines.end == end, axis=0), number])
         self.end_since[rows] = np.where(count > 0, end_since, _NEVER)
 
 
@@ -297,7 +338,7 @@ _COLUMNS: dict[str, Any] = {
 }
 
 
-def _zeros(shape: tuple[int, int], kind: type) -> NDArray[Any]:
+def _zeros(shape: tuple[int, ...], kind: type) -> NDArray[Any]:
     """Straight from the system where it is much: what is not touched takes no memory, and what is let go is given back.
     malloc keeps large blocks once it has seen some come and go, and writes zeros into them."""
     size = np.dtype(kind).itemsize * shape[0] * shape[1]
@@ -334,10 +375,9 @@ def _counted(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]
     return found[slots].astype(np.intp)
 
 
-def _worth_keeping(lines: Table, count: NDArray[np.intp], share: float) -> Bools:
+def _worth_keeping(at: Reals, committed: Offsets, count: NDArray[np.intp], share: float) -> Bools:
     """The rows without which there would be a gap longer than that share of their age; and those that show what a
     commit has left over, as long as there are others of the same commit."""
-    at, committed = lines.at, lines.committed
     newest = at[count - 1, np.arange(len(count))]
     is_kept = np.zeros(at.shape, np.bool_)
     is_kept[0] = True

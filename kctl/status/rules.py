@@ -276,7 +276,7 @@ def _rise(case: _Case, rows: Rows, first: Rows, began: Reals, least: Reals) -> t
         is_commit = np.zeros(lag.shape, np.bool_)
         is_commit[1:] = lines.committed[1:] != lines.committed[:-1]
         is_commit &= (numbers < seen.rows.count[these]) & (numbers >= first[part])
-        is_late = lines.at > (began[part] + seen.newest.at[these]) / 2
+        is_late = seen.rows.times.of(lines.at) > (began[part] + seen.newest.at[these]) / 2
         late, early = is_commit & is_late, is_commit & ~is_late
         last, more = seen.left_over[these], least[part]
         least_late, least_early = (np.where(each, lag, _MOST).min(axis=0) for each in (late, early))
@@ -332,11 +332,11 @@ def growth_per_second(seen: History, span: Reals) -> Reals:
     has_two = seen.rows.count > 1
     found = np.where(has_two, 0.0, np.nan)
     [rows] = np.nonzero(has_two & (seen.lagged_at >= seen.rows.first_at))  # of the others there was never any lag
-    first = seen.rows.held(rows, seen.newest.at[rows] - span[rows])
+    first, time_of = seen.rows.held(rows, seen.newest.at[rows] - span[rows]), seen.rows.times.of
     for table, slots, part in seen.rows.tables(rows):
         these = rows[part]
         begin, end = _commits(table.committed, slots, first[part], seen.rows.count[these] - 1)
-        seconds = table.at[end, slots] - table.at[begin, slots]
+        seconds = time_of(table.at[end, slots]) - time_of(table.at[begin, slots])
         lags = [np.maximum(table.end[each, slots] - table.committed[each, slots], 0) for each in (begin, end)]
         with np.errstate(divide="ignore", invalid="ignore"):
             found[these] = np.where(seconds > 0, (lags[1] - lags[0]) / seconds, np.nan)

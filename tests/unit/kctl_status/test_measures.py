@@ -119,7 +119,8 @@ def watch(history: History, at: float, committed: int, end: int, keep_seconds: f
 def rows_of(history: History) -> tuple[list[float], list[int], list[int]]:
     [(table, [slot], _)] = history.rows.tables(np.array([0]))
     count = int(history.rows.count[0])
-    return table.at[:count, slot].tolist(), table.committed[:count, slot].tolist(), table.end[:count, slot].tolist()
+    at = history.rows.times.of(table.at[:count, slot])
+    return at.tolist(), table.committed[:count, slot].tolist(), table.end[:count, slot].tolist()
 
 
 def test_offsets_that_outgrow_32_bits_are_judged_as_shorter_ones() -> None:
