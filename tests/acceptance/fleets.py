@@ -228,6 +228,7 @@ class Fleet(DemoFleet):
                 "jars": [str(jar) for jar in jar_paths("spark")],
                 "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
                 "import_dir": None,
+                "storage": None,
             },
             "pipeline": {
                 "transform": "",

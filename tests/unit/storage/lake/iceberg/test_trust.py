@@ -124,9 +124,7 @@ def test_code_that_a_tables_metadata_name_is_not_run(lake: Lake) -> None:
     provider = {"write.py-location-provider.impl": "runpy.run_path"}
     changed(lake, lambda metadata: metadata.update(location=str(lake.path), properties=provider))
 
-    with pytest.raises(
-        TableRefused, match=r"sales\.orders has the property write\.py-location-provider\.impl"
-    ):
+    with pytest.raises(TableRefused, match=r"sales\.orders has the property write\.py-location-provider\.impl"):
         batch.commit()
     assert not ran.exists()
 
