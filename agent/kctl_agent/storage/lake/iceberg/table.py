@@ -31,6 +31,7 @@ from kctl_agent.storage.lake.iceberg.schema import (
     partition_spec,
     schema,
 )
+from kctl_agent.storage.lake.iceberg.secrets import without_secrets
 from kctl_agent.storage.room import TableCounts
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class IcebergTable:
                 except CommitFailedException as error:
                     if time.monotonic() > deadline:
                         raise StorageUnusable(
-                            f"other writers of the table {self.name} came first for {COMMIT_SECONDS:.0f} s: {error}"
+                            f"other writers of the table {self.name} came first for {COMMIT_SECONDS:.0f} s"
                         ) from error
                     self.commits_retried += 1
                 else:
@@ -212,7 +213,10 @@ class IcebergTable:
     def _opened(self) -> Catalog:
         with self._opening:
             if self._catalog is None:
-                self._catalog = self._made_catalog()
+                try:
+                    self._catalog = self._made_catalog()
+                except Exception as error:
+                    raise self._unusable(error) from None
             return self._catalog
 
     def _made_catalog(self) -> Catalog:
@@ -222,11 +226,11 @@ class IcebergTable:
 
         from kctl_agent.storage.lake.iceberg.catalog import make_catalog, settings
 
-        properties = settings(self._properties)
+        self._properties = settings(self._properties)
         for _ in range(ATTEMPTS - 1):
             with suppress(SQLAlchemyError):
-                return make_catalog(properties, self.path)
-        return make_catalog(properties, self.path)
+                return make_catalog(self._properties, self.path)
+        return make_catalog(self._properties, self.path)
 
     def _load(self) -> Table:
         return self._opened().load_table(self.name)
@@ -328,10 +332,13 @@ class IcebergTable:
                 raise StorageUnusable(
                     f"the catalog has no table {self.name} (storage.table): nothing was stored yet, or another is meant"
                 ) from error
-            text = " ".join(str(error).split("(Background on", 1)[0].split())
-            raise StorageUnusable(
-                f"the table {self.name} or its catalog cannot be used: {text or type(error).__name__}"
-            ) from error
+            raise self._unusable(error) from None  # its cause may hold a secret
+
+    def _unusable(self, error: Exception) -> StorageUnusable:
+        text = without_secrets(str(error).split("(Background on", 1)[0], self._properties)
+        return StorageUnusable(
+            f"the table {self.name} or its catalog cannot be used: {' '.join(text.split()) or type(error).__name__}"
+        )
 
 
 def _catalog_errors() -> tuple[type[Exception], ...]:
@@ -340,7 +347,7 @@ def _catalog_errors() -> tuple[type[Exception], ...]:
     from sqlalchemy.exc import SQLAlchemyError
 
     own = [each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)]
-    return (*own, SQLAlchemyError, OSError, ValueError)
+    return (*own, SQLAlchemyError, OSError, ValueError, NotImplementedError)
 
 
 def _counts(metadata: TableMetadataV2, io: FileIO) -> TableCounts:

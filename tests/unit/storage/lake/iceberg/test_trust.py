@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -17,8 +18,10 @@ from typing import Any
 
 import pytest
 
+from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.folder import TableRefused
 from kctl_agent.storage.lake.iceberg.file_io import SyncedFileIO
+from kctl_agent.storage.lake.iceberg.secrets import without_secrets
 from tests.unit.storage.lake.iceberg.tables import Lake, begun
 
 SECRET = "kept-to-itself"
@@ -179,3 +182,42 @@ def test_no_file_in_the_working_directory_or_at_home_configures_a_catalog(tmp_pa
     assert ran.returncode == 0, ran.stderr
     assert "warehouse" not in ran.stdout
     assert "'from-environment': 'yes'" in ran.stdout
+
+
+def test_a_catalog_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    with answering() as catalog:
+        for more in ({"ssl": "x"}, {"auth": "x"}, {"rest.sigv4-enabled": "true"}):
+            with pytest.raises(StorageUnusable, match=r"the table sales\.orders or its catalog cannot be used: "):
+                Lake(tmp_path, type="rest", uri=catalog.url, **more).storage().prepare()
+        catalog.status = 501
+        with pytest.raises(StorageUnusable, match=r"the table sales\.orders or its catalog cannot be used: "):
+            Lake(tmp_path, type="rest", uri=catalog.url).storage().prepare()
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        {"type": "rest", "uri": "http://127.0.0.1:1", "header.X-Key": f" {SECRET}"},
+        {"type": "rest", "uri": f"http://u:{SECRET}@127.0.0.1:1/x"},
+        {"type": "rest", "uri": f"http://u:{SECRET}/x@127.0.0.1:1/x"},
+        {"type": "sql", "uri": f"u:{SECRET}@h/db"},
+        {"type": "sql", "uri": f"none://u:{SECRET}@h/db"},
+        {"type": "sql", "uri": f"sqlite://u:{SECRET}@h/db"},
+        {"type": "sql", "uri": f"sqlite:////none/y.db?password={SECRET}"},
+        {"type": "sql", "uri": "sqlite:///:memory:", "echo": f"maybe-{SECRET}"},
+    ],
+    ids=lambda catalog: catalog["uri"],
+)
+def test_an_error_of_a_catalog_holds_none_of_its_secrets(tmp_path: Path, catalog: dict[str, str]) -> None:
+    with pytest.raises(StorageUnusable, match=r"the table sales\.orders or its catalog cannot be used: ") as raised:
+        Lake(tmp_path, **catalog).storage().prepare()
+
+    assert SECRET not in "".join(traceback.format_exception(raised.value))
+
+
+def test_words_of_an_error_stay_and_secrets_go_in_every_form() -> None:
+    properties = {"type": "rest", "name": "default", "uri": "http://u:p%40ss/w@h", "token": "a b", "echo": "true"}
+
+    text = without_secrets("rest default true: a b, a%20b, p%40ss, 'p@ss' of http://u:p%40ss/w@h", properties)
+
+    assert text == "rest default true: ***, ***, ***, '***' of http://u:***@h"
