@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from kctl.config.sections import Config, size_bytes
 
-__all__ = ["storage_settings", "table_folder"]
+__all__ = ["storage_settings", "table_folder", "table_folders"]
 
 
 def table_folder(config: Config) -> Path | None:
     """Where the table of mode `lake` is on this machine; None: it is not."""
     uri = urlsplit(config.storage.uri)
     return Path(unquote(uri.path)) if config.storage.mode == "lake" and uri.scheme == "file" else None
+
+
+def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
+    """The folders of this machine that a table of mode `lake` depends on, each with its setting: those of rows and of
+    dead letters with their logs and plans, the one where both are, and that of a catalog in a file."""
+    if (table := table_folder(config)) is not None:
+        yield "storage.uri", table.parent
+        for each in (table, table.with_name(f"{table.name}_dead_letters")):
+            yield from (("storage.uri", folder) for folder in (each, each / "_delta_log", each / "_kctl"))
+    catalog = urlsplit(config.storage.catalog.get("uri", ""))
+    if config.storage.mode == "lake" and catalog.scheme.startswith("sqlite") and catalog.path:
+        yield "storage.catalog", Path(catalog.path[1:]).parent
 
 
 def storage_settings(config: Config) -> dict[str, Any]:

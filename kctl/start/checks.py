@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kctl.config import Config
+from kctl.config.storage import table_folders
 from kctl.errors import AlreadyRunning, JarsMissing, KctlError, RunDirUnusable
 from kctl.http import access_of
 from kctl.jars import LockName, jar_paths, java_command
@@ -152,7 +153,8 @@ async def _kill_former(run_dir: Path, name: str, owner: ProcessIdentity) -> None
 
 
 def make_folders(config: Config) -> None:
-    """The folders that workers write to.
+    """The folders that workers write to; those of a table on this machine are not made, but checked where they are
+    there.
 
     Raises:
         RunDirUnusable: one of them cannot be made, is another user's, or can be written to by all.
@@ -164,24 +166,30 @@ def make_folders(config: Config) -> None:
     ):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            found = folder.stat()
         except OSError as error:
             raise RunDirUnusable(f"{folder} cannot be made ({error.strerror}): correct {setting}") from error
-        mode = stat.S_IMODE(found.st_mode)
-        if found.st_uid not in (os.geteuid(), 0):
-            raise RunDirUnusable(
-                f"{folder} belongs to uid {found.st_uid}, which could replace what is in it: correct {setting}"
-            )
-        if mode & stat.S_IWOTH:
-            raise RunDirUnusable(
-                f"{folder} has mode {mode:04o}, all users can write to it: chmod o-w {folder}, or correct {setting}"
-            )
-        if mode & stat.S_IWGRP:
-            log.warning("action=open_folder path=%s mode=%04o: its group can replace what is in it", folder, mode)
-        if mode & stat.S_IRWXO:
-            log.warning(
-                "action=open_folder path=%s mode=%04o: all users of this machine can look into it", folder, mode
-            )
+        _check_folder(setting, folder)
+    for setting, folder in table_folders(config):
+        if folder.exists():
+            _check_folder(setting, folder)
+
+
+def _check_folder(setting: str, folder: Path) -> None:
+    """Raises RunDirUnusable: others could replace what is in it."""
+    found = folder.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid not in (os.geteuid(), 0):
+        raise RunDirUnusable(
+            f"{folder} belongs to uid {found.st_uid}, which could replace what is in it: correct {setting}"
+        )
+    if mode & stat.S_IWOTH:
+        raise RunDirUnusable(
+            f"{folder} has mode {mode:04o}, all users can write to it: chmod o-w {folder}, or correct {setting}"
+        )
+    if mode & stat.S_IWGRP:
+        log.warning("action=open_folder path=%s mode=%04o: its group can replace what is in it", folder, mode)
+    if mode & stat.S_IRWXO:
+        log.warning("action=open_folder path=%s mode=%04o: all users of this machine can look into it", folder, mode)
 
 
 def _lock(run_dir: Path) -> int:

@@ -11,8 +11,11 @@ import pytest
 
 from kctl.children import PRIVATE
 from kctl.config import load
+from kctl.config.storage import table_folders
 from kctl.errors import RunDirUnusable
 from kctl.start.checks import make_folders
+from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import dead_letter_folder
 
 TOML = """
 [kafka]
@@ -63,6 +66,53 @@ def test_a_folder_that_its_group_can_write_to_is_reported(tmp_path: Path, caplog
     make_folders(load(tmp_path / "kctl.toml", {}))
 
     assert "its group can replace what is in it" in caplog.text
+
+
+LAKE = f"""{TOML}
+[storage]
+mode = "lake"
+format = "iceberg"
+table = "a.b"
+uri = "file://%s/lake/or%%20ders"
+catalog = {{ type = "sql", uri = "sqlite:///%s/catalog/c.db" }}
+"""
+FOLDERS = [
+    "lake",
+    "lake/or ders",
+    "lake/or ders/_kctl",
+    "lake/or ders/_delta_log",
+    "lake/or ders_dead_letters",
+    "lake/or ders_dead_letters/_kctl",
+    "catalog",
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_of_a_table_that_every_user_can_write_to_is_refused(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "kctl.toml").write_text(LAKE % (tmp_path, tmp_path))
+    for each in FOLDERS:
+        (tmp_path / each).mkdir(parents=True)
+    config = load(tmp_path / "kctl.toml", {})
+    make_folders(config)
+    (tmp_path / folder).chmod(0o777)
+
+    with pytest.raises(RunDirUnusable, match=rf"{folder} has mode 0777, all users .* correct storage\.(uri|catalog)"):
+        make_folders(config)
+
+
+def test_folders_of_a_table_are_not_made(tmp_path: Path) -> None:
+    (tmp_path / "kctl.toml").write_text(LAKE % (tmp_path, tmp_path))
+
+    make_folders(load(tmp_path / "kctl.toml", {}))
+
+    assert not any((tmp_path / each).exists() for each in FOLDERS)
+
+
+def test_the_folder_of_dead_letters_is_the_one_that_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "kctl.toml").write_text(LAKE % (tmp_path, tmp_path))
+    checked = [folder for _, folder in table_folders(load(tmp_path / "kctl.toml", {}))]
+
+    assert dead_letter_folder(LocalFolder(tmp_path / "lake" / "or ders")).local in checked
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder of another user")
