@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from kctl_agent.secrecy import read_private
 
 __all__ = ["RETRY_SECONDS", "Keys", "KeysUnusable", "ObjectStore"]
 
+_PRINTABLE = re.compile(r"[!-~]+")
 _PROFILE = "default"
 _REGION = "us-east-1"
 """What servers other than AWS mostly call theirs."""
@@ -42,7 +44,7 @@ class Keys:
         try:
             parser.read_string(read_private(path))
             found = parser[_PROFILE]
-            return cls(found["aws_access_key_id"], found["aws_secret_access_key"], found.get("aws_session_token"))
+            keys = cls(found["aws_access_key_id"], found["aws_secret_access_key"], found.get("aws_session_token"))
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or error
             raise KeysUnusable(f"{path} (storage.credentials_file) cannot be read: {why}") from None
@@ -55,6 +57,12 @@ class Keys:
                 f"{path} (storage.credentials_file) is no file of credentials: it wants `[{_PROFILE}]` and lines "
                 "`aws_access_key_id = …`, `aws_secret_access_key = …`"
             ) from None
+        if not all(map(_PRINTABLE.fullmatch, (keys.id, keys.secret, keys.session_token or "-"))):
+            raise KeysUnusable(  # obstore and delta-rs end in a panic by them
+                f"{path} (storage.credentials_file) has an empty key, or one of several lines or of characters other "
+                "than printable ASCII"
+            )
+        return keys
 
 
 @dataclass(frozen=True, slots=True)

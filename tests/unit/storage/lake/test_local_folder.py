@@ -79,3 +79,16 @@ def test_a_table_that_was_just_made_outlasts_a_power_cut(path: Path, monkeypatch
 
     log = path / "_delta_log"
     assert {log / f"{0:020}.json", log, path, path.parent} <= set(synced)
+
+
+def test_a_file_is_written_through_no_link_that_is_there_already(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("of somebody else")
+    (tmp_path / "table" / "_kctl").mkdir(parents=True)
+    (tmp_path / "table" / "_kctl" / "vacuumed.new").symlink_to(victim)
+
+    LocalFolder(tmp_path / "table").write("_kctl/vacuumed", b"now")
+
+    assert victim.read_text() == "of somebody else"
+    assert (tmp_path / "table" / "_kctl" / "vacuumed").read_bytes() == b"now"
+    assert len(list((tmp_path / "table" / "_kctl").iterdir())) == 2

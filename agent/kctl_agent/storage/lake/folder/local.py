@@ -110,10 +110,11 @@ class LocalFolder(Folder):
 
     def write(self, name: str, content: bytes) -> None:
         path = self.local / name
-        written = path.with_name(f"{path.name}.new")
+        written = path.with_name(f"{path.name}.{uuid.uuid4()}.new")
         try:
             path.parent.mkdir(exist_ok=True)
-            written.write_bytes(content)
+            with written.open("xb") as file:  # not through a link that somebody has put there
+                file.write(content)
             os.replace(written, path)
         except OSError:
             with suppress(OSError):

@@ -264,7 +264,7 @@ class S3Folder(Folder):
 
     def _explained(self, text: str) -> str:
         answer = _ANSWER.search(text)
-        code, message = (None, None) if answer is None else answer.groups()
+        code, message = (None, None) if answer is None else (" ".join((each or "").split()) for each in answer.groups())
         first = " ".join(_END.sub("", text).split())
         where = self._store.endpoint or "S3"
         if code == "NoSuchBucket":

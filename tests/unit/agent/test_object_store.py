@@ -1,0 +1,33 @@
+"""The keys of a bucket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.object_store import Keys, KeysUnusable, ObjectStore
+from kctl_agent.storage.lake.folder.s3 import S3Folder
+
+
+@pytest.mark.parametrize("secret", ["one\n two", "schlüssel", "a\x00b", "a b", ""])
+@pytest.mark.parametrize("name", ["aws_access_key_id", "aws_secret_access_key"])
+def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_file(
+    tmp_path: Path, name: str, secret: str
+) -> None:
+    keys = {"aws_access_key_id": "id", "aws_secret_access_key": "secret", name: secret}
+    path = tmp_path / "credentials"
+    path.touch(0o600)
+    path.write_text("[default]\n" + "".join(f"{each} = {text}\n" for each, text in keys.items()))
+
+    with pytest.raises(KeysUnusable, match=r"credentials .* has an empty key, or one of several lines") as raised:
+        Keys.read(path)
+
+    assert secret == "" or secret not in str(raised.value)
+
+
+def test_what_a_server_answers_is_one_line() -> None:
+    folder = S3Folder(ObjectStore("bucket", "http://s3", "r"), "orders")
+    answer = "<Code>Slow\nDown</Code>\n<Message>wait\r\n2026-01-01 action=forged\u2028line</Message>"
+
+    assert folder.explain(Exception(answer)) == "http://s3 answers Slow Down: wait 2026-01-01 action=forged line"
