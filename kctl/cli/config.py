@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from kctl.cli.table import Column, render
 from kctl.cli.user_code import problems
 from kctl.config import Config, contexts, load
 from kctl.config.sections import SECTIONS
+from kctl.config.storage import storage_settings
 from kctl.config.values import shown
 from kctl.errors import ConfigError
 from kctl.secrets import cluster_secret
@@ -61,7 +63,8 @@ def _check(
 ) -> None:
     """Check a configuration, its handler and its transform.
 
-    Starts no fleet and asks no broker. Files of secrets are read, as `kctl start` reads them. Handler and transform are
+    Starts no fleet and asks no broker, no object store and no catalog. Files of secrets are read, and the packages and
+    the folder that a table needs are looked for. Handler and transform are
     imported, each in a process of its own. What `kctl start` finds on its machine (Java, a port in use, folders that
     cannot be written) is not checked. Exit code 2 if the configuration or the code that it names cannot be used.
     """
@@ -78,12 +81,27 @@ def _check(
     for problem in found:
         if problem.details:
             sys.stderr.write(f"{problem.details}\n\n")
-    sentences = [*map(str, refusals(loaded)), *(problem.sentence for problem in found)]
+    sentences = [*map(str, refusals(loaded)), *_table_refusals(loaded), *(problem.sentence for problem in found)]
     if sentences:
         raise ConfigError("; ".join(sentences))
     typer.echo(f"{loaded.path} can be used")
     if loaded.sinkers.count == 0 and loaded.storage.mode not in ("directly", "lake"):
         sys.stderr.write("kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n")
+
+
+def _table_refusals(config: Config) -> Iterator[str]:
+    """What a worker would refuse of the table, as far as it is found without writing and without its store."""
+    if config.storage.mode != "lake":
+        return
+    from kctl_agent.storage import open_lake  # numpy and pyarrow: 200 ms
+    from kctl_agent.storage.base import StorageError
+
+    try:
+        folder = open_lake(storage_settings(config)).folder
+        if folder.local is not None:
+            folder.check()
+    except StorageError as error:
+        yield f"{config.path}: {error}"
 
 
 def _table(config: Config, values: dict[str, dict[str, Any]]) -> list[str]:

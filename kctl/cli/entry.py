@@ -121,7 +121,7 @@ def _print_error(error: Exception) -> int:
     if isinstance(error, KctlError):
         code, text = error.exit_code, str(error)
     elif isinstance(error, AgentError):
-        code, text = 1, str(error)
+        code, text = 2 if error.code == "storage_misconfigured" else 1, str(error)
     else:
         code, text = 1, f"a defect in kctl, {type(error).__name__}: {error}; `kctl --debug …` shows where"
     sys.stdout.flush()

@@ -54,6 +54,8 @@ def bring_parts(storage: str) -> None:
     """
     if storage == "redis":
         _need_redis()
+    if storage == "lake" and find_spec("deltalake") is None:
+        raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
     with shown_on(sys.stderr) as progress:
         fetch(progress=progress)
@@ -66,6 +68,4 @@ def _need_redis() -> None:
             "sudo apt-get install redis-server), or leave `--storage redis` away"
         )
     if find_spec("redis") is None:
-        raise StartError(
-            "`--storage redis` needs redis-py: pip install 'kctl-agent[redis]', or leave `--storage redis` away"
-        )
+        raise StartError("`--storage redis` needs redis-py: pip install redis, or leave `--storage redis` away")

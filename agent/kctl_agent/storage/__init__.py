@@ -13,6 +13,7 @@ from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake import IcebergStorage, LakeStorage, TableStorage
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
+from kctl_agent.storage.lake.packages import need_packages
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.redis.client import REPLY_SECONDS
@@ -58,8 +59,11 @@ def open_storage(settings: Mapping[str, Any], *, reply_seconds: float = REPLY_SE
 def open_lake(settings: Mapping[str, Any]) -> TableStorage:
     """The table that the `[storage]` settings of mode `lake` name. It opens no file and no connection yet.
 
-    Raises StorageUnusable: the file with the keys of an object store cannot be read.
+    Raises:
+        StorageMisconfigured: a package is missing, or the file with the keys of an object store cannot be read.
+        TableRefused: a kind of table that cannot be there.
     """
+    need_packages(settings)
     folder = _folder(settings)
     common: dict[str, Any] = {
         "partition_by": settings["partition_by"],

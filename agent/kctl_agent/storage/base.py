@@ -80,6 +80,7 @@ __all__ = [
     "Settled",
     "Storage",
     "StorageError",
+    "StorageMisconfigured",
     "StorageStats",
     "StorageUnusable",
     "StoredOffset",
@@ -95,6 +96,13 @@ class StorageUnusable(StorageError):
 
     code = "storage_unusable"
     retriable = True
+
+
+class StorageMisconfigured(StorageUnusable):
+    """What its settings name cannot be used by any process: a package that is missing, a file of keys."""
+
+    code = "storage_misconfigured"
+    retriable = False
 
 
 class OffsetStore(ABC):

@@ -23,7 +23,7 @@ from kctl_agent.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
 from kctl_agent.storage import open_lake, open_storage
-from kctl_agent.storage.base import OffsetStore, StorageUnusable
+from kctl_agent.storage.base import OffsetStore, StorageError
 from kctl_agent.storage.lake.table import TableRefused
 from kctl_agent.worker.consumer_group.membership import Fenced
 from kctl_agent.worker.settings import WorkerSettings, parse
@@ -92,12 +92,12 @@ def _text(error: Exception, servers: str) -> str:
 
 
 def _storage(settings: WorkerSettings) -> OffsetStore:
-    """Raises BootstrapError when the mode is `directly` and its handler cannot be had, or `lake` and the keys of its
-    object store cannot."""
+    """Raises BootstrapError when the mode is `directly` and its handler cannot be had, or `lake` and a package or
+    the keys of its object store cannot."""
     if settings.storage["mode"] == "lake":
         try:
             return open_lake(settings.storage)
-        except StorageUnusable as error:
+        except StorageError as error:
             raise BootstrapError(str(error)) from error
     if settings.storage["mode"] != "directly":
         return open_storage(settings.storage, reply_seconds=STORAGE_REPLY_SECONDS)

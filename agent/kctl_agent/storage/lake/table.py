@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -62,10 +61,8 @@ class LakeTable:
 
         Raises:
             StorageUnusable: the place is missing or cannot be used, or the folder holds something else.
-            TableRefused: a table, or a place, that cannot be written to; delta-rs is not installed.
+            TableRefused: a table, or a place, that cannot be written to.
         """
-        if find_spec("deltalake") is None:
-            raise TableRefused("storage.mode is \"lake\", which needs delta-rs: pip install 'kctl-agent[lake]'")
         if not self._is_checked:
             self.folder.check()
             self.folder.check_create()

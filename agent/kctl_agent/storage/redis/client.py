@@ -84,7 +84,7 @@ def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_S
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
     except ImportError as error:
-        raise StorageUnusable("a Redis storage needs redis-py: pip install 'kctl-agent[redis]'") from error
+        raise StorageUnusable("a Redis storage needs redis-py: pip install redis") from error
     options: dict[str, Any] = {
         "retry": _retry_class()(ExponentialWithJitterBackoff(cap=RETRY_SECONDS[1], base=RETRY_SECONDS[0]), RETRIES),
         "retry_on_error": [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError],

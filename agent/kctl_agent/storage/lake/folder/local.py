@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import uuid
 from collections.abc import Collection, Iterable, Iterator
@@ -22,6 +23,8 @@ __all__ = ["LocalFolder", "sync_file"]
 
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 """What `link(2)` answers where there are none."""
+UNUSABLE = re.compile(r"[\[\]^|%\\]")
+"""In a path: delta-rs takes it for a URL."""
 STACK = re.compile(r"(?s)\n\s*0: .*|\x1b\[\d*m")
 """Of delta-rs' threads, and colours."""
 
@@ -54,8 +57,26 @@ class LocalFolder(Folder):
         return self.local.exists()
 
     def check(self) -> None:
-        if not self.local.parent.is_dir():
-            raise StorageUnusable(f"the folder {self.local.parent} of storage.uri does not exist: make it first")
+        try:
+            self._check()
+        except OSError as error:
+            raise StorageUnusable(f"{self.local} (storage.uri) cannot be used: {error.strerror}") from error
+
+    def _check(self) -> None:
+        path, parent = self.local, self.local.parent
+        if found := UNUSABLE.search(str(path)):
+            raise TableRefused(
+                f"{path} (storage.uri) has a `{found[0]}`, which delta-rs cannot open: name it otherwise"
+            )
+        if path.exists() and not path.is_dir():
+            raise StorageUnusable(f"{path} (storage.uri) is no folder: name another")
+        if not parent.exists():
+            raise StorageUnusable(
+                f"the folder {parent}, in which the table of storage.uri is to be made, does not exist: "
+                f"mkdir -p {shlex.quote(str(parent))}"
+            )
+        if not parent.is_dir():
+            raise StorageUnusable(f"{parent}, in which the table of storage.uri is to be made, is no folder")
 
     def check_create(self) -> None:
         place = self.local if self.local.is_dir() else self.local.parent

@@ -15,12 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import unquote, urlsplit
 
 from kctl_agent.object_store import RETRY_SECONDS, KeysUnusable, ObjectStore
-from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
 
 if TYPE_CHECKING:
@@ -54,11 +53,11 @@ class S3Folder(Folder):
 
     @classmethod
     def of(cls, storage: Mapping[str, Any]) -> Self:
-        """The one that the `[storage]` settings name. Raises StorageUnusable."""
+        """The one that the `[storage]` settings name. Raises StorageMisconfigured."""
         try:
             return cls(ObjectStore.of(storage), unquote(urlsplit(storage["uri"]).path).strip("/"))
         except KeysUnusable as error:
-            raise StorageUnusable(str(error)) from error
+            raise StorageMisconfigured(str(error)) from error
 
     @property
     def name(self) -> str:
@@ -94,8 +93,6 @@ class S3Folder(Folder):
         )
 
     def check(self) -> None:
-        if find_spec("obstore") is None:
-            raise TableRefused(f"storage.uri is {self.uri}, which needs obstore: pip install 'kctl-agent[s3]'")
         probe = self._key(f"{FOLDER}/conditional-put-{uuid.uuid4().hex}")
         try:
             with ThreadPoolExecutor(AT_ONCE) as threads:

@@ -1,0 +1,98 @@
+"""`kctl config check` of a table: what the workers would refuse, found without writing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.unit.kctl_cli.conftest import Kctl
+
+S3 = 'uri = "s3://bucket/orders"\ncredentials_file = "keys"\nendpoint = "http://127.0.0.1:1"'
+KEYS = "[default]\naws_access_key_id = a\naws_secret_access_key = b\n"
+ICEBERG = 'format = "iceberg"\ntable = "a.b"\ncatalog = { type = "sql", uri = "sqlite:////srv/c.db" }\n'
+
+
+def written(folder: Path, storage: str) -> str:
+    path = folder / "kctl.toml"
+    path.write_text(
+        '[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n[storage]\nmode = "lake"\n' + storage
+    )
+    return str(path)
+
+
+def test_a_table_whose_folder_and_keys_are_there_can_be_used(kctl: Kctl, short_dir: Path) -> None:
+    (short_dir / "keys").write_text(KEYS)
+    (short_dir / "keys").chmod(0o600)
+
+    for storage in (S3, f'uri = "{(short_dir / "orders").as_uri()}"'):
+        path = written(short_dir, storage)
+        ran = kctl("config", "check", "-c", path)
+        assert (ran.code, ran.out, ran.err) == (0, f"{path} can be used\n", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "complaint"),
+    [
+        (None, 0o600, "keys (storage.credentials_file) cannot be read: No such file or directory"),
+        (KEYS, 0o644, "chmod o= "),
+        ("hello", 0o600, "is no file of credentials"),
+        ("[prod]\naws_access_key_id = a\n", 0o600, "default"),
+    ],
+)
+def test_keys_that_cannot_be_used_are_refused_by_check_and_by_status_with_one_exit_code(
+    content: str | None, mode: int, complaint: str, kctl: Kctl, short_dir: Path
+) -> None:
+    if content is not None:
+        (short_dir / "keys").write_text(content)
+        (short_dir / "keys").chmod(mode)
+    path = written(short_dir, S3)
+
+    checked, status = kctl("config", "check", "-c", path), kctl("storage", "status", "-c", path)
+
+    assert (checked.code, status.code, checked.out) == (2, 2, "")
+    assert complaint in checked.err
+    assert complaint in status.err
+    assert checked.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("storage", "module", "complaint"),
+    [
+        ('uri = "file:///srv/t"', "deltalake", 'storage.mode = "lake" needs deltalake: pip install deltalake'),
+        ('uri = "s3://bucket/t"', "obstore", "storage.uri = s3://… needs obstore: pip install obstore"),
+        (f'{ICEBERG}uri = "file:///srv/t"', "pyiceberg", "needs pyiceberg: pip install pyiceberg"),
+        (f'{ICEBERG}uri = "file:///srv/t"', "sqlalchemy", "a catalog of type sql needs SQLAlchemy: pip install SQL"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_as_pip_installs_it(
+    storage: str, module: str, complaint: str, kctl: Kctl, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("kctl_agent.storage.lake.packages.find_spec", lambda name: None if name == module else object())
+    path = written(short_dir, storage)
+
+    for words in (("config", "check"), ("storage", "status"), ("storage", "dead", "list")):
+        ran = kctl(*words, "-c", path)
+        assert (ran.code, complaint in ran.err, "defect" in ran.err) == (2, True, False)
+
+
+def test_a_folder_that_cannot_have_the_table_is_refused(kctl: Kctl, short_dir: Path) -> None:
+    (short_dir / "file").touch()
+    named = {
+        "none/orders": f"the folder {short_dir / 'none'}, in which the table of storage.uri is to be made, does not "
+        f"exist: mkdir -p {short_dir / 'none'}",
+        "file": "file (storage.uri) is no folder: name another",
+        "file/orders": "file, in which the table of storage.uri is to be made, is no folder",
+        "a[b": "(storage.uri) has a `[`, which delta-rs cannot open",
+        "a%b": "(storage.uri) has a `%`, which delta-rs cannot open",
+    }
+
+    for name, complaint in named.items():
+        ran = kctl("config", "check", "-c", written(short_dir, f'uri = "{(short_dir / name).as_uri()}"'))
+        assert (ran.code, complaint in ran.err) == (2, True), ran.err
+    assert sorted(each.name for each in short_dir.iterdir()) == ["file", "kctl.toml"]
