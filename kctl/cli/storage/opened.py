@@ -30,7 +30,7 @@ def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
     """The configuration of the fleet that is meant.
 
     Raises:
-        typer.Exit: we are root and it is another user's, as whom a process of its own has done it.
+        typer.Exit: we are root and it is another user's: a process of that user has done it.
         UsageError: we are root, and whose fleet it is is not known.
     """
     from kctl.config import load

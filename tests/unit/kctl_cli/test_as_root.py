@@ -184,7 +184,7 @@ def test_a_file_of_keys_that_is_roots_is_not_read_for_another_users_fleet(
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()
-    assert ran.code == 1
+    assert ran.code == 2
     assert f"{keys} (storage.credentials_file) cannot be read: Permission denied" in ran.err
 
 
