@@ -8,7 +8,7 @@ import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.options import ConfigOption
-from kctl.cli.storage.opened import load_fleet, opened_dead_letters, opened_table
+from kctl.cli.storage.opened import load_fleet, opened_dead_letters, opened_lake
 from kctl.cli.storage.selection import (
     FromOption,
     OlderOption,
@@ -72,8 +72,13 @@ def requeue(
 def _cancelled(fleet: Config) -> str:
     from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 
+    if fleet.storage.mode != "lake":
+        raise UsageError(
+            f'storage.mode is "{fleet.storage.mode}": only a table (mode `lake`) has dead letters that were put back '
+            "and that no worker has taken yet"
+        )
     with (
-        opened_table(fleet) as lake,
+        opened_lake(fleet) as lake,
         operation(fleet_log(fleet), "storage requeue", {"what": "cancel"}) as running,
     ):
         count = DeadLetterTable(lake, fleet.kafka.group).cancel_requeued()

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kctl_agent.storage.base import Binding, StoredOffset
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from tests.unit.storage.lake.iceberg.tables import NAME, Lake, begun
+from tests.unit.storage.lake.test_dead_letters import written
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl
@@ -57,3 +59,15 @@ def test_its_files_are_left_to_the_engine_beside(kctl: Kctl, lake: Lake, command
 
     assert ran.code == 2
     assert 'storage.format is "iceberg": its files are compacted and removed by the engine' in ran.err
+
+
+def test_its_dead_letters_are_put_back_and_that_is_cancelled(kctl: Kctl, lake: Lake) -> None:
+    storage = lake.opened(Binding("g", "cluster-1"))
+    storage.init_offsets([StoredOffset("t", 0, None, 0)])
+    written(DeadLetterTable(storage, "g"), begun(storage, 0, 10), [3, 7], group="g").commit()
+    ran = kctl("storage", "requeue", "--dead", "--topic", "t", "--offset-to", "3")
+    cancelled = kctl("storage", "requeue", "--cancel")
+
+    assert ran.out == "1 message put back\n"
+    assert cancelled.out == "1 message that was put back is a dead letter again\n"
+    assert [row["offset"] for row in json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]] == [3, 7]
