@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, fields
 from pathlib import Path
@@ -17,6 +18,8 @@ from kctl.errors import ConfigError
 __all__ = ["CLUSTERS", "check_together", "clusters", "is_setting_variable", "load", "read", "sections", "variable"]
 
 CLUSTERS = "clusters"
+CATALOG_REFUSED = frozenset({"auth", "ssl", "py-io-impl", "py-catalog-impl"})
+"""Properties of pyiceberg that name code to run, or that it takes no texts for."""
 
 
 def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Config:
@@ -268,6 +271,15 @@ def _check_iceberg(config: Config) -> None:
         )
     if not storage.catalog.get("uri"):
         raise ConfigError(f"{config.path}: storage.catalog has no uri: name where the catalog is")
+    for name, text in storage.catalog.items():
+        if re.search(r"[\x00-\x1f\x7f-\x9f]|^\s|\s$", text):
+            raise ConfigError(
+                f"{config.path}: storage.catalog.{name} has a control character, or a blank at an end: leave it out"
+            )
+        if (kind := name.partition(".")[0]) in CATALOG_REFUSED:
+            raise ConfigError(
+                f"{config.path}: storage.catalog.{name} cannot be used: kctl has pyiceberg use no {kind}: leave it out"
+            )
     if storage.uri.startswith("s3://"):
         raise ConfigError(
             f'{config.path}: storage.format is "iceberg" and storage.uri is {storage.uri}, but only Delta '

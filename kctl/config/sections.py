@@ -357,8 +357,8 @@ class Storage:
     catalog: Mapping[str, str] = setting(
         {},
         'The catalog of an Iceberg table, such as `{ type = "sql", uri = "sqlite:////srv/lake/catalog.db" }`: of type '
-        "`sql` or `rest`, its `name` (`default`), and further properties of pyiceberg. `kctl config show` hides those "
-        "that speak of a secret.",
+        "`sql` or `rest`, its `name` (`default`), and further properties of pyiceberg. `kctl config show` shows "
+        "no other than these three.",
         is_secret=True,
     )
     table: str = setting(

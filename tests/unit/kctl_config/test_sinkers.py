@@ -12,6 +12,7 @@ from kctl.errors import ConfigError
 KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
 
 ICEBERG = '[storage]\nmode = "lake"\nuri = "file:///srv/t"\nformat = "iceberg"\ntable = "a.b"\n'
+CATALOG = f"{ICEBERG}catalog = {{ type = 'rest', uri = 'http://h', "
 
 
 def loaded(folder: Path, more: str) -> Config:
@@ -44,6 +45,12 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
         (f"{ICEBERG}catalog = {{ uri = 'sqlite:///c' }}", "storage.catalog has no type: of catalogs `sql` and `rest`"),
         (f"{ICEBERG}catalog = {{ type = 'hive', uri = 'thrift://h' }}", "storage.catalog has the type hive: of"),
         (f"{ICEBERG}catalog = {{ type = 'sql' }}", "storage.catalog has no uri: name where the catalog is"),
+        (f'{CATALOG}token = "secret\\n" }}', "storage.catalog.token has a control character, or a blank at an end"),
+        (f"{CATALOG}token = ' secret' }}", "storage.catalog.token has a control character, or a blank at an end"),
+        (
+            f"{CATALOG}auth.type = 'custom' }}",
+            "storage.catalog.auth.type cannot be used: kctl has pyiceberg use no auth",
+        ),
         (
             f"{ICEBERG.replace('file:///srv', 's3://bucket')}catalog = {{ type = 'sql', uri = 'sqlite:///c' }}",
             "only Delta tables can be in an object store",

@@ -111,10 +111,19 @@ def test_a_url_that_cannot_be_read_is_refused_without_a_part_of_its_password(url
 
 def test_a_catalog_is_given_on_as_it_is_and_shown_without_what_is_secret(tmp_path: Path) -> None:
     setting = next(each for each in fields(Storage) if each.name == "catalog")
-    given = 'catalog = { type = "rest", uri = "https://u:hunter2@host/c", credential = "i:hunter2", token = "hunter2" }'
+    given = 'catalog = { type = "rest", uri = "https://u:hunter2@host/c", name = "n", header.X-Any = "hunter2" }'
 
-    assert settings(tmp_path, given)["catalog"]["token"] == "hunter2"
+    assert settings(tmp_path, given)["catalog"]["header.X-Any"] == "hunter2"
     catalog = shown(setting, load(tmp_path / "kctl.toml", {}).storage.catalog)
-    assert catalog == {"type": "rest", "uri": "https://u:***@host/c", "credential": "***", "token": "***"}
+    assert catalog == {
+        "type": "rest",
+        "uri": "https://u:***@host/c",
+        "name": "n",
+        "header.X-Any": "***",
+    }
+    assert shown(setting, {"uri": "u:hunter2@host/c"}) == {"uri": "***"}
+    assert shown(setting, {"uri": "sqlite:////srv/c.db?password=hunter2"}) == {
+        "uri": "sqlite:////srv/c.db?password=***"
+    }
     variable = {"KCTL_STORAGE_CATALOG": "type=sql,uri=sqlite:////srv/c.db"}
     assert load(tmp_path / "kctl.toml", variable).storage.catalog == {"type": "sql", "uri": "sqlite:////srv/c.db"}
