@@ -11,6 +11,7 @@ import ctypes
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL = 100
 """Of commits, as for delta-rs, unless the table has `delta.checkpointInterval`."""
+DECIMAL = re.compile(r"[1-9][0-9]{0,17}")
 SECONDS = 600.0
 """After so long one is given up."""
 ATTEMPTS = 5
@@ -50,7 +52,7 @@ class Checkpoints:
         """Have one written if it is due with this version, which this process has committed, and none is under way. The
         state may be a newer one: others commit, too."""
         interval = state.configuration.get("delta.checkpointInterval", "")
-        if version % (int(interval) if interval.isdecimal() and int(interval) else INTERVAL):
+        if version % (int(interval) if DECIMAL.fullmatch(interval) else INTERVAL):
             return
         if self._running is None or not self._running.is_alive():
             self._running = threading.Thread(target=_run, args=(self._table,), name="kctl-checkpoint", daemon=True)

@@ -26,7 +26,7 @@ from kctl_agent.messages import number_of
 from kctl_agent.storage.lake.counts import is_small
 from kctl_agent.storage.lake.files import TableFile
 from kctl_agent.storage.lake.folder import FOLDER, Folder
-from kctl_agent.storage.lake.log import actions
+from kctl_agent.storage.lake.log import actions, own_file
 from kctl_agent.storage.lake.plans import BATCH
 from kctl_agent.storage.room import readable
 
@@ -160,7 +160,7 @@ def _files(table: DeltaTable) -> Iterator[TableFile]:
     partitions = table.metadata().partition_columns
     names = ("path", "size_bytes", *(f"partition.{name}" for name in partitions))
     for path, size, *values in zip(*(columns.column(name).to_pylist() for name in names), strict=True):
-        yield TableFile(unquote(path), size, dict(zip(partitions, map(_text, values), strict=True)))
+        yield TableFile(own_file(path), size, dict(zip(partitions, map(_text, values), strict=True)))
 
 
 def _text(value: object) -> str | None:

@@ -54,13 +54,13 @@ def count(table: Folder, target_file_bytes: int) -> TableCounts:
     with suppress(FileNotFoundError):  # one by one: a listing may lack an entry that is written beside it
         while True:
             for added, action in _entry(table, version + 1):
-                since[unquote(action["path"])] = (action["size"], _rows(action.get("stats"))) if added else None
+                since[unquote(action["path"])] = (action["size"], action["rows"]) if added else None
             version += 1
     total = _Total(target_file_bytes)
     for checkpoint in log.checkpoint_files:
-        for name, size, stats in _of_checkpoint(table, checkpoint):
+        for name, size, rows in _of_checkpoint(table, checkpoint):
             if unquote(name) not in since:
-                total.add(size, _rows(stats))
+                total.add(size, rows)
     for file in since.values():
         if file is not None:
             total.add(*file)
@@ -93,10 +93,18 @@ def _entry(table: Folder, version: int) -> Iterator[tuple[bool, dict[str, Any]]]
             parsed = json.loads(line)
             for kind in ("add", "remove"):
                 if (action := parsed.get(kind)) is not None:
-                    yield kind == "add", action
+                    yield kind == "add", _checked(action, kind)
 
 
-def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, int, str | None]]:
+def _checked(action: dict[str, Any], kind: str) -> dict[str, Any]:
+    """What is read of it here, with `rows`. Raises ValueError, TypeError, KeyError, RecursionError: it is none."""
+    path, size, stats = action["path"], action.get("size"), action.get("stats")
+    if not isinstance(path, str) or (kind == "add" and not isinstance(size, int)):
+        raise ValueError(f"its `{kind}` has no path, or no size")
+    return {"path": path, "size": size, "rows": _rows(stats), "dataChange": action.get("dataChange", True)}
+
+
+def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, int, int | None]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -105,7 +113,7 @@ def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, int, str | N
         for rows in file.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
             for add in rows.column("add").drop_null().to_pylist():
                 if add["path"] is not None:
-                    yield add["path"], add["size"], add.get("stats")
+                    yield add["path"], add["size"], _rows(add.get("stats"))
     pa.default_memory_pool().release_unused()  # the statistics of 100,000 files, which stay a part of this process else
 
 
@@ -180,9 +188,9 @@ class TableCounter:
         try:
             while True:
                 for added, action in _entry(self._lake.folder, version + 1):
-                    if not added or not action.get("dataChange", True):
+                    if not added or not action["dataChange"]:
                         return None
-                    total.add(action["size"], _rows(action.get("stats")))
+                    total.add(action["size"], action["rows"])
                 version += 1
         except FileNotFoundError:
             return total.counts(self._lake.folder, version)

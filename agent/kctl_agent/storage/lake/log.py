@@ -24,6 +24,7 @@ __all__ = [
     "committed_at",
     "entry_name",
     "log_files",
+    "own_file",
     "parsed",
     "reading_log",
     "was_added",
@@ -34,6 +35,8 @@ LOG = "_delta_log"
 CHECKPOINT = re.compile(
     r"(?P<version>\d{20})\.checkpoint(\.(?P<part>\d{10})\.(?P<parts>\d{10})|\.(?P<id>[0-9a-f-]{36}))?\.parquet"
 )
+ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+"""How a path begins that is a URI."""
 LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
 """The file that names the newest checkpoint."""
 
@@ -50,7 +53,7 @@ def reading_log(name: str) -> Iterator[None]:
     """Where a file of a log is parsed. Raises LogUnreadable."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, AttributeError) as error:  # also what pyarrow raises
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:  # also what pyarrow raises
         raise LogUnreadable(f"{name.rpartition('/')[2]} of its log cannot be read: {error}") from error
 
 
@@ -66,7 +69,18 @@ def checkpoint_name(version: int) -> str:
 
 def added(table: Folder, version: int) -> list[str]:
     """The files that a commit has added. Raises LogUnreadable, OSError."""
-    return [unquote(action["add"]["path"]) for action in actions(table, version) if "add" in action]
+    found = actions(table, version)
+    with reading_log(entry_name(version)):
+        return [own_file(action["add"]["path"]) for action in found if "add" in action]
+
+
+def own_file(path: str) -> str:
+    """The name of a file in the table's folder, by the path that its log has of it. Raises LogUnreadable: it may be
+    anybody's, for it is elsewhere."""
+    name = unquote(path)
+    if name.startswith("/") or ELSEWHERE.match(name) or ".." in name.split("/"):
+        raise LogUnreadable(f"its log has the file {name!r}, which is not in its folder")
+    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,10 +148,29 @@ def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, dict[str, An
 
 
 def _checked(kind: str, action: dict[str, Any]) -> dict[str, Any]:
-    """Raises ValueError, KeyError: it is none."""
+    """Raises ValueError, TypeError, KeyError, AttributeError: it is none."""
     if kind == "txn":
         return {"appId": str(action["appId"]), "version": int(action["version"])}
     if kind == "metaData":
-        json.loads(action["schemaString"])["fields"]
+        _check_metadata(action)
         return action
-    return {**action, "minReaderVersion": int(action["minReaderVersion"])}
+    _check_texts(action, "readerFeatures", "writerFeatures")
+    return {**action, **{name: int(action[name]) for name in ("minReaderVersion", "minWriterVersion")}}
+
+
+def _check_metadata(action: dict[str, Any]) -> None:
+    if not isinstance(action["id"], str):
+        raise ValueError("the id of its table is no text")
+    for field in json.loads(action["schemaString"])["fields"]:
+        if not isinstance(field["name"], str) or not isinstance(field["type"], str | dict):
+            raise ValueError("a column of its schema has no name, or no type")
+    _check_texts(action, "partitionColumns")
+    for name, text in (action.get("configuration") or {}).items():
+        if not isinstance(text, str):
+            raise ValueError(f"its configuration {name!r} is no text")
+
+
+def _check_texts(action: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if not isinstance(found := action.get(name) or [], list) or not all(isinstance(each, str) for each in found):
+            raise ValueError(f"its {name} are no list of texts")

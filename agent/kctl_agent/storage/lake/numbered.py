@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from kctl_agent.storage.base import Binding
+from kctl_agent.storage.lake.log import own_file
 from kctl_agent.storage.lake.selection import READING, of_cluster, quoted
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def numbered_files(table: DeltaTable) -> list[str]:
     nulls = f"null_count.{NUMBER}"
     columns = ["path", "num_records", *([nulls] if nulls in actions.schema.names else [])]
     files = zip(*(actions.column(name).to_pylist() for name in columns), strict=True)
-    return [unquote(name) for name, *counts in files if None in counts or len(counts) < 2 or counts[0] != counts[1]]
+    return [own_file(name) for name, *counts in files if None in counts or len(counts) < 2 or counts[0] != counts[1]]
 
 
 def fields(table: DeltaTable) -> list[dict[str, Any]]:
