@@ -10,6 +10,7 @@ from typing import Any
 
 from kctl.config import contexts
 from kctl.config.document import read_document
+from kctl.config.lake import check_lake, uri_hint
 from kctl.config.sections import SECTIONS, Cluster, Config, size_bytes
 from kctl.config.tables import named_tables
 from kctl.config.values import allowed, from_text, from_toml, shown_url
@@ -18,8 +19,6 @@ from kctl.errors import ConfigError
 __all__ = ["CLUSTERS", "check_together", "clusters", "is_setting_variable", "load", "read", "sections", "variable"]
 
 CLUSTERS = "clusters"
-CATALOG_REFUSED = frozenset({"auth", "ssl", "py-io-impl", "py-catalog-impl"})
-"""Properties of pyiceberg that name code to run, or that it takes no texts for."""
 
 
 def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Config:
@@ -129,8 +128,9 @@ def _accepted(name: str, value: Any, origin: str, convert: Callable[[Field[Any],
     try:
         return convert(setting, value)
     except ValueError:
+        hint = uri_hint(value) if name == "storage.uri" and isinstance(value, str) else ""
         given = "not one" if setting.metadata["is_secret"] else _given(value)
-        raise ConfigError(f"{origin}: {name} is {given}, but it takes {allowed(setting)}") from None
+        raise ConfigError(f"{origin}: {name} is {given}, but it takes {allowed(setting)}{hint}") from None
 
 
 def _given(value: object) -> str:
@@ -221,7 +221,12 @@ def _check_memory(config: Config) -> None:
 
 def _check_storage(config: Config) -> None:
     if config.storage.mode == "lake":
-        _check_lake(config)
+        check_lake(config)
+    elif config.storage.uri:
+        raise ConfigError(
+            f'{config.path}: storage.uri is set and storage.mode is "{config.storage.mode}", but only mode "lake" '
+            'fills a table: write mode = "lake", or leave uri out'
+        )
     is_direct = config.storage.mode == "directly"
     if (config.sinkers.count > 0 or is_direct) and not config.sinkers.handler:
         why = 'storage.mode is "directly"' if is_direct else f"sinkers.count is {config.sinkers.count}"
@@ -238,52 +243,6 @@ def _check_storage(config: Config) -> None:
         raise ConfigError(
             f'{config.path}: storage.mode is "{config.storage.mode}" and spark.master is "{config.spark.master}", but '
             "executors on other machines cannot write to a file of this one: use `local[k]`"
-        )
-
-
-def _check_lake(config: Config) -> None:
-    if not config.storage.uri:
-        raise ConfigError(
-            f'{config.path}: storage.mode is "lake", but storage.uri is empty: name the folder of the table, as '
-            "`file:///srv/lake/orders` or `s3://bucket/orders`"
-        )
-    if config.storage.format == "iceberg":
-        _check_iceberg(config)
-    if config.sinkers.count > 0 or config.sinkers.handler:
-        given = f"sinkers.count is {config.sinkers.count}" if config.sinkers.count else "sinkers.handler is set"
-        raise ConfigError(
-            f'{config.path}: storage.mode is "lake" and {given}, but batches become rows of a table, and nothing waits '
-            "for sinkers: leave them out, or use another mode"
-        )
-
-
-def _check_iceberg(config: Config) -> None:
-    storage = config.storage
-    if not storage.table:
-        raise ConfigError(
-            f'{config.path}: storage.format is "iceberg", but storage.table is empty: name the table, as `sales.orders`'
-        )
-    if (kind := storage.catalog.get("type")) not in ("sql", "rest"):
-        shown = "no type" if kind is None else f"the type {kind}"
-        raise ConfigError(
-            f"{config.path}: storage.catalog has {shown}: of catalogs `sql` and `rest` can be used, which refuse a "
-            "commit that was decided on an older snapshot"
-        )
-    if not storage.catalog.get("uri"):
-        raise ConfigError(f"{config.path}: storage.catalog has no uri: name where the catalog is")
-    for name, text in storage.catalog.items():
-        if re.search(r"[\x00-\x1f\x7f-\x9f]|^\s|\s$", text):
-            raise ConfigError(
-                f"{config.path}: storage.catalog.{name} has a control character, or a blank at an end: leave it out"
-            )
-        if (kind := name.partition(".")[0]) in CATALOG_REFUSED:
-            raise ConfigError(
-                f"{config.path}: storage.catalog.{name} cannot be used: kctl has pyiceberg use no {kind}: leave it out"
-            )
-    if storage.uri.startswith("s3://"):
-        raise ConfigError(
-            f'{config.path}: storage.format is "iceberg" and storage.uri is {storage.uri}, but only Delta '
-            'tables can be in an object store: use "delta", or a folder of this machine'
         )
 
 

@@ -11,6 +11,8 @@ from kctl.errors import ConfigError
 
 KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
 
+LAKE = '[storage]\nmode = "lake"\n'
+TABLE = f'{LAKE}uri = "file:///srv/t"\n'
 ICEBERG = '[storage]\nmode = "lake"\nuri = "file:///srv/t"\nformat = "iceberg"\ntable = "a.b"\n'
 CATALOG = f"{ICEBERG}catalog = {{ type = 'rest', uri = 'http://h', "
 
@@ -42,7 +44,7 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
             'storage.mode is "lake" and spark.master is "spark://one:7077"',
         ),
         ('[storage]\nmode = "lake"\nuri = "file:///srv/t"\nformat = "iceberg"', "but storage.table is empty"),
-        (f"{ICEBERG}catalog = {{ uri = 'sqlite:///c' }}", "storage.catalog has no type: of catalogs `sql` and `rest`"),
+        (f"{ICEBERG}catalog = {{ uri = 'sqlite:////c' }}", "storage.catalog has no type: of catalogs `sql` and `rest`"),
         (f"{ICEBERG}catalog = {{ type = 'hive', uri = 'thrift://h' }}", "storage.catalog has the type hive: of"),
         (f"{ICEBERG}catalog = {{ type = 'sql' }}", "storage.catalog has no uri: name where the catalog is"),
         (f'{CATALOG}token = "secret\\n" }}', "storage.catalog.token has a control character, or a blank at an end"),
@@ -52,11 +54,36 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
             "storage.catalog.auth.type cannot be used: kctl has pyiceberg use no auth",
         ),
         (
-            f"{ICEBERG.replace('file:///srv', 's3://bucket')}catalog = {{ type = 'sql', uri = 'sqlite:///c' }}",
+            f"{ICEBERG.replace('file:///srv', 's3://bucket')}catalog = {{ type = 'sql', uri = 'sqlite:////c' }}",
             "only Delta tables can be in an object store",
         ),
         ('[storage]\nmode = "lake"\nuri = "s3://bucket/a//b"', "`s3://BUCKET/PREFIX`"),
         ('[storage]\nmode = "lake"\nuri = "s3://bucket"', "`s3://BUCKET/PREFIX`"),
+        (f"{LAKE}uri = 's3://bucket/'", "`s3://BUCKET/PREFIX`; name a folder in the bucket too"),
+        (f"{LAKE}uri = 's3://bucket'", "; name a folder in the bucket too"),
+        (f"{LAKE}uri = 's3://bucket/a/'", "; leave the `/` at its end out"),
+        (f"{LAKE}uri = 's3a://bucket/a'", "; write s3:// for Spark's s3a://"),
+        (f"{LAKE}uri = '/srv/t'", "; write file:// before the path"),
+        (f"{LAKE}uri = 'file://srv/t'", "; an absolute path has three slashes: file:///"),
+        (f"{LAKE}uri = 'gs://bucket/a'", "; tables cannot be in gs://"),
+        ("[storage]\nuri = 'file:///srv/t'", 'storage.uri is set and storage.mode is "file", but only mode "lake"'),
+        (
+            f"{TABLE}table = 'a.b'",
+            'storage.table is set and storage.format is "delta", but only an Iceberg table has one',
+        ),
+        (f"{TABLE}catalog = {{ type = 'sql' }}", "storage.catalog is set and storage.format is"),
+        (f"{TABLE}endpoint = 'http://h:1'", "storage.endpoint is set and storage.uri is file:///srv/t, but only"),
+        (f"{TABLE}region = 'eu'", "storage.region is set and"),
+        (f"{TABLE}credentials_file = 'k'", "storage.credentials_file is set and"),
+        (f"{TABLE}partition_by = ['topic', 'key', 'topic']", "storage.partition_by names topic twice: leave one out"),
+        (
+            f"{TABLE}partition_by = ['country']",
+            "storage.partition_by names country, but without workers.transform the columns are topic, partition,",
+        ),
+        (
+            f"{ICEBERG}catalog = {{ type = 'sql', uri = 'sqlite:///c.db' }}",
+            "has the uri sqlite:///c.db, which is relative to the working directory of each process: write sqlite:////",
+        ),
         ('[storage]\ntable = "orders"', "a namespace and a name, such as `sales.orders`"),
         (
             '[storage]\nmode = "directly"\n[sinkers]\ncount = 1\nhandler = "m:f"',
@@ -76,3 +103,9 @@ def test_what_does_not_fit_together_is_refused_with_the_reason(more: str, compla
         loaded(tmp_path, more)
 
     assert complaint in str(refused.value)
+
+
+def test_a_transform_makes_the_columns_that_a_table_is_partitioned_by(tmp_path: Path) -> None:
+    made = loaded(tmp_path, f'{TABLE}partition_by = ["country"]\n[workers]\ntransform = "items:parsed"')
+
+    assert made.storage.partition_by == ("country",)

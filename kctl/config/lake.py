@@ -1,0 +1,120 @@
+"""The rules that join the settings of mode `lake`: where a table is, of which format, and what is of no use to it."""
+
+from __future__ import annotations
+
+import re
+
+from kctl.config.sections import Config
+from kctl.errors import ConfigError
+
+__all__ = ["check_lake", "uri_hint"]
+
+KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+"""Of a table without a transform, as Spark's source of Kafka names them."""
+CATALOG_REFUSED = frozenset({"auth", "ssl", "py-io-impl", "py-catalog-impl"})
+"""Properties of pyiceberg that name code to run, or that it takes no texts for."""
+
+
+def check_lake(config: Config) -> None:
+    """Of a configuration whose mode is `lake`. Raises ConfigError."""
+    storage = config.storage
+    if not storage.uri:
+        raise ConfigError(
+            f'{config.path}: storage.mode is "lake", but storage.uri is empty: name the folder of the table, as '
+            "`file:///srv/lake/orders` or `s3://bucket/orders`"
+        )
+    if storage.format == "iceberg":
+        _check_iceberg(config)
+    _check_unused(config)
+    _check_partition_by(config)
+    if config.sinkers.count > 0 or config.sinkers.handler:
+        given = f"sinkers.count is {config.sinkers.count}" if config.sinkers.count else "sinkers.handler is set"
+        raise ConfigError(
+            f'{config.path}: storage.mode is "lake" and {given}, but batches become rows of a table, and nothing waits '
+            "for sinkers: leave them out, or use another mode"
+        )
+
+
+def uri_hint(uri: str) -> str:
+    """What to write for a `storage.uri` that is refused, without a part of it: it may have keys in it."""
+    scheme, colon, rest = uri.partition("://")
+    if scheme in ("s3a", "s3n") and colon:
+        return "; write s3:// for Spark's s3a://"
+    if scheme == "s3":
+        if rest.endswith("/"):
+            return "; leave the `/` at its end out" if "/" in rest.rstrip("/") else "; name a folder in the bucket too"
+        return "" if "/" in rest else "; name a folder in the bucket too"
+    if uri.startswith("/"):
+        return "; write file:// before the path"
+    if uri.startswith("file:"):
+        return "; an absolute path has three slashes: file:///srv/lake/orders"
+    return f"; tables cannot be in {scheme}://" if colon else ""
+
+
+def _check_unused(config: Config) -> None:
+    """Settings that nobody would read: to set one is a mistake that nothing else shows."""
+    storage = config.storage
+    if storage.format != "iceberg" and (name := _first(table=storage.table, catalog=storage.catalog)):
+        raise ConfigError(
+            f'{config.path}: storage.{name} is set and storage.format is "{storage.format}", but only an Iceberg table '
+            f'has one: write format = "iceberg", or leave {name} out'
+        )
+    of_store = _first(endpoint=storage.endpoint, region=storage.region, credentials_file=storage.credentials_file)
+    if of_store and not storage.uri.startswith("s3://"):
+        raise ConfigError(
+            f"{config.path}: storage.{of_store} is set and storage.uri is {storage.uri}, but only a table in an object "
+            f"store has one: write uri as s3://BUCKET/PREFIX, or leave {of_store} out"
+        )
+
+
+def _first(**settings: object) -> str | None:
+    """The name of the first that is set."""
+    return next((name for name, value in settings.items() if value), None)
+
+
+def _check_partition_by(config: Config) -> None:
+    columns = config.storage.partition_by
+    if twice := [name for at, name in enumerate(columns) if name in columns[:at]]:
+        raise ConfigError(f"{config.path}: storage.partition_by names {twice[0]} twice: leave one out")
+    unknown = [name for name in columns if name not in KAFKA_COLUMNS]
+    if unknown and not config.workers.transform:
+        raise ConfigError(
+            f"{config.path}: storage.partition_by names {unknown[0]}, but without workers.transform the columns are "
+            f"{', '.join(KAFKA_COLUMNS)}"
+        )
+
+
+def _check_iceberg(config: Config) -> None:
+    storage = config.storage
+    if not storage.table:
+        raise ConfigError(
+            f'{config.path}: storage.format is "iceberg", but storage.table is empty: name the table, as `sales.orders`'
+        )
+    if (kind := storage.catalog.get("type")) not in ("sql", "rest"):
+        shown = "no type" if kind is None else f"the type {kind}"
+        raise ConfigError(
+            f"{config.path}: storage.catalog has {shown}: of catalogs `sql` and `rest` can be used, which refuse a "
+            "commit that was decided on an older snapshot"
+        )
+    uri = storage.catalog.get("uri", "")
+    if not uri:
+        raise ConfigError(f"{config.path}: storage.catalog has no uri: name where the catalog is")
+    if uri.startswith("sqlite:///") and not uri.startswith("sqlite:////"):
+        raise ConfigError(
+            f"{config.path}: storage.catalog has the uri {uri}, which is relative to the working directory of each "
+            "process: write sqlite:////absolute/path"
+        )
+    for name, text in storage.catalog.items():
+        if re.search(r"[\x00-\x1f\x7f-\x9f]|^\s|\s$", text):
+            raise ConfigError(
+                f"{config.path}: storage.catalog.{name} has a control character, or a blank at an end: leave it out"
+            )
+        if (kind := name.partition(".")[0]) in CATALOG_REFUSED:
+            raise ConfigError(
+                f"{config.path}: storage.catalog.{name} cannot be used: kctl has pyiceberg use no {kind}: leave it out"
+            )
+    if storage.uri.startswith("s3://"):
+        raise ConfigError(
+            f'{config.path}: storage.format is "iceberg" and storage.uri is {storage.uri}, but only Delta '
+            'tables can be in an object store: use "delta", or a folder of this machine'
+        )
