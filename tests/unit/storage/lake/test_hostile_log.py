@@ -1,4 +1,4 @@
-"""A log that whoever writes to the table's folder has made up: an error that names it, and no file of others."""
+"""A log that another writer of the table's folder has made up: an error that names it, and no file of others."""
 
 from __future__ import annotations
 
