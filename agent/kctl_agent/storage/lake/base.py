@@ -1,7 +1,7 @@
 """The contract between `TableStorage` and the formats that a table may have.
 
-A format holds numbers by name (`txn` actions in Delta's words) in the same commit as files. A reader of the table
-again finds them, for as long as the table is there, and of two commits that were decided on the same numbers it takes
+A format holds numbers by name (`txn` actions in Delta's words) in the same commit as files. A reader finds them
+again, for as long as the table is there, and of two commits that were decided on the same numbers it takes
 one. That is all that stored offsets need (`offsets`).
 """
 
