@@ -22,7 +22,8 @@ def without_secrets(text: str, properties: Mapping[str, str]) -> str:
     for a URL or by `repr`, and in the parts that a URL is cut into where a password is not escaped."""
     secrets = {each for value in _values(properties) for each in _forms(value)}
     longest_first = sorted(secrets, key=len, reverse=True)
-    return re.sub("|".join(map(re.escape, longest_first)), HIDDEN, text) if secrets else text
+    # pyiceberg names what it takes for a truth value in small letters.
+    return re.sub("|".join(map(re.escape, longest_first)), HIDDEN, text, flags=re.IGNORECASE) if secrets else text
 
 
 def _values(properties: Mapping[str, str]) -> Iterator[str]:
