@@ -31,3 +31,14 @@ def test_what_a_server_answers_is_one_line() -> None:
     answer = "<Code>Slow\nDown</Code>\n<Message>wait\r\n2026-01-01 action=forged\u2028line</Message>"
 
     assert folder.explain(Exception(answer)) == "http://s3 answers Slow Down: wait 2026-01-01 action=forged line"
+
+
+def test_that_there_are_no_keys_is_not_blamed_on_the_endpoint() -> None:
+    folder = S3Folder(ObjectStore("bucket", "http://s3", "r"), "orders")
+
+    for answer in ("Server returned non-2xx status code: 403 Forbidden: ", "error sending request"):
+        asked = f"Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - {answer}"
+        assert folder.explain(Exception(asked)) == (
+            "no keys for http://s3 were found: this machine has no role that gives them, so set "
+            "storage.credentials_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )

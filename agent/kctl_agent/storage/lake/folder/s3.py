@@ -38,6 +38,8 @@ LEASE_SECONDS = 60.0
 _REFUSED = re.compile(
     r"\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)\b|\b40[13] \w"
 )
+_ROLE = re.compile(r"//169\.254\.(169\.254|170\.2)/")
+"""Where AWS gives a machine or a container the keys of its role: asked when there are no others."""
 _ANSWER = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
 _END = re.compile(r"(?s)\n\s*(Debug source:|0: ).*")
 
@@ -266,6 +268,11 @@ class S3Folder(Folder):
         where = self._store.endpoint or "S3"
         if code == "NoSuchBucket":
             return f"the bucket {self._store.bucket} does not exist at {where}: make it first"
+        if _ROLE.search(text):
+            return (
+                f"no keys for {where} were found: this machine has no role that gives them, so set "
+                "storage.credentials_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
         if _REFUSED.search(text):
             return (
                 f"{where} refuses these keys or what they may do ({code or first}): see storage.credentials_file, or "
