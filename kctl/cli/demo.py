@@ -33,7 +33,10 @@ def _demo(
         float | None, typer.Option("--for", min=0, metavar="SECONDS", show_default=False, help="Default: until Ctrl-C.")
     ] = None,
     storage: Annotated[
-        StorageKind, typer.Option(case_sensitive=False, help="Where messages wait for the handler.")
+        StorageKind,
+        typer.Option(
+            case_sensitive=False, help="Where messages wait for the handler; lake: a Delta table, without one."
+        ),
     ] = StorageKind.FILE,
     sinkers: Annotated[int, typer.Option(min=0, metavar="N", help="How many sinkers handle what is stored.")] = 0,
     output: OutputOption = Output.TABLE,
