@@ -36,12 +36,16 @@ def load_exporter(
     `path` may be None.
 
     Raises:
-        ConfigError: as `kctl.config.load`; or there is no cluster.
+        ConfigError: as `kctl.config.load`; or there is no cluster, or `servers` beside those of the file.
     """
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     values, _, document = read(None if path is None else where, env, overrides)
     built = sections(where, values, _SECTIONS)
     if servers is not None:
+        if given := list(document.get(CLUSTERS, {})):
+            raise ConfigError(
+                f"{where} has [clusters.{given[0]}], and -b names a cluster too: leave one of the two out"
+            )
         name = values.get("kafka.cluster", "default")
         return ExporterConfig(path=where, clusters={name: Cluster(bootstrap_servers=servers)}, **built)
     named = clusters(document.get(CLUSTERS, {}), where)

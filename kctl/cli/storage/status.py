@@ -18,7 +18,9 @@ def status(context: typer.Context, config: ConfigOption = None, output: OutputOp
     if fleet.storage.mode == "lake":
         with opened_lake(fleet) as lake:
             document = table_document(lake, fleet.kafka.group)
-        typer.echo("\n".join(table_lines(document)) if output is Output.TABLE else as_text(document, output))
+        typer.echo(
+            "\n".join(table_lines(document, fleet.kafka.group)) if output is Output.TABLE else as_text(document, output)
+        )
         return
     with opened(fleet) as storage:
         stats = storage.stats()

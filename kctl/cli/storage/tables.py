@@ -110,7 +110,7 @@ def table_document(lake: TableStorage, group: str) -> dict[str, Any]:
     }
 
 
-def table_lines(document: dict[str, Any]) -> list[str]:
+def table_lines(document: dict[str, Any], group: str) -> list[str]:
     names = ("version", "rows", "files", "small_files", "bytes", "dead", "requeued")
     columns = [Column(name.replace("_", "-"), is_number=True) for name in (*names, "last_commit")]
     held = [(*(document[name] for name in names), duration(document["last_commit_seconds"]))]
@@ -123,7 +123,12 @@ def table_lines(document: dict[str, Any]) -> list[str]:
         *([f"full: {clean(full)}"] if full else []),
         "",
         *render(columns, held),
-        *(["", *render(of_partitions, partitions)] if partitions else []),
+        "",
+        *(
+            render(of_partitions, partitions)
+            if partitions
+            else [f"the group {clean(group)} has stored nothing in it yet"]
+        ),
     ]
 
 

@@ -291,6 +291,7 @@ def test_of_a_table_its_version_rows_files_and_bytes_are_printed_and_no_message_
     refused = kctl("storage", "clear", "--pending", "--yes")
 
     assert (missing.code, "there is no Delta table in" in missing.err) == (1, True)
+    assert kctl("storage", "status").out.endswith("\n\nthe group g has stored nothing in it yet\n")
     document = json.loads(status.out)
     assert (document["version"], document["rows"], document["files"]) == (2, 10, 1)
     assert (document["small_files"], document["target_file_bytes"]) == (1, 128 << 20)
