@@ -43,6 +43,11 @@ class Keys:
         parser = configparser.RawConfigParser()
         try:
             parser.read_string(read_private(path))
+            if not parser.has_section(_PROFILE):
+                others = ", ".join(filter(_PRINTABLE.fullmatch, parser.sections())) or "none"
+                raise KeysUnusable(
+                    f"{path} (storage.credentials_file) has no profile [{_PROFILE}]; there are: {others}"
+                )
             found = parser[_PROFILE]
             keys = cls(found["aws_access_key_id"], found["aws_secret_access_key"], found.get("aws_session_token"))
         except (OSError, UnicodeDecodeError) as error:
