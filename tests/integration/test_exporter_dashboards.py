@@ -61,7 +61,8 @@ class Reading(Meanwhile):
         for partition in range(4):
             self._producer.send("orders", b"x", partition=partition)
         self._producer.flush()
-        self._consumer.poll(100)
+        while self._consumer.poll(50):  # else it may for ever be one message behind, with what it has fetched before
+            pass
         self._consumer.commit()
 
     def close(self) -> None:
