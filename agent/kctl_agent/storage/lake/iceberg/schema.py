@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.storage.lake.folder import TableRefused
+from kctl_agent.storage.lake.schema_merge import unknown_type
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -35,7 +36,7 @@ def check_columns(wanted: Sequence[Field], partition_by: Sequence[str]) -> None:
     if twice := [name for name in names if lower.count(name.lower()) > 1]:
         raise TableRefused(f"there are several columns called {twice[0]!r}: rename them in the transform")
     for field in wanted:
-        if (unknown := _unknown_type(field["type"])) is not None:
+        if (unknown := unknown_type(field["type"], _is_simple)) is not None:
             raise TableRefused(
                 f"column {field['name']} has the type {unknown}, which an Iceberg table cannot have: cast it"
             )
@@ -158,19 +159,9 @@ def _simple() -> dict[str, Callable[[], IcebergType]]:
     }
 
 
-def _unknown_type(type_: Any) -> str | None:
-    """The first type in this one that a table cannot have. Also bytes and shorts: Iceberg has none, and readers need
-    not take files that have them for its integers."""
-    if isinstance(type_, str):
-        return None if type_ in _simple() or type_.startswith("decimal(") else type_
-    inner = {
-        "struct": lambda: [field["type"] for field in type_["fields"]],
-        "array": lambda: [type_["elementType"]],
-        "map": lambda: [type_["keyType"], type_["valueType"]],
-    }.get(type_["type"])
-    if inner is None:
-        return str(type_["type"])
-    return next((found for each in inner() if (found := _unknown_type(each)) is not None), None)
+def _is_simple(name: str) -> bool:
+    """Not bytes and shorts: Iceberg has none, and readers need not take files that have them for its integers."""
+    return name in _simple() or name.startswith("decimal(")
 
 
 def _plain(type_: IcebergType) -> object:
