@@ -13,9 +13,14 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
 
 from kctl.testing.dies_with_parent import dies_with_parent
 from kctl.testing.kafka_broker import free_ports
@@ -141,11 +146,21 @@ class ObjectStoreServer:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=5):
                     pass
                 self.folder("probe").write("started", b"")
+                self._read_all()
                 return
-            except OSError as error:
+            except (OSError, BaseError) as error:
                 if time.monotonic() > deadline:
                     raise AssertionError(f"SeaweedFS does not answer: {error}; {self.directory / 'log'}") from error
                 waiting.wait(0.1)
+
+    def _read_all(self) -> None:
+        """After a restart it answers for some seconds that it has an error, until it has found its volumes."""
+        store = self.store()
+        client = S3Store(BUCKET, config=store.options(), client_options=store.client_options())  # type: ignore[arg-type]
+        for found in obstore.list(client):
+            for each in found:
+                with suppress(FileNotFoundError):  # workers go on meanwhile
+                    obstore.get(client, each["path"])
 
     def freeze(self) -> None:
         assert self._process is not None

@@ -9,7 +9,10 @@ from urllib.parse import quote
 
 from kctl_agent.storage.lake.files import DataFile
 
-__all__ = ["append_actions"]
+__all__ = ["ENGINE", "append_actions"]
+
+ENGINE = "kctl"
+"""Who has written an entry, as its `commitInfo` has it: one that was synced before anybody could see it."""
 
 SAFE = "/!$&'()+,:;=@"
 """What delta-rs does not escape in a path either: it finds by the escaped one what a compaction has removed."""
@@ -25,7 +28,7 @@ def append_actions(
             "operation": "WRITE",
             "operationParameters": {"mode": "Append", "partitionBy": json.dumps(list(partition_by))},
             "isBlindAppend": True,
-            "engineInfo": "kctl",
+            "engineInfo": ENGINE,
         }
     }
     for name, number in transactions.items():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.log import committed_at, entry_name, log_files, reading_log
+from kctl_agent.storage.lake.log import checkpoint_opened, committed_at, entry_name, log_files, reading_log
 from kctl_agent.storage.lake.log_state import NoTable
 from kctl_agent.storage.room import TableCounts
 
@@ -105,16 +105,12 @@ def _checked(action: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, int, int | None]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     wanted = ["add.path", "add.size", "add.stats"]
-    with reading_log(name), table.open(name) as opened, pq.ParquetFile(opened, buffer_size=1 << 20) as file:
+    with checkpoint_opened(table, name) as file:
         for rows in file.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
             for add in rows.column("add").drop_null().to_pylist():
                 if add["path"] is not None:
                     yield add["path"], add["size"], _rows(add.get("stats"))
-    pa.default_memory_pool().release_unused()  # the statistics of 100,000 files, which stay a part of this process else
 
 
 def _rows(stats: str | None) -> int | None:

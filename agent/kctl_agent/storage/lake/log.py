@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
     from kctl_agent.storage.lake.folder import Folder
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "actions",
     "added",
     "checkpoint_name",
+    "checkpoint_opened",
     "committed_at",
     "entry_name",
     "log_files",
@@ -81,6 +84,22 @@ def own_file(path: str) -> str:
     if name.startswith("/") or ELSEWHERE.match(name) or ".." in name.split("/"):
         raise LogUnreadable(f"its log has the file {name!r}, which is not in its folder")
     return name
+
+
+@contextmanager
+def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
+    """One of its parts, to be read part by part. In memory of the C library: of what pyarrow's own allocator takes for
+    a log of 100,000 files, 40 MB stay a part of the process. Raises LogUnreadable, OSError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        with reading_log(name), table.open(name) as opened, pq.ParquetFile(opened, buffer_size=1 << 20) as file:
+            yield file
+    finally:
+        pa.set_memory_pool(before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,10 +55,11 @@ class LogReader:
         if state is None or not self._advanced(state):
             state, before = self._read(), -1
         elif state.version != before:
-            self._sync(map(entry_name, range(before + 1, state.version + 1)))
+            self._sync(map(entry_name, state.unsynced))
         if state.version != before:
             name = entry_name(state.version)
             self._newest = name, state.stamps.get(state.version) or self._stamp(name)
+        state.unsynced.clear()
         self._state = state
         return state
 
@@ -82,7 +83,7 @@ class LogReader:
             log = log_files(self._table)
             if pointer == self._stamp(LAST_CHECKPOINT):
                 break
-        entries = map(entry_name, range(max(log.newest_checkpoint, 0), state.version + 1))
+        entries = map(entry_name, {log.newest_checkpoint, *state.unsynced} - {-1})
         self._sync([LAST_CHECKPOINT, *log.checkpoint_files, *entries])
         self._table.below(LOG).sync_name()
         self._table.sync_name()

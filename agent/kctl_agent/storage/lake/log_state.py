@@ -8,10 +8,19 @@ costs is the same in a table of 100,000 files.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kctl_agent.storage.lake.log import LogFiles, LogUnreadable, entry_name, log_files, parsed, reading_log
+from kctl_agent.storage.lake.commit_actions import ENGINE
+from kctl_agent.storage.lake.log import (
+    LogFiles,
+    LogUnreadable,
+    checkpoint_opened,
+    entry_name,
+    log_files,
+    parsed,
+    reading_log,
+)
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder
@@ -40,6 +49,8 @@ class LogState:
         self._transactions: dict[str, int] = {}
         self.stamps: dict[int, str] = {}
         """Of entries of the newest versions, where they can be written over (`Folder.read_stamped`)."""
+        self.unsynced: list[int] = []
+        """Versions that were read whose entries others have written, which sync none."""
 
     @classmethod
     def read(cls, table: Folder) -> LogState:
@@ -59,9 +70,8 @@ class LogState:
         if not log.versions and log.checkpoint is None:
             raise NoTable
         for name in log.checkpoint_files:
-            with reading_log(name):
-                for kind, action in _of_checkpoint(table, name):
-                    self._take(kind, action)
+            for kind, action in _of_checkpoint(table, name):
+                self._take(kind, action)
         if log.checkpoint is not None:
             self.version = log.checkpoint
         self.advance(table)
@@ -79,10 +89,14 @@ class LogState:
             except FileNotFoundError:
                 return
             with reading_log(name):
-                found = list(_of_entry(content))
+                actions = list(parsed(content))
+                found = list(_of_entry(actions))
+                is_synced = any(action.get("commitInfo", {}).get("engineInfo") == ENGINE for action in actions)
             for kind, action in found:
                 self._take(kind, action)
             self.version += 1
+            if not is_synced:
+                self.unsynced.append(self.version)
             if stamp is not None:
                 self.stamps[self.version] = stamp
                 self.stamps.pop(self.version - STAMPS, None)
@@ -126,17 +140,15 @@ class LogState:
         return list(self._transactions)
 
 
-def _of_entry(content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    for found in parsed(content):
+def _of_entry(actions: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for found in actions:
         for kind in KINDS:
             if (action := found.get(kind)) is not None:
                 yield kind, _checked(kind, action)
 
 
 def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    import pyarrow.parquet as pq
-
-    with table.open(name) as opened, pq.ParquetFile(opened) as file:
+    with checkpoint_opened(table, name) as file:
         kinds = [kind for kind in KINDS if kind in file.schema_arrow.names]
         for kind in kinds:  # one after the other: each row has one action, and of most of them only `add`
             for action in file.read(columns=[kind])[kind].drop_null().to_pylist():

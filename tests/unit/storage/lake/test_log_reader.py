@@ -197,6 +197,24 @@ def test_a_checkpoint_of_a_version_that_was_read_before_is_synced_too(
     assert log / "_last_checkpoint" not in synced, "once is enough"
 
 
+def test_of_what_others_have_committed_the_entries_are_synced_that_their_writers_do_not_sync(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(opened(path), 100, 110).commit()
+    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "50"})
+    version, log = DeltaTable(path).version(), path / "_delta_log"
+    synced: list[Path] = []
+    monkeypatch.setattr(local, "sync_file", noting(synced))
+
+    storage.stored_offsets([TP])
+    assert synced == [log / f"{version:020}.json", log]
+
+    begun(opened(path), 110, 120).commit()
+    synced.clear()
+    storage.stored_offsets([TP])
+    assert synced == [log], "the name is not on the disk as soon as it is seen"
+
+
 def overwrite(path: Path, version: int) -> None:
     """As Hadoop's rename does on a local disk, for a writer that had seen no such entry before."""
     written = path / "_delta_log" / ".spark.tmp"

@@ -490,13 +490,14 @@ def test_of_a_long_log_that_is_opened_what_follows_its_last_checkpoint_is_synced
         begun(storage, start, start + 1).commit()
     DeltaTable(path).create_checkpoint()
     begun(storage, 5, 6).commit()
+    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "50"})
     synced: list[Path] = []
     monkeypatch.setattr(local, "sync_file", noting(synced))
 
     opened(path)
 
-    log, version = path / "_delta_log", DeltaTable(path).version()
-    entries = {log / f"{each:020}.json" for each in (version - 1, version)}
+    log, version = path / "_delta_log", DeltaTable(path).version() - 1
+    entries = {log / f"{each:020}.json" for each in (version - 1, version + 1)}  # that of the batch is on the disk
     checkpoint = {log / f"{version - 1:020}.checkpoint.parquet", log / "_last_checkpoint"}
     assert set(synced) == {*entries, *checkpoint, log, path, path.parent}
 

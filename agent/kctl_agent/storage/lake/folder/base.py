@@ -153,8 +153,8 @@ class Folder(ABC):
 
     @abstractmethod
     def sync(self, names: Iterable[str]) -> None:
-        """What was written under these names, and the names themselves, outlasts a power cut from now on. Those that
-        are not there any more are left out."""
+        """What was written under these names, the names themselves, and all that are right in this folder, outlast a
+        power cut from now on. Those that are not there any more are left out."""
 
     def sync_name(self) -> None:  # noqa: B027 - in an object store what is there stays
         """That there is this folder outlasts a power cut from now on."""

@@ -209,7 +209,7 @@ class LocalFolder(Folder):
         return Free(f"the disk of {place}", disk.f_bavail * disk.f_frsize, None)
 
     def sync(self, names: Iterable[str]) -> None:
-        parents: set[Path] = set()
+        parents = {self.local}
         for name in names:
             path = self.local / name
             with suppress(FileNotFoundError):
