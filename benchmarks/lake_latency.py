@@ -3,12 +3,14 @@
 One broker, one fleet of one worker at a time, by `workers.trigger_seconds`: 1, 5 and 60. A producer sends 100 orders a
 second into 4 partitions, each with the time at which it was sent; visible is a row with the log's entry that adds its
 file, at the time at which that was written (the clock of this machine, for both). What is sent in the first 20 s, or in
-the first trigger where that is longer, is not counted. Upkeep is off meanwhile, and done once at the end.
+the first trigger where that is longer, is not counted. Upkeep is off meanwhile, and done once at the end; with
+`--upkeep` the master does it as it sees fit.
 
-    python -m benchmarks.lake_latency [--triggers 1 5 60] [--seconds 60]
+    python -m benchmarks.lake_latency [--triggers 1 5 60] [--seconds 60] [--upkeep]
 
 Prints a JSON line for each: milliseconds from sent to visible, `files_per_hour` that batches write (counted in this run
-and multiplied), and `files_after_optimize`, as many as are left of them by one `kctl storage optimize`.
+and multiplied), `files_largest`, the most that any version of the table had, `compactions`, the versions by which it
+has fewer files than before, and `files_after_optimize`, as many as are left by one `kctl storage optimize`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import accumulate, pairwise
 from pathlib import Path
 from threading import Event
 from time import monotonic, time
@@ -31,7 +34,7 @@ from benchmarks._fleet import TOPIC, Fleet, progress, running_broker, until
 from benchmarks._orders import orders
 from kctl.testing.topics import create_topic
 from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.storage.lake.log import added, committed_at
+from kctl_agent.storage.lake.log import actions, committed_at, own_file
 from kctl_agent.wire import JsonObject
 
 PARTITIONS = 4
@@ -49,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the time from produced to visible in a table")
     parser.add_argument("--triggers", nargs="+", type=int, default=[1, 5, 60])
     parser.add_argument("--seconds", type=int, default=60, help="of each, or three triggers where that is longer")
+    parser.add_argument("--upkeep", action="store_true", help="let the master compact files meanwhile")
     options = parser.parse_args()
     with running_broker() as (broker, place):
         create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
@@ -56,7 +60,8 @@ def main() -> None:
         for trigger in options.triggers:
             seconds = max(options.seconds, LEAST_BATCHES * trigger)
             table, directory = place / f"table-{trigger}", place / f"fleet-{trigger}"
-            storage = f'\n[storage]\nmode = "lake"\nuri = "{table.as_uri()}"\nupkeep = false\n{TAKE_OVER}'
+            upkeep = str(options.upkeep).lower()
+            storage = f'\n[storage]\nmode = "lake"\nuri = "{table.as_uri()}"\nupkeep = {upkeep}\n{TAKE_OVER}'
             with Fleet(directory, broker.bootstrap_servers, f"trigger_seconds = {trigger}\n{storage}") as fleet:
                 until(fleet.is_caught_up, "the worker keeps up")
                 warm_up = max(trigger, WARM_UP_SECONDS)
@@ -80,6 +85,7 @@ def _send(bootstrap_servers: str, values: list[bytes], seconds: float) -> float:
 
 def _row(trigger: int, directory: Path, table: Path, began: float) -> JsonObject:
     waited, batches, files = [], [], 0
+    there = _files_by_version(table)
     for version, paths in _versions(table):
         at = committed_at(LocalFolder(table), version)
         assert at is not None
@@ -103,14 +109,24 @@ def _row(trigger: int, directory: Path, table: Path, began: float) -> JsonObject
         "ms_max": round(max(waited)),
         "files": files,
         "files_per_hour": round(files / counted * (counted - 1) / span * 3600),
+        "files_largest": max(there),
+        "compactions": sum(after < before for before, after in pairwise(there)),
         "files_after_optimize": len(DeltaTable(table).file_uris()),
     }
 
 
 def _versions(table: Path) -> Iterator[tuple[int, list[Path]]]:
+    """Those by which rows have come, with their files."""
     for version in range(1, DeltaTable(table).version() + 1):
-        if paths := added(LocalFolder(table), version):
-            yield version, [table / path for path in paths]
+        adds = [each["add"] for each in actions(LocalFolder(table), version) if "add" in each]
+        if paths := [table / own_file(add["path"]) for add in adds if add["dataChange"]]:
+            yield version, paths
+
+
+def _files_by_version(table: Path) -> list[int]:
+    """How many files each version has."""
+    found = [actions(LocalFolder(table), version) for version in range(DeltaTable(table).version() + 1)]
+    return list(accumulate(sum(("add" in each) - ("remove" in each) for each in entry) for entry in found))
 
 
 def _timestamps(path: Path) -> list[float]:
