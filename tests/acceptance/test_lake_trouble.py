@@ -16,7 +16,7 @@ from tests.acceptance.test_lake import lake, places, sent
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(400)]
 
-SMALL = "size=8m"
+SMALL = "size=8m,mode=755"
 
 
 @pytest.fixture
