@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import unquote, urlsplit
@@ -23,7 +23,7 @@ from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import RetryConfig, S3Store
 
 __all__ = ["S3Folder"]
 
@@ -33,6 +33,10 @@ MADE = "_made"
 """Hidden from every engine."""
 AT_ONCE = 8
 """So many create the same object, to see whether one alone is let through."""
+RETRIES = 1000
+"""More than RETRY_SECONDS have room for."""
+BACKOFF_SECONDS = 0.1, 1.0
+"""Between two tries: at first, and at the most."""
 LEASE_SECONDS = 60.0
 """After so long a lock is free whose owner has not renewed it."""
 _REFUSED = re.compile(
@@ -51,7 +55,7 @@ class S3Folder(Folder):
         self._path = path
         self._given = client
         self.uri = f"s3://{store.bucket}/{path}"
-        self.options = {**store.options(), **store.client_options(), "retry_timeout": f"{RETRY_SECONDS}s"}
+        self.options = {**store.options(), **store.client_options(), **_retries_of_delta_rs()}
 
     @classmethod
     def of(cls, storage: Mapping[str, Any]) -> Self:
@@ -83,15 +87,13 @@ class S3Folder(Folder):
     def _client(self) -> S3Store:
         if self._given is not None:
             return self._given
-        from datetime import timedelta
-
         from obstore.store import S3Store
 
         return S3Store(
             self._store.bucket,
             config=self._store.options(),  # type: ignore[arg-type]
             client_options=self._store.client_options(),  # type: ignore[arg-type]
-            retry_config={"retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+            retry_config=_retries(),
         )
 
     def check(self) -> None:
@@ -300,6 +302,27 @@ class S3Folder(Folder):
 
     def _key(self, name: str) -> str:
         return f"{self._path}/{name}"
+
+
+def _retries() -> RetryConfig:
+    """Of obstore, which gives up after ten by itself: after two to six seconds, as chance has it."""
+    least, most = (timedelta(seconds=each) for each in BACKOFF_SECONDS)
+    return {
+        "max_retries": RETRIES,
+        "retry_timeout": timedelta(seconds=RETRY_SECONDS),
+        "backoff": {"init_backoff": least, "max_backoff": most, "base": 2},
+    }
+
+
+def _retries_of_delta_rs() -> dict[str, str]:
+    least, most = BACKOFF_SECONDS
+    return {
+        "max_retries": str(RETRIES),
+        "retry_timeout": f"{RETRY_SECONDS}s",
+        "backoff_config.init_backoff": f"{least}s",
+        "backoff_config.max_backoff": f"{most}s",
+        "backoff_config.base": "2",
+    }
 
 
 class _Object(io.RawIOBase):
