@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 
 import psutil
-from deltalake import DeltaTable
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 
@@ -28,6 +27,7 @@ from kctl.testing.redis_server import RedisServer
 from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import HANDLER, Place, counted, is_poison
+from tests.acceptance.tables import Lake, sent
 from tests.processes import command_line
 
 __all__ = ["OwnBroker", "Schedule"]
@@ -93,14 +93,14 @@ class Schedule:
         broker: OwnBroker,
         eventually: Eventually,
         redis: RedisServer | None = None,
-        table: Path | None = None,
+        lake: Lake | None = None,
     ) -> None:
         """Without a Redis and a table the storage is a file."""
         self._chance = random.Random(seed)
         self._eventually = eventually
         self._broker = broker
         self._redis = redis
-        self._table = table
+        self._lake = lake
         self._is_up: dict[str, bool] = {"broker": True, "redis": True, "master": True}
         if redis is None:
             del self._is_up["redis"]
@@ -113,16 +113,16 @@ class Schedule:
             partitions=PARTITIONS,
             on=broker,
             storage=self._storage_toml(),
-            sinkers="" if table else SINKERS_TOML,
-            workers_more=f'{WORKERS_TOML}\ntransform = "{MARKING}"' if table else WORKERS_TOML,
+            sinkers="" if lake else SINKERS_TOML,
+            workers_more=f'{WORKERS_TOML}\ntransform = "{MARKING}"' if lake else WORKERS_TOML,
             trigger="0.0",
         )
-        self._names = {*WORKERS, *(() if table else SINKERS), *(["engine"] if self.fleet.has_engine else [])}
+        self._names = {*WORKERS, *(() if lake else SINKERS), *(["engine"] if self.fleet.has_engine else [])}
         absent = {*([] if redis else ["redis"]), *([] if self.fleet.has_engine else [_KINDS["kctl_agent.engine"]])}
         self._kinds = tuple(kind for kind in KINDS if kind not in absent)
         self.fleet.start()
         eventually(self.is_whole, START_SECONDS, "workers and sinkers run")
-        if redis is None and table is None:
+        if redis is None and lake is None:
             keep_account(self.fleet.storage.path)
         self._load = self.fleet.load(RATE)
 
@@ -170,10 +170,10 @@ class Schedule:
         self._eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
         assert {p: count for (_, p), count in self.fleet.sent.items()} == self._ends(), "produced, as the broker counts"
-        if self._table is None:
+        if self._lake is None:
             self._settle_storage(produced)
         else:
-            self._settle_table(self._table, produced)
+            self._settle_table(self._lake)
         self._eventually(self.is_whole, SETTLE_SECONDS, "the fleet is still whole")
         self._eventually(lambda: not self._strangers(), SETTLE_SECONDS, "no process is left that nobody supervises")
         assert self._files() == {"master.json", "master.lock", "master.pid", "master.sock"} | {
@@ -185,14 +185,14 @@ class Schedule:
         assert self._files() == set()
 
     def _storage_toml(self) -> str:
-        if self._table is not None:
-            return f'mode = "lake"\nuri = "{self._table.as_uri()}"'
+        if self._lake is not None:
+            return self._lake.settings()
         return "" if self._redis is None else f'mode = "redis"\nurl = "{self._redis.url}"'
 
-    def _settle_table(self, table: Path, produced: set[Place]) -> None:
-        rows, dead = _rows(table), _rows(table.with_name(f"{table.name}_dead_letters"))
+    def _settle_table(self, lake: Lake) -> None:
+        produced, rows, dead = set(sent(self.fleet)), lake.places(), lake.dead_letters()
         print(f"{dict(self.struck)}; produced {len(produced)}, rows {rows.total()}, dead letters {dead.total()}")
-        marked = {place for place in produced if place[1] % 10 == 0}
+        marked = {place for place in produced if place[2] % 10 == 0}
         assert not [place for place, count in (rows + dead).items() if count > 1], "stored twice"
         assert (set(rows), set(dead)) == (produced - marked, marked)
 
@@ -221,8 +221,8 @@ class Schedule:
     def _handled(self) -> int:
         """Bytes that the handler has written down; of a table, its commits."""
         self._keep_up()
-        if self._table is not None:
-            return DeltaTable(self._table).version()
+        if self._lake is not None:
+            return self._lake.version()
         return sum(path.stat().st_size for path in self.fleet.ledger.glob("*.ledger"))
 
     def _ends(self) -> dict[int, int]:
@@ -337,12 +337,6 @@ def account(storage: Path) -> Iterator[Place]:
     with closing(sqlite3.connect(storage)) as db:
         for partition, first, last in db.execute("select partition, first, last from ever").fetchall():
             yield from ((partition, offset) for offset in range(first, last + 1))
-
-
-def _rows(table: Path) -> Counter[Place]:
-    """How often each message is in a table."""
-    columns = DeltaTable(table).to_pyarrow_table(columns=["partition", "offset"])
-    return Counter(zip(columns["partition"].to_pylist(), columns["offset"].to_pylist(), strict=True))
 
 
 def _kind(process: psutil.Process) -> str | None:

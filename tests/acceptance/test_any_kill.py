@@ -16,11 +16,13 @@ import pytest
 from kctl.testing.redis_server import RedisServer
 from tests.acceptance.fleets import Eventually, Fleet
 from tests.acceptance.schedule import OwnBroker, Schedule
+from tests.acceptance.tables import DeltaLake, IcebergLake, Lake
 
 pytestmark = [pytest.mark.real]
 
 ROOT = Path(__file__).parents[2]
 STRIKES = 50
+LAKES: dict[str, type[Lake]] = {"lake": DeltaLake, "iceberg": IcebergLake}
 SEEDS = [int(word) for word in os.environ.get("KCTL_TEST_SEEDS", "1").split()]
 
 
@@ -34,24 +36,32 @@ def own_broker() -> Iterator[OwnBroker]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture
+def lake(storage: str, short_dir: Path) -> Iterator[Lake | None]:
+    """None: what is stored is no table."""
+    made = LAKES[storage](short_dir) if storage in LAKES else None
+    yield made
+    if made is not None:
+        made.close()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("storage", ["redis", "file", "lake"])
+@pytest.mark.parametrize("storage", ["redis", "file", "lake", "iceberg"])
 def test_whatever_is_killed_or_frozen_whenever_all_is_whole_afterwards_and_nothing_is_lost(
     seed: int,
     storage: str,
+    lake: Lake | None,
     own_broker: OwnBroker,
     redis_server: RedisServer,
     make_fleet: Callable[..., Fleet],
     eventually: Eventually,
-    short_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     redis = redis_server if storage == "redis" else None
-    table = short_dir / "orders" if storage == "lake" else None
-    schedule = Schedule(seed, make_fleet, own_broker, eventually, redis, table)
+    schedule = Schedule(seed, make_fleet, own_broker, eventually, redis, lake)
 
     schedule.run(STRIKES)
 

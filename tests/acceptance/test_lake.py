@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.tables import lake, later, places, sent
 
 pytestmark = [pytest.mark.real]
 
@@ -29,20 +29,6 @@ KILLS = 2
 """With more of anything: test_any_kill.py, in `make test-long`."""
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "items.py"
-
-
-def lake(table: Path, more: str = "") -> str:
-    return f'mode = "lake"\nuri = "{table.as_uri()}"\n{more}'
-
-
-def places(table: Path) -> Counter[tuple[str, int, int]]:
-    """How often each offset is in the table."""
-    columns = DeltaTable(table).to_pyarrow_table(columns=["topic", "partition", "offset"]).to_pydict()
-    return Counter(zip(columns["topic"], columns["partition"], columns["offset"], strict=True))
-
-
-def sent(fleet: Fleet) -> Counter[tuple[str, int, int]]:
-    return Counter({(fleet.topic, tp.partition, at): 1 for tp, count in fleet.sent.items() for at in range(count)})
 
 
 def positions(table: Path, fleet: Fleet) -> dict[int, int]:
@@ -358,11 +344,6 @@ def test_a_transform_that_marks_other_rows_when_it_is_run_again_stores_nothing_a
     )
     assert places(table).total() == 0
     assert not places(table.with_name("orders_dead_letters")).total()
-
-
-def later(seconds: float) -> Callable[[], bool]:
-    at = time.monotonic() + seconds
-    return lambda: time.monotonic() >= at
 
 
 def _pid(fleet: Fleet) -> Any:

@@ -20,6 +20,7 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.table import TableRefused
 from tests.acceptance.delta_spark import DeltaRefused, DeltaSpark, Found, delta_rs_rows
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.acceptance.tables import later
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -151,7 +152,7 @@ def test_deltas_own_spark_deletes_merges_vacuums_and_adds_columns_while_workers_
                 version = DeltaTable(table).version()
                 eventually(lambda: DeltaTable(table).version() > version, START_SECONDS, "batches are stored")  # noqa: B023
             pid = fleet.workers()["worker-0"]["pid"]
-            eventually(_later(drawn.uniform(0, 0.5)), 5, "the moment has come")
+            eventually(later(drawn.uniform(0, 0.5)), 5, "the moment has come")
             os.kill(pid, signal.SIGKILL)
             eventually(
                 lambda: fleet.is_running("worker-0") and fleet.workers()["worker-0"]["pid"] != pid,  # noqa: B023
@@ -215,8 +216,3 @@ def beside(fleet: Fleet, delta: DeltaSpark, statement: str) -> None:
         fleet.kctl("pause", "--all")
         delta.sql(statement)
         fleet.kctl("resume", "--all")
-
-
-def _later(seconds: float) -> Callable[[], bool]:
-    at = time.monotonic() + seconds
-    return lambda: time.monotonic() >= at

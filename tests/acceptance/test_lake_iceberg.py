@@ -13,64 +13,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from kafka import KafkaProducer, TopicPartition
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
-from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.tables import IcebergLake, later, sent
 from tests.java_iceberg import java_iceberg
 
 pytestmark = [pytest.mark.real]
 
 KILLS = 2
 ROOT = Path(__file__).parents[2]
-NAME = "sales.orders"
-
-
-class Lake:
-    """A table in a folder, with a catalog in a SQLite file beside it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "orders"
-        self.uri = f"sqlite:///{folder}/catalog.db"
-        self._catalog: SqlCatalog | None = None
-
-    def settings(self, more: str = "") -> str:
-        return (
-            f'mode = "lake"\nformat = "iceberg"\nuri = "{self.path.as_uri()}"\ntable = "{NAME}"\n'
-            f'catalog = {{ type = "sql", uri = "{self.uri}" }}\n{more}'
-        )
-
-    def table(self) -> Table:
-        """As another program has it."""
-        self._catalog = self._catalog or SqlCatalog("default", uri=self.uri)
-        return self._catalog.load_table(NAME)
-
-    def snapshots(self) -> int:
-        return self.table().metadata.last_sequence_number  # type: ignore[union-attr]
-
-    def columns(self, *names: str) -> pa.Table:
-        return self.table().scan(selected_fields=names or ("*",)).to_arrow()
-
-    def places(self) -> Counter[tuple[str, int, int]]:
-        """How often each offset is in the table."""
-        columns = self.columns("topic", "partition", "offset").to_pydict()
-        return Counter(zip(columns["topic"], columns["partition"], columns["offset"], strict=True))
-
-    def close(self) -> None:
-        if self._catalog is not None:
-            self._catalog.close()
-        if ExecutorFactory._instance is not None:
-            ExecutorFactory._instance.shutdown()
-            ExecutorFactory._instance = None
 
 
 @pytest.fixture
-def lake(short_dir: Path) -> Iterator[Lake]:
-    made = Lake(short_dir)
+def lake(short_dir: Path) -> Iterator[IcebergLake]:
+    made = IcebergLake(short_dir)
     yield made
     made.close()
 
@@ -83,11 +41,7 @@ def send_odd(fleet: Fleet) -> None:
     fleet.sent[TopicPartition(fleet.topic, 0)] += 1
 
 
-def sent(fleet: Fleet) -> Counter[tuple[str, int, int]]:
-    return Counter({(fleet.topic, tp.partition, at): 1 for tp, count in fleet.sent.items() for at in range(count)})
-
-
-def positions(lake: Lake, fleet: Fleet) -> dict[int, int]:
+def positions(lake: IcebergLake, fleet: Fleet) -> dict[int, int]:
     """Of each partition, what the newest snapshot has in its summary; read without kctl."""
     snapshot = lake.table().current_snapshot()
     assert snapshot is not None
@@ -101,7 +55,7 @@ def positions(lake: Lake, fleet: Fleet) -> dict[int, int]:
 
 
 def test_what_is_produced_is_in_an_iceberg_table_once_however_often_the_worker_is_killed(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, lake: Lake
+    make_fleet: Callable[..., Fleet], eventually: Eventually, lake: IcebergLake
 ) -> None:
     drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     fleet = make_fleet(partitions=3, storage=lake.settings())
@@ -117,10 +71,10 @@ def test_what_is_produced_is_in_an_iceberg_table_once_however_often_the_worker_i
 
     load = fleet.load(2000)
     for _ in range(KILLS):
-        before = lake.snapshots()
-        eventually(lambda: lake.snapshots() > before + 1, START_SECONDS, "batches are stored")  # noqa: B023
+        before = lake.version()
+        eventually(lambda: lake.version() > before + 1, START_SECONDS, "batches are stored")  # noqa: B023
         pid = fleet.workers()["worker-0"]["pid"]
-        eventually(_later(drawn.uniform(0, 0.5)), 5, "the moment has come")
+        eventually(later(drawn.uniform(0, 0.5)), 5, "the moment has come")
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: fleet.is_running("worker-0") and _pid(fleet) != pid, START_SECONDS, "it runs again")  # noqa: B023
     fleet.finish(load)
@@ -139,7 +93,7 @@ def test_what_is_produced_is_in_an_iceberg_table_once_however_often_the_worker_i
 def test_dead_letters_of_an_iceberg_table_go_through_the_repaired_transform_and_the_table_is_partitioned(
     make_fleet: Callable[..., Fleet],
     eventually: Eventually,
-    lake: Lake,
+    lake: IcebergLake,
     short_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -175,34 +129,6 @@ def test_dead_letters_of_an_iceberg_table_go_through_the_repaired_transform_and_
     assert (again[9] + kept, again.total()) == (10, 1100 + again[9])
 
 
-@pytest.mark.long
-@pytest.mark.timeout(400)
-def test_two_fleets_fill_one_iceberg_table_while_their_workers_are_killed(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, lake: Lake
-) -> None:
-    drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
-    fleets = [make_fleet(partitions=2, workers=2, storage=lake.settings()) for _ in range(2)]
-    for fleet in fleets:
-        fleet.start()
-    for fleet in fleets:
-        eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "it runs")  # noqa: B023
-    loads = [fleet.load(500) for fleet in fleets]
-    for number in range(6):
-        fleet, name = fleets[number % 2], f"worker-{drawn.randrange(2)}"
-        pid = fleet.workers()[name]["pid"]
-        os.kill(pid, signal.SIGKILL)
-        eventually(
-            lambda: fleet.is_running(name) and fleet.workers()[name]["pid"] != pid,  # noqa: B023
-            START_SECONDS,
-            "it runs again",
-        )
-    for fleet, load in zip(fleets, loads, strict=True):
-        fleet.finish(load)
-        eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
-
-    assert lake.places() == sent(fleets[0]) + sent(fleets[1])
-
-
 def waiting(fleet: Fleet) -> int:
     """Dead letters that no worker has put back yet."""
     return int(json.loads(fleet.kctl("storage", "status", "-o", "json").stdout)["requeued"])
@@ -210,10 +136,3 @@ def waiting(fleet: Fleet) -> int:
 
 def _pid(fleet: Fleet) -> Any:
     return fleet.workers()["worker-0"]["pid"]
-
-
-def _later(seconds: float) -> Callable[[], bool]:
-    import time
-
-    deadline = time.monotonic() + seconds
-    return lambda: time.monotonic() >= deadline

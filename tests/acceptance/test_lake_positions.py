@@ -19,7 +19,7 @@ from kctl.testing import topics
 from kctl.testing.kafka_cluster import KafkaCluster
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.scenes import UncleanElection, create, layout
-from tests.acceptance.test_lake import lake, later, places, sent
+from tests.acceptance.tables import lake, later, places, sent
 from tests.clusters import running_cluster
 
 pytestmark = [

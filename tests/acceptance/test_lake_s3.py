@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.acceptance import tables
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.acceptance.tables import Places, sent
 from tests.object_store_server import ObjectStoreServer
 
 pytestmark = [pytest.mark.real]
@@ -37,14 +39,8 @@ def table(server: ObjectStoreServer, name: str = "orders") -> DeltaTable:
     return DeltaTable(folder.uri, storage_options=folder.options)
 
 
-def places(server: ObjectStoreServer, name: str = "orders") -> Counter[tuple[str, int, int]]:
-    """How often each offset is in the table."""
-    columns = table(server, name).to_pyarrow_table(columns=["topic", "partition", "offset"]).to_pydict()
-    return Counter(zip(columns["topic"], columns["partition"], columns["offset"], strict=True))
-
-
-def sent(fleet: Fleet) -> Counter[tuple[str, int, int]]:
-    return Counter({(fleet.topic, tp.partition, at): 1 for tp, count in fleet.sent.items() for at in range(count)})
+def places(server: ObjectStoreServer, name: str = "orders") -> Places:
+    return tables.places(table(server, name))
 
 
 def killed(fleet: Fleet, server: ObjectStoreServer, eventually: Eventually) -> None:
