@@ -1,11 +1,11 @@
 """The contract of a storage, and the types of its calls.
 
 `OffsetStore` is what every worker needs of a storage, `DeadLetterStore` what an operator needs of messages that were
-given up, `Storage` is both, and messages wait in it for sinkers. What every
-implementation guarantees to the workers that put:
+given up, `Storage` is both, and messages wait in it for sinkers. `kctl_agent.storage.conformance` has a class of tests
+for each. What every implementation guarantees to the workers that put:
 
-- **One transaction.** `put` writes the messages of one chunk *and* moves the partition's stored offset, or does
-  neither.
+- **One transaction.** `put`, or of a table the commit of a batch, writes the messages of one chunk *and* moves the
+  partition's stored offset, or does neither.
 - **The stored offset decides.** Messages below the stored offset are skipped, so a task that is retried, a batch that
   is run again and two owners that overlap store nothing twice. A chunk that begins above the stored offset is refused
   (`GapRefused`): it would lose what lies between.
@@ -15,7 +15,8 @@ implementation guarantees to the workers that put:
   (`StoredOffsetMoved`). So a worker that was frozen between any two steps can neither move the stored offset of the
   next owner nor store beside it.
 - **One storage, one group.** With the first `bind` a storage gets an id of its own and belongs to one group of one
-  cluster; every other is refused.
+  cluster; every other is refused. A table is the exception: it keeps the stored offsets of each group of each cluster
+  apart (one whose id is not known is one of its own), and refuses none.
 - **Durable when the writer is closed.** Then what was put survives a power cut, and only then may its offset be
   committed. So does a stored offset that was returned.
 
@@ -129,7 +130,8 @@ class OffsetStore(ABC):
         the storage has the same, an emptied storage another. Empty: this storage keeps nothing that could be lost.
 
         With the first call the storage belongs to `owner`; with `take_over` it does from now on, even if it
-        belonged to another.
+        belonged to another. Of a table `owner` is whose stored offsets are meant from now on; before the first call
+        what reads or sets some raises `StorageUnusable`.
 
         Raises:
             OtherGroup: it belongs to somebody else; nothing was changed.
@@ -190,12 +192,15 @@ class DeadLetterStore(ABC):
 
     @abstractmethod
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
-        """Remove for good what waits (pending and delayed, never what is leased) or dead letters; returns the number
-        of messages. Stored offsets stay."""
+        """Remove for good what waits (pending and delayed, never what is leased) or dead letters, but for those that
+        were put back; returns the number of messages. Stored offsets stay. Raises StorageError where nothing ever
+        waits, and what waits is to be removed."""
 
     @abstractmethod
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
-        """Put dead letters back, to begin anew; returns the number of messages. Damaged ones stay."""
+        """Put dead letters back, to be handed out anew, or, of a table, to become rows by a worker; returns the number
+        of messages. From now on they are no dead letters. Damaged ones stay. Raises StorageError where there is no
+        place to put them."""
 
 
 class Storage(OffsetStore, DeadLetterStore):

@@ -9,7 +9,7 @@ import pytest
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Settled, Storage, StoredOffset
 from kctl_agent.storage.block import pack
-from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, total
+from kctl_agent.storage.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, total
 
 __all__ = ["Claims"]
 
@@ -83,7 +83,7 @@ class Claims:
             Message("t", 0, 1, None, b"", 8),
             Message("t", 0, 2, b"", b"\x00v", 9, (("ä", b""),)),
         ]
-        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
         put(storage, replace(chunk(0, 3), columns=pack(given)))
         (claim,) = storage.claim("a", 3, 60.0)
         assert claim.messages == given

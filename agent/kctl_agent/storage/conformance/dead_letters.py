@@ -1,12 +1,13 @@
-"""Dead letters, and removing on request."""
+"""Dead letters of a storage whose messages wait, beside what every `DeadLetterStore` guarantees; and removing what
+waits, on request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Selection, Settled, Storage
-from kctl_agent.storage.claim import EVERYTHING
+from kctl_agent.storage.base import DeadLetterStore, Selection, Settled, Storage
+from kctl_agent.storage.conformance.dead import ERROR, Dead
 from kctl_agent.storage.conformance.given import everything, fill, offsets, stored, total
 
 __all__ = ["Damage", "DeadLetters"]
@@ -15,18 +16,18 @@ Damage = Callable[[int], bytes]
 """Overwrites the bytes of the block whose first offset is given; returns what it has written."""
 
 
-def kill(storage: Storage, count: int, partition: int = 0) -> None:
-    """`count` messages that were put, and tried in vain."""
-    fill(storage, count, partition)
-    for claim in storage.claim("a", 10_000, 60.0):
-        storage.settle(claim, [False] * len(claim.messages), reason="ValueError: no", max_tries=1)
+class DeadLetters(Dead[Storage]):
+    def dead_letters(self, storage: Storage) -> DeadLetterStore:
+        return storage
 
+    def kill(self, storage: Storage, count: int, partition: int = 0) -> None:
+        fill(storage, count, partition)
+        for claim in storage.claim("a", 10_000, 60.0):
+            storage.settle(claim, [False] * len(claim.messages), reason=ERROR, max_tries=1)
 
-def dead_offsets(storage: Storage, selection: Selection = EVERYTHING) -> list[int]:
-    return [dead_letter.offset for dead_letter in storage.dead(selection)]
+    def again(self, storage: Storage) -> list[tuple[int, bytes | None]]:
+        return [(message.offset, message.value) for message in everything(storage)]
 
-
-class DeadLetters:
     def test_what_was_tried_too_often_becomes_a_dead_letter_with_the_last_error(self, storage: Storage) -> None:
         fill(storage, 3)
         (claim,) = storage.claim("a", 3, 60.0)
@@ -48,41 +49,21 @@ class DeadLetters:
         assert storage.find_dead(dead_letter.id) == dead_letter
         assert storage.find_dead("no such") is None
 
-    def test_dead_letters_are_found_by_topic_partition_and_offsets(self, storage: Storage) -> None:
-        kill(storage, 5)
-        kill(storage, 5, partition=1)
-
-        assert dead_offsets(storage) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
-        assert dead_offsets(storage, Selection(partition=1, offset_from=2, offset_to=3)) == [2, 3]
-        assert dead_offsets(storage, Selection(topic="u")) == []
-        assert dead_offsets(storage, Selection(older_than_seconds=3600.0)) == []
-        assert [dead_letter.offset for dead_letter in storage.dead(limit=2)] == [0, 1]
-
     def test_a_requeued_dead_letter_begins_anew(self, storage: Storage) -> None:
-        kill(storage, 9)
+        self.kill(storage, 9)
 
         assert storage.requeue_dead(Selection(offset_from=2, offset_to=5)) == 4
 
         assert total(storage) == (4, 0, 0, 5)
-        assert [(m.offset, m.value, m.tries) for m in everything(storage)] == [
-            (offset, b"%04d" % offset, 0) for offset in (2, 3, 4, 5)
-        ]
-        assert dead_offsets(storage) == [0, 1, 6, 7, 8]
-        assert storage.requeue_dead() == 5
-        assert storage.requeue_dead() == 0
+        assert [(m.offset, m.tries) for m in everything(storage)] == [(offset, 0) for offset in (2, 3, 4, 5)]
 
-    def test_clearing_removes_what_is_selected_and_leaves_the_stored_offset(self, storage: Storage) -> None:
-        kill(storage, 5)
-        kill(storage, 5, partition=1)
+    def test_dead_letters_that_were_removed_take_no_room(self, storage: Storage) -> None:
+        self.kill(storage, 5)
 
-        assert storage.clear("dead", Selection(partition=0, offset_to=1)) == 2
-        assert storage.clear("dead", Selection(partition=1)) == 5
-        assert storage.clear("dead") == 3
-        assert storage.clear("dead") == 0
+        storage.clear("dead")
 
         assert total(storage) == (0, 0, 0, 0)
         assert storage.stats().bytes == 0
-        assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 5
 
     def test_clearing_what_waits_spares_what_is_leased(self, storage: Storage) -> None:
         fill(storage, 9)

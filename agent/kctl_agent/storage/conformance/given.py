@@ -7,17 +7,32 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Claim, Put, Storage, StoredOffset
+from kctl_agent.storage.base import Chunk, Claim, OffsetStore, Put, Storage, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns
 
-__all__ = ["chunk", "everything", "fill", "next_offset", "offsets", "put", "stored", "total"]
+__all__ = [
+    "OTHER_TOPIC_ID",
+    "TOPIC_ID",
+    "chunk",
+    "everything",
+    "fill",
+    "next_offset",
+    "offsets",
+    "put",
+    "stored",
+    "total",
+]
+
+TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
+OTHER_TOPIC_ID = "00000000-0000-0000-ffff-ffffffffffff"
+"""Both are as Kafka gives them (KIP-516): of 128 bits."""
 
 
 def chunk(
     start: int,
     end: int,
     at: Iterable[int] | None = None,
-    topic_id: str | None = "A",
+    topic_id: str | None = TOPIC_ID,
     topic: str = "t",
     partition: int = 0,
     version: int = 1,
@@ -35,7 +50,7 @@ def put(storage: Storage, *chunks: Chunk) -> list[Put]:
 
 def fill(storage: Storage, count: int, partition: int = 0, topic: str = "t") -> None:
     """`count` messages from offset 0 in a partition that has none."""
-    storage.init_offsets([StoredOffset(topic, partition, "A", 0)])
+    storage.init_offsets([StoredOffset(topic, partition, TOPIC_ID, 0)])
     put(storage, chunk(0, count, topic=topic, partition=partition))
 
 
@@ -43,7 +58,7 @@ def stored(storage: Storage) -> list[int]:
     return [record.offset for block in storage.blocks() for record in block.messages()]
 
 
-def next_offset(storage: Storage) -> int:
+def next_offset(storage: OffsetStore) -> int:
     return storage.stored_offsets([("t", 0)])[("t", 0)].next
 
 

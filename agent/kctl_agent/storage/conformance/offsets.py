@@ -1,0 +1,254 @@
+"""What every `OffsetStore` guarantees: messages and stored offset together, and each message once."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+import pytest
+
+from kctl_agent.storage.base import (
+    Advance,
+    Binding,
+    Chunk,
+    GapRefused,
+    OffsetStore,
+    Put,
+    StoredOffset,
+    StoredOffsetMissing,
+    StoredOffsetMoved,
+)
+from kctl_agent.storage.conformance.given import OTHER_TOPIC_ID, TOPIC_ID, chunk, next_offset
+
+__all__ = ["Offsets"]
+
+S = TypeVar("S", bound=OffsetStore)
+
+
+class Offsets(Generic[S]):
+    """`plan` and `stored` are how messages come into a store of this kind, and how they are read in it."""
+
+    def plan(self, storage: S, chunk: Chunk) -> Callable[[], Put]:
+        """All that is done before the commit of this chunk; what is returned commits it. Raises as `Writer.put`, both
+        of them."""
+        raise NotImplementedError
+
+    def stored(self, storage: S) -> list[int]:
+        """The offset of each message that is stored, in order; as often as it is."""
+        raise NotImplementedError
+
+    def reopened(self, storage: S) -> S:
+        """The same as another process has it."""
+        there: S = pickle.loads(pickle.dumps(storage))  # noqa: S301 - our own bytes
+        return there
+
+    def put(self, storage: S, *chunks: Chunk) -> list[Put]:
+        return [self.plan(storage, one)() for one in chunks]
+
+    def test_messages_and_stored_offset_are_one_transaction(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+
+        (done,) = self.put(storage, chunk(0, 10))
+
+        assert (done.stored, done.skipped) == (10, 0)
+        assert self.stored(storage) == list(range(10))
+        assert storage.stored_offsets([("t", 0)])[("t", 0)] == StoredOffset("t", 0, TOPIC_ID, 10, 1)
+
+    def test_what_lies_below_the_stored_offset_is_skipped(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+        self.put(storage, chunk(0, 10))
+
+        again, partly = self.put(storage, chunk(0, 10), chunk(5, 12))
+
+        assert (again.stored, again.skipped) == (0, 10)
+        assert (partly.stored, partly.skipped) == (2, 5)
+        assert self.stored(storage) == list(range(12))
+
+    def test_a_range_that_begins_above_the_stored_offset_is_refused_and_nothing_is_written(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 4)])
+
+        with pytest.raises(GapRefused, match="begins at 7, above the stored offset 4: offsets 4 to 6 would be lost"):
+            self.put(storage, chunk(7, 9))
+
+        assert self.stored(storage) == []
+        assert next_offset(storage) == 4
+
+    def test_holes_inside_a_range_are_no_gap(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 4)])
+
+        self.put(storage, chunk(4, 20, [9, 11, 12, 19]))
+
+        assert self.stored(storage) == [9, 11, 12, 19]
+        assert next_offset(storage) == 20
+
+    def test_a_range_that_holds_no_message_is_stored_too(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 4)])
+
+        self.put(storage, chunk(4, 9, []))
+
+        assert self.stored(storage) == []
+        assert next_offset(storage) == 9
+
+    def test_a_partition_without_a_stored_offset_is_refused(self, storage: S) -> None:
+        with pytest.raises(StoredOffsetMissing):
+            self.put(storage, chunk(0, 3))
+        with pytest.raises(StoredOffsetMissing):
+            storage.advance_offsets([Advance("t", 0, 1, 0, 3)])
+
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+        assert self.stored(storage) == []
+
+    def test_what_was_planned_on_an_earlier_placement_is_refused(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+        self.put(storage, chunk(0, 10))
+        seen = storage.stored_offsets([("t", 0)])
+        storage.init_offsets([StoredOffset("t", 0, OTHER_TOPIC_ID, 4)], seen)  # a reset, or a topic that was recreated
+
+        with pytest.raises(StoredOffsetMoved, match="set anew since this batch was planned"):
+            self.put(storage, chunk(4, 6))
+        with pytest.raises(StoredOffsetMoved):
+            storage.advance_offsets([Advance("t", 0, 1, 4, 9)])
+
+        assert self.stored(storage) == list(range(10))
+        assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, OTHER_TOPIC_ID, 4, 2)}
+
+    def test_who_was_frozen_before_its_commit_stores_nothing_once_the_stored_offset_was_set_anew(
+        self, storage: S
+    ) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+        self.put(storage, chunk(0, 10))
+        commit = self.plan(storage, chunk(10, 20))
+        seen = storage.stored_offsets([("t", 0)])
+        self.reopened(storage).init_offsets([StoredOffset("t", 0, TOPIC_ID, 10)], seen)
+
+        with pytest.raises(StoredOffsetMoved):
+            commit()
+
+        assert self.stored(storage) == list(range(10))
+        assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, TOPIC_ID, 10, 2)}
+
+    def test_who_was_frozen_before_its_commit_stores_nothing_that_the_next_owner_has_stored(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+        commit = self.plan(storage, chunk(0, 20))
+        self.put(self.reopened(storage), chunk(0, 10))
+
+        with suppress(StoredOffsetMoved):  # all of it is refused, or only what is stored already is skipped
+            commit()
+
+        assert self.stored(storage) == list(range(next_offset(storage)))
+        assert next_offset(storage) in (10, 20)
+
+    def test_of_owners_that_store_the_same_ranges_at_once_each_message_is_stored_once(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+        owners = [storage, self.reopened(storage)]
+
+        def work(mine: S) -> None:
+            while (start := next_offset(mine)) < 60:
+                with suppress(StoredOffsetMoved):
+                    self.put(mine, chunk(start, start + 10))
+
+        with ThreadPoolExecutor(len(owners)) as threads:
+            list(threads.map(work, owners))
+
+        end = next_offset(storage)
+        assert end >= 60
+        assert self.stored(storage) == list(range(end))
+
+    def test_another_process_finds_what_was_stored(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0), StoredOffset("t", 1, None, 7)])
+        there = self.reopened(storage)
+
+        self.put(there, chunk(0, 2))
+        there.close()
+
+        assert there.identity == storage.identity
+        assert self.stored(storage) == [0, 1]
+        both = [("t", 0), ("t", 1)]
+        assert storage.stored_offsets(both) == self.reopened(storage).stored_offsets(both)
+
+    def test_a_topic_without_an_id_is_one_incarnation(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, None, 0)])
+
+        self.put(storage, chunk(0, 3, topic_id=None))
+
+        assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, None, 3, 1)}
+
+    def test_the_id_of_a_topic_may_become_another_or_unknown(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 9)])
+
+        for version, topic_id in enumerate((OTHER_TOPIC_ID, None, TOPIC_ID), 2):
+            storage.init_offsets([StoredOffset("t", 0, topic_id, 7)], storage.stored_offsets([("t", 0)]))
+            assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, topic_id, 7, version)}
+
+    def test_an_advance_never_goes_back_and_never_jumps(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 10), StoredOffset("t", 1, TOPIC_ID, 10)])
+
+        storage.advance_offsets([Advance("t", 0, 1, 5, 7)])
+        assert next_offset(storage) == 10
+        storage.advance_offsets([Advance("t", 0, 1, 9, 12)])
+        assert next_offset(storage) == 12
+        with pytest.raises(GapRefused, match="begins at 13, above the stored offset 12"):
+            storage.advance_offsets([Advance("t", 1, 1, 10, 11), Advance("t", 0, 1, 13, 20)])
+
+        stored_offsets = storage.stored_offsets([("t", 0), ("t", 1), ("t", 2)])
+        assert stored_offsets == {
+            ("t", 0): StoredOffset("t", 0, TOPIC_ID, 12, 1),
+            ("t", 1): StoredOffset("t", 1, TOPIC_ID, 10, 1),
+        }
+
+    def test_a_stored_offset_is_placed_only_where_it_still_is_as_it_was_seen(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0), StoredOffset("t", 1, TOPIC_ID, 0)])
+        seen = storage.stored_offsets([("t", 0), ("t", 1)])
+        self.put(storage, chunk(0, 10))
+
+        with pytest.raises(
+            StoredOffsetMoved, match=r"t-0 has moved from offset 0 \(version 1\) to offset 10 \(version 1\)"
+        ):
+            storage.init_offsets([StoredOffset("t", 1, TOPIC_ID, 5), StoredOffset("t", 0, TOPIC_ID, 5)], seen)
+        with pytest.raises(StoredOffsetMoved, match="from none to offset 10"):
+            storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 5)])
+
+        assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, TOPIC_ID, 10, 1)}
+        assert storage.stored_offsets([("t", 1)]) == {("t", 1): StoredOffset("t", 1, TOPIC_ID, 0, 1)}
+
+    def test_a_stored_offset_that_went_back_and_came_forward_again_is_not_the_one_that_was_seen(
+        self, storage: S
+    ) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+        self.put(storage, chunk(0, 10))
+        seen = storage.stored_offsets([("t", 0)])
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 5)], seen)
+        self.put(storage, chunk(5, 10, version=2))
+
+        with pytest.raises(StoredOffsetMoved):
+            storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 5)], seen)
+
+        assert next_offset(storage) == 10
+
+    def test_offsets_are_exact_up_to_two_to_the_53rd(self, storage: S) -> None:
+        far = 2**53 - 10
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, far)])
+
+        self.put(storage, chunk(far, far + 3))
+
+        assert self.stored(storage) == [far, far + 1, far + 2]
+        assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, TOPIC_ID, far + 3, 1)}
+
+    def test_its_id_stays_the_same_for_every_owner(self, storage: S) -> None:
+        first = storage.bind(Binding("orders", None))
+
+        assert storage.bind(Binding("orders", "K1")) == storage.bind(Binding("orders", None)) == first
+        assert self.reopened(storage).bind(Binding("orders", "K1")) == first
+        assert storage.bind(Binding("invoices", "K2"), take_over=True) == first
+
+    def test_preparing_again_keeps_everything(self, storage: S) -> None:
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+        self.put(storage, chunk(0, 2))
+
+        storage.prepare()
+
+        assert self.stored(storage) == [0, 1]
+        assert next_offset(storage) == 2

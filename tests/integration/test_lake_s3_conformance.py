@@ -1,0 +1,42 @@
+"""A table in an object store keeps what the contract promises, on a real server with the interface of S3."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from kctl_agent.storage.lake import LakeStorage, TableStorage
+from kctl_agent.storage.lake.folder import s3
+from tests.object_store_server import ObjectStoreServer
+from tests.table_conformance import GROUP, ROW_SCHEMA, OpenTable, TableDead, TableOffsets
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
+    with ObjectStoreServer(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture
+def open_table(server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> OpenTable:
+    monkeypatch.setattr(
+        s3, "AT_ONCE", 1
+    )  # of many that create an object at once this server has most wait for a second
+    place = uuid.uuid4().hex
+
+    def opened() -> TableStorage:
+        storage = LakeStorage(server.folder(place))
+        storage.prepare()
+        storage.fit(ROW_SCHEMA)
+        storage.bind(GROUP)
+        return storage
+
+    return opened
+
+
+class TestOffsets(TableOffsets): ...
+
+
+class TestDead(TableDead): ...

@@ -1,0 +1,189 @@
+"""How the conformance suite stores messages in a table: files that pyarrow writes take the place of Spark's. A module
+that runs it has a fixture `open_table`, for one more instance of the same table, bound to `GROUP`."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.base import Advance, Binding, Chunk, Put, StoredOffset, StoredOffsetMissing, TopicPartition
+from kctl_agent.storage.conformance import Dead, Offsets
+from kctl_agent.storage.conformance.dead import ERROR
+from kctl_agent.storage.conformance.given import TOPIC_ID, chunk
+from kctl_agent.storage.lake import IcebergStorage, TableStorage
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.folder import Folder
+from kctl_agent.storage.lake.selection import READING
+
+__all__ = ["DEAD_LETTER_SCHEMA", "GROUP", "ROW_SCHEMA", "OpenTable", "TableDead", "TableOffsets", "dead_rows", "write"]
+
+GROUP = Binding("payments/eu", "cluster-1")
+ROW = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("value", pa.binary()),
+    ]
+)
+TYPES = {
+    pa.string(): "string",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.binary(): "binary",
+}
+DEAD_LETTER = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("group", pa.string()),
+        *ROW,
+        ("timestampType", pa.int32()),
+        ("key", pa.binary()),
+        ("error", pa.string()),
+        ("failed_at", pa.timestamp("us", "UTC")),
+        (READING, pa.string()),
+    ]
+)
+HEADERS = {
+    "type": "array",
+    "elementType": {
+        "type": "struct",
+        "fields": [
+            {"name": "key", "type": "string", "nullable": True, "metadata": {}},
+            {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
+        ],
+    },
+    "containsNull": True,
+}
+
+OpenTable = Callable[[], TableStorage]
+
+
+def spark_schema(columns: pa.Schema, **more: Any) -> str:
+    """As Spark writes it."""
+    types = {field.name: TYPES[field.type] for field in columns} | more
+    fields = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in types.items()]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+ROW_SCHEMA = spark_schema(ROW)
+DEAD_LETTER_SCHEMA = spark_schema(DEAD_LETTER, headers=HEADERS)
+
+
+def rows(tp: TopicPartition, offsets: Sequence[int]) -> list[dict[str, Any]]:
+    """As `conformance.given.chunk` has these messages, but for times that no timestamp holds."""
+    return [
+        {"topic": tp[0], "partition": tp[1], "offset": at, "timestamp": at % 2**32 * 10_000, "value": b"%04d" % at}
+        for at in offsets
+    ]
+
+
+def dead_rows(table: DeadLetterTable, batch: Any, tp: TopicPartition, offsets: Sequence[int]) -> pa.Table:
+    more = {
+        "cluster": GROUP.cluster_id,
+        "group": GROUP.group,
+        "error": ERROR,
+        "failed_at": datetime.now(UTC),
+        READING: table.reading(batch, tp),
+    }
+    return pa.Table.from_pylist([row | more for row in rows(tp, offsets)], DEAD_LETTER)
+
+
+def write(folder: Folder, rows: pa.Table) -> None:
+    """What Spark would write there."""
+    content = io.BytesIO()
+    pq.write_table(rows, content)
+    folder.make()
+    folder.write("part-0.parquet", content.getvalue())
+
+
+def read(storage: TableStorage) -> pa.Table:
+    """The rows, as others read them."""
+    if isinstance(storage, IcebergStorage):
+        return storage.table._load().scan().to_arrow()
+    return DeltaTable(storage.folder.uri, storage_options=storage.folder.options).to_pyarrow_table()
+
+
+class OfTable:
+    @pytest.fixture(autouse=True)
+    def take(self, open_table: OpenTable) -> None:
+        self._open_table = open_table
+
+    @pytest.fixture
+    def storage(self, open_table: OpenTable) -> TableStorage:
+        return open_table()
+
+    def reopened(self, _: TableStorage) -> TableStorage:
+        return self._open_table()
+
+
+class TableOffsets(OfTable, Offsets[TableStorage]):
+    def plan(self, storage: TableStorage, chunk: Chunk) -> Callable[[], Put]:
+        batch = storage.begin([Advance(*chunk.tp, chunk.version, chunk.start, chunk.end)])
+        offsets = [int(each) for each in chunk.columns.offsets]
+        new = [each for each in offsets if each >= batch.below[chunk.tp]]
+        if new:
+            write(batch.folder, pa.Table.from_pylist(rows(chunk.tp, new), ROW))
+        else:
+            batch.folder.make()
+
+        def commit() -> Put:
+            batch.commit()
+            return Put(len(new), len(offsets) - len(new), 0)
+
+        return commit
+
+    def stored(self, storage: TableStorage) -> list[int]:
+        return sorted(read(storage)["offset"].to_pylist())
+
+    def test_groups_and_clusters_have_stored_offsets_of_their_own(self, storage: TableStorage) -> None:
+        """Which takes the place of a binding to one group: several may fill a table."""
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+        owners = [Binding("payments", "cluster-1"), Binding(GROUP.group, "cluster-2")]
+        for owner in owners:
+            other = self.reopened(storage)
+            other.bind(owner)
+            with pytest.raises(StoredOffsetMissing):
+                self.plan(other, chunk(0, 3))
+            other.init_offsets([StoredOffset("t", 0, None, 7)])
+
+        self.put(storage, chunk(0, 3))
+
+        assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, TOPIC_ID, 3, 1)}
+        assert storage.group_offsets("payments") == [(owners[0], StoredOffset("t", 0, None, 7, 1))]
+
+
+class TableDead(OfTable, Dead[TableStorage]):
+    def dead_letters(self, storage: TableStorage) -> DeadLetterTable:
+        return DeadLetterTable(storage, GROUP.group)
+
+    def kill(self, storage: TableStorage, count: int, partition: int = 0) -> None:
+        tp, table = ("t", partition), self.dead_letters(storage)
+        storage.init_offsets([StoredOffset(*tp, TOPIC_ID, 0)])
+        batch = storage.begin([Advance(*tp, 1, 0, count)])
+        dead_letters = table.begin(batch, DEAD_LETTER_SCHEMA, table.earlier_try(batch))
+        write(dead_letters.folder, dead_rows(table, batch, tp, range(count)))
+        dead_letters.commit()
+        batch.folder.make()  # without rows
+        batch.commit()
+
+    def again(self, storage: TableStorage) -> list[tuple[int, bytes | None]]:
+        """What the next worker makes of them: rows."""
+        table = self.dead_letters(self.reopened(storage))
+        with table.requeues.next() as batch:
+            assert batch is not None
+            found = read(table.storage).to_pylist()
+            wanted = [row for row in found if batch.above < (row["requeue"] or 0) <= batch.number]
+            write(batch.folder, pa.Table.from_pylist([{name: row[name] for name in ROW.names} for row in wanted], ROW))
+            batch.commit()
+        return sorted((row["offset"], row["value"]) for row in read(storage).to_pylist())

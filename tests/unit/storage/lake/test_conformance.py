@@ -1,0 +1,34 @@
+"""Tables keep what the contract promises of every `OffsetStore` and `DeadLetterStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.storage.lake import LakeStorage, TableStorage
+from kctl_agent.storage.lake.folder import LocalFolder
+from tests.table_conformance import GROUP, ROW_SCHEMA, OpenTable, TableDead, TableOffsets
+from tests.unit.storage.lake.iceberg.tables import Lake
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def open_table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenTable]:
+    lake = Lake(tmp_path)
+
+    def opened() -> TableStorage:
+        storage = lake.storage() if request.param == "iceberg" else LakeStorage(LocalFolder(lake.path))
+        storage.prepare()
+        storage.fit(ROW_SCHEMA)
+        storage.bind(GROUP)
+        return storage
+
+    yield opened
+    lake.close()
+
+
+class TestOffsets(TableOffsets): ...
+
+
+class TestDead(TableDead): ...
