@@ -44,7 +44,12 @@ class Table(Protocol):
     """How often others got ahead of a commit in a way that had it decided anew."""
 
     def prepare(self) -> None:
-        """Check what is there; the table itself is made by `fit`. Raises StorageUnusable, TableRefused."""
+        """Check what is there; the table itself is made by `fit`.
+
+        Raises:
+            StorageUnusable: the place is missing or cannot be used, or the folder holds something else.
+            TableRefused: a table, or a place, that cannot be written to.
+        """
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
         """Make sure that the table takes rows of this schema (Spark's JSON); one that does not exist is made, with

@@ -43,7 +43,7 @@ COMPACTION = {"kctl": "compaction"}
 
 
 class LakeTable:
-    """May be used by any thread, by one at a time."""
+    """See `lake.base.Table`."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -53,16 +53,9 @@ class LakeTable:
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
         """The columns and partitions that the table was last found to take."""
         self.commits_retried = 0
-        """How often others got ahead of a commit, so that it was decided anew."""
         self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
-        """Check what is there; the table itself is made with the first schema (`fit`).
-
-        Raises:
-            StorageUnusable: the place is missing or cannot be used, or the folder holds something else.
-            TableRefused: a table, or a place, that cannot be written to.
-        """
         if not self._is_checked:
             self.folder.check()
             self.folder.check_create()
@@ -77,11 +70,6 @@ class LakeTable:
             raise StorageUnusable(f"{self.folder} (storage.uri) is no Delta table and not empty: name another folder")
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
-        """Make sure that the table takes rows of this schema (Spark's JSON); a table that does not exist is made, with
-        `merge_schema` columns that it lacks too.
-
-        Raises TableRefused, StorageUnusable.
-        """
         wanted = json.loads(schema)["fields"]
         check_columns(wanted, partition_by)
         if not self.exists():
@@ -97,8 +85,7 @@ class LakeTable:
 
     @contextmanager
     def state(self) -> Iterator[LogState]:
-        """The newest version without its files, which stays the one that is read until the end of the block. Raises
-        StorageUnusable."""
+        """Without its files."""
         with self._lock, self.errors():
             yield self._log.newest()
 
@@ -116,14 +103,6 @@ class LakeTable:
         transactions: Mapping[str, int],
         files: Sequence[DataFile] = (),
     ) -> None:
-        """Add these files and set these transaction numbers, all or nothing. `check` is called with the version that
-        is written upon, and raises if it is not what the commit was decided on.
-
-        Raises:
-            what `check` raises.
-            TableRefused: others have changed the table, and what was written does not fit it any more.
-            StorageUnusable: it is not known to be written, or the table is not `id_` any more.
-        """
         given_up_at = time.monotonic() + COMMIT_SECONDS
         with self._lock, self.errors():
             while True:
@@ -297,7 +276,6 @@ class LakeTable:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Where something of the table is used. Raises StorageUnusable."""
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.storage.base import StorageError, StorageUnusable
@@ -96,10 +95,6 @@ class IcebergTable:
         self.commits_retried = 0
 
     def prepare(self) -> None:
-        if find_spec("pyiceberg") is None:
-            raise TableRefused(
-                "storage.format is \"iceberg\", which needs pyiceberg: pip install 'kctl-agent[iceberg]'"
-            )
         self.folder.check()
         with self.errors():
             if self.exists():
