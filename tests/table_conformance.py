@@ -23,7 +23,7 @@ from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.selection import READING
 
-__all__ = ["DEAD_LETTER_SCHEMA", "GROUP", "ROW_SCHEMA", "OpenTable", "TableDead", "TableOffsets", "dead_rows", "write"]
+__all__ = ["OpenTable", "TableDead", "TableOffsets", "opened", "write"]
 
 GROUP = Binding("payments/eu", "cluster-1")
 ROW = pa.schema(
@@ -76,8 +76,15 @@ def spark_schema(columns: pa.Schema, **more: Any) -> str:
     return json.dumps({"type": "struct", "fields": fields})
 
 
-ROW_SCHEMA = spark_schema(ROW)
 DEAD_LETTER_SCHEMA = spark_schema(DEAD_LETTER, headers=HEADERS)
+
+
+def opened(storage: TableStorage) -> TableStorage:
+    """As a worker does it."""
+    storage.prepare()
+    storage.fit(spark_schema(ROW))
+    storage.bind(GROUP)
+    return storage
 
 
 def rows(tp: TopicPartition, offsets: Sequence[int]) -> list[dict[str, Any]]:
@@ -103,7 +110,6 @@ def write(folder: Folder, rows: pa.Table) -> None:
     """What Spark would write there."""
     content = io.BytesIO()
     pq.write_table(rows, content)
-    folder.make()
     folder.write("part-0.parquet", content.getvalue())
 
 
@@ -132,10 +138,9 @@ class TableOffsets(OfTable, Offsets[TableStorage]):
         batch = storage.begin([Advance(*chunk.tp, chunk.version, chunk.start, chunk.end)])
         offsets = [int(each) for each in chunk.columns.offsets]
         new = [each for each in offsets if each >= batch.below[chunk.tp]]
+        batch.folder.make()
         if new:
             write(batch.folder, pa.Table.from_pylist(rows(chunk.tp, new), ROW))
-        else:
-            batch.folder.make()
 
         def commit() -> Put:
             batch.commit()
@@ -172,6 +177,7 @@ class TableDead(OfTable, Dead[TableStorage]):
         storage.init_offsets([StoredOffset(*tp, TOPIC_ID, 0)])
         batch = storage.begin([Advance(*tp, 1, 0, count)])
         dead_letters = table.begin(batch, DEAD_LETTER_SCHEMA, table.earlier_try(batch))
+        dead_letters.folder.make()
         write(dead_letters.folder, dead_rows(table, batch, tp, range(count)))
         dead_letters.commit()
         batch.folder.make()  # without rows
@@ -184,6 +190,7 @@ class TableDead(OfTable, Dead[TableStorage]):
             assert batch is not None
             found = read(table.storage).to_pylist()
             wanted = [row for row in found if batch.above < (row["requeue"] or 0) <= batch.number]
+            batch.folder.make()
             write(batch.folder, pa.Table.from_pylist([{name: row[name] for name in ROW.names} for row in wanted], ROW))
             batch.commit()
         return sorted((row["offset"], row["value"]) for row in read(storage).to_pylist())

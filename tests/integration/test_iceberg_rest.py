@@ -9,13 +9,12 @@ import pytest
 
 from kctl_agent.storage.base import StorageUnusable
 from tests.java_iceberg import JavaIceberg, java_iceberg
+from tests.table_conformance import OpenTable, TableOffsets, opened
 from tests.unit.storage.lake.iceberg.tables import TP, Lake, at, begun
 from tests.unit.storage.lake.iceberg.test_commits import (  # noqa: F401 - one suite over both catalogs
     test_a_commit_between_the_check_and_the_write_is_noticed_by_the_catalog_itself,
     test_a_commit_is_not_repeated_by_pyiceberg_upon_what_others_have_committed,
-    test_a_stored_offset_goes_back_in_a_commit_without_files_and_fences_what_was_planned_before,
     test_a_table_that_was_rolled_back_has_the_stored_offsets_of_the_rows_that_are_left,
-    test_of_two_batches_on_one_stored_offset_the_second_is_refused_and_nothing_of_it_is_visible,
     test_rows_and_stored_offset_are_one_commit,
     test_stored_offsets_survive_that_others_compact_and_expire_every_snapshot_of_ours,
     test_what_others_commit_between_the_check_and_the_write_is_no_hindrance,
@@ -34,6 +33,12 @@ def lake(tmp_path: Path, java: JavaIceberg) -> Iterator[Lake]:
         made = Lake(tmp_path, type="rest", uri=url)
         yield made
         made.close()
+
+
+class TestOffsets(TableOffsets):
+    @pytest.fixture
+    def open_table(self, lake: Lake) -> OpenTable:
+        return lambda: opened(lake.storage())
 
 
 def test_iceberg_itself_reads_the_rows_that_were_committed(lake: Lake, java: JavaIceberg) -> None:

@@ -8,15 +8,12 @@ import re
 import socket
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -29,19 +26,17 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.lake import LakeBatch, LakeStorage
 from kctl_agent.storage.lake.compaction import compact
-from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.files import read_files
 from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
 from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.plans import sweep
-from kctl_agent.storage.lake.requeue import PutBack
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 from tests.acceptance.fleets import Eventually
 from tests.object_store_server import BUCKET, ObjectStoreServer
+from tests.table_conformance import write
 from tests.unconditional_proxy import UnconditionalProxy
-from tests.unit.storage.lake.test_dead_letters import FIELDS as DEAD_FIELDS
 from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, schema
 
 DEFAULTS = {"format": "delta", "partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}
@@ -101,14 +96,8 @@ def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeB
         "offset": pa.array(offsets, pa.int64()),
         "timestamp": pa.array([offset * 1_000_000 for offset in offsets], pa.timestamp("us", "UTC")),
     }
-    written(batch.folder, pa.table(columns))
+    write(batch.folder, pa.table(columns))
     return batch
-
-
-def written(folder: Folder, rows: pa.Table) -> None:
-    content = io.BytesIO()
-    pq.write_table(rows, content)
-    folder.write("part-0.parquet", content.getvalue())
 
 
 def at(storage: LakeStorage) -> StoredOffset | None:
@@ -224,21 +213,6 @@ def test_of_two_batches_on_one_stored_offset_the_second_is_refused_and_what_it_l
     assert offsets(storage) == list(range(100, 120))
 
 
-def test_workers_that_commit_at_once_store_each_offset_once(settings: dict[str, Any], storage: LakeStorage) -> None:
-    """Two that have the same partition, as in a rebalance: each goes on from what is stored."""
-    storages = [storage, opened(settings)]
-
-    def fill(mine: LakeStorage) -> None:
-        while (stored := at(mine)) is not None and stored.next < 160:
-            with suppress(StoredOffsetMoved):
-                begun(mine, stored.next, stored.next + 10, stored.version).commit()
-
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(fill, storages))
-
-    assert Counter(offsets(storage)) == Counter(range(100, 160))
-
-
 def test_a_commit_whose_reply_is_lost_is_found_in_the_log_and_not_refused(
     storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,45 +252,6 @@ def test_small_files_are_compacted_and_removed_once_no_version_needs_them(storag
     assert abandoned.folder.exists()
     abandoned.commit()
     assert offsets(storage) == list(range(100, 180))
-
-
-def test_dead_letters_are_stored_once_listed_and_put_back(storage: LakeStorage) -> None:
-    table, batch = DeadLetterTable(storage, GROUP.group), begun(storage, 100, 110)
-    dead_letters = table.begin(batch, schema(*DEAD_FIELDS), table.earlier_try(batch))
-    written(dead_letters.folder, dead_rows([103], table.reading(batch, TP)))
-    dead_letters.commit()
-    batch.commit()
-
-    assert [each.offset for each in table.dead()] == [103]
-    assert table.requeue_dead() == 1
-    with table.requeues.next() as requeued:
-        assert requeued is not None
-        assert requeued.messages == 1
-        written(requeued.folder, pa.table({"topic": ["t"], "offset": pa.array([103], pa.int64())}))
-        assert requeued.commit() == PutBack(1, 1, 0)
-
-    assert table.count_dead() == 0
-    assert offsets(storage).count(103) == 2, "the transform of this test has not left it out of the rows"
-
-
-def dead_rows(offsets: list[int], reading: str) -> pa.Table:
-    many = len(offsets)
-    return pa.table(
-        {
-            "cluster": pa.array([GROUP.cluster_id] * many),
-            "group": pa.array([GROUP.group] * many),
-            "topic": pa.array(["t"] * many),
-            "partition": pa.array([0] * many, pa.int32()),
-            "offset": pa.array(offsets, pa.int64()),
-            "timestamp": pa.array([1] * many, pa.timestamp("us", "UTC")),
-            "timestampType": pa.array([0] * many, pa.int32()),
-            "key": pa.array([b"k"] * many),
-            "value": pa.array([b"v"] * many),
-            "error": pa.array(["no JSON"] * many),
-            "failed_at": pa.array([1] * many, pa.timestamp("us", "UTC")),
-            "reading": pa.array([reading] * many),
-        }
-    )
 
 
 def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_whose_keys_nobody_sees(storage: LakeStorage) -> None:
@@ -408,7 +343,7 @@ def test_what_stands_for_a_folder_in_a_store_is_no_file(tmp_path: Path) -> None:
         folder.make()
         marker = f"{server.endpoint}/{BUCKET}/kctl-1/topic=t/"
         urllib.request.urlopen(urllib.request.Request(marker, b"", method="PUT"), timeout=10).close()
-        written(folder.below("topic=t"), pa.table({"a": [1]}))
+        write(folder.below("topic=t"), pa.table({"a": [1]}))
 
         assert [file.name for file in folder.files()] == ["_made", "topic=t/part-0.parquet"]
         assert [file.rows for file in read_files(folder, folder)] == [1]

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kctl_agent.storage.lake import LakeStorage, TableStorage
+from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import s3
 from tests.object_store_server import ObjectStoreServer
-from tests.table_conformance import GROUP, ROW_SCHEMA, OpenTable, TableDead, TableOffsets
+from tests.table_conformance import OpenTable, TableDead, TableOffsets, opened
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +26,7 @@ def open_table(server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> Op
     )  # of many that create an object at once this server has most wait for a second
     place = uuid.uuid4().hex
 
-    def opened() -> TableStorage:
-        storage = LakeStorage(server.folder(place))
-        storage.prepare()
-        storage.fit(ROW_SCHEMA)
-        storage.bind(GROUP)
-        return storage
-
-    return opened
+    return lambda: opened(LakeStorage(server.folder(place)))
 
 
 class TestOffsets(TableOffsets): ...

@@ -9,7 +9,7 @@ import pytest
 
 from kctl_agent.storage.lake import LakeStorage, TableStorage
 from kctl_agent.storage.lake.folder import LocalFolder
-from tests.table_conformance import GROUP, ROW_SCHEMA, OpenTable, TableDead, TableOffsets
+from tests.table_conformance import OpenTable, TableDead, TableOffsets, opened
 from tests.unit.storage.lake.iceberg.tables import Lake
 
 
@@ -17,14 +17,10 @@ from tests.unit.storage.lake.iceberg.tables import Lake
 def open_table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenTable]:
     lake = Lake(tmp_path)
 
-    def opened() -> TableStorage:
-        storage = lake.storage() if request.param == "iceberg" else LakeStorage(LocalFolder(lake.path))
-        storage.prepare()
-        storage.fit(ROW_SCHEMA)
-        storage.bind(GROUP)
-        return storage
+    def another() -> TableStorage:
+        return opened(lake.storage() if request.param == "iceberg" else LakeStorage(LocalFolder(lake.path)))
 
-    yield opened
+    yield another
     lake.close()
 
 

@@ -19,10 +19,8 @@ from deltalake.transaction import AddAction
 from kctl_agent.storage.base import (
     Advance,
     Binding,
-    GapRefused,
     StorageUnusable,
     StoredOffset,
-    StoredOffsetMissing,
     StoredOffsetMoved,
 )
 from kctl_agent.storage.lake import LakeBatch, LakeStorage, table
@@ -118,36 +116,8 @@ def test_rows_and_stored_offset_are_one_commit(storage: LakeStorage, path: Path)
     assert not list((path / "_kctl").iterdir())
 
 
-def test_another_process_reads_what_was_stored_and_the_id_of_the_table_is_the_storages(
-    storage: LakeStorage, path: Path
-) -> None:
-    other = opened(path)
-
-    assert at(other) == at(storage)
-    assert other.bind(GROUP) == storage.bind(GROUP) == str(DeltaTable(path).metadata().id)
-
-
-def test_a_range_below_the_stored_offset_is_not_written_again_and_one_above_is_refused(
-    storage: LakeStorage, path: Path
-) -> None:
-    begun(storage, 100, 110).commit()
-    begun(storage, 105, 115).commit()
-    with pytest.raises(GapRefused):
-        storage.begin([Advance(*TP, 1, 116, 120)])
-
-    assert offsets(path) == list(range(100, 115))
-
-
-def test_of_two_batches_on_one_stored_offset_the_second_is_refused_and_nothing_of_it_is_visible(
-    storage: LakeStorage, path: Path
-) -> None:
-    late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
-    quick.commit()
-
-    with pytest.raises(StoredOffsetMoved):
-        late.commit()
-
-    assert offsets(path) == list(range(100, 110))
+def test_the_id_of_the_table_is_the_storages(storage: LakeStorage, path: Path) -> None:
+    assert opened(path).bind(GROUP) == storage.bind(GROUP) == str(DeltaTable(path).metadata().id)
 
 
 def test_a_commit_between_the_check_and_the_write_is_noticed_by_the_log_itself(
@@ -162,41 +132,6 @@ def test_a_commit_between_the_check_and_the_write_is_noticed_by_the_log_itself(
     assert offsets(path) == list(range(100, 110))
 
 
-def test_a_stored_offset_goes_back_in_a_commit_without_files_and_fences_what_was_planned_before(
-    storage: LakeStorage, path: Path
-) -> None:
-    begun(storage, 100, 110).commit()
-    frozen, seen = begun(storage, 110, 120), at(storage)
-    assert seen is not None
-
-    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 50)], {TP: seen})
-    with pytest.raises(StoredOffsetMoved):
-        frozen.commit()
-    with pytest.raises(StoredOffsetMoved):
-        storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 60)], {TP: seen})
-
-    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 50, 2)
-
-
-def test_the_id_of_a_topic_may_become_another_or_unknown(storage: LakeStorage) -> None:
-    for topic_id in ("00000000-0000-0000-ffff-ffffffffffff", None, "ffffffff-ffff-4fff-8000-000000000000"):
-        seen = at(storage)
-        assert seen is not None
-        storage.init_offsets([StoredOffset(*TP, topic_id, 7)], {TP: seen})
-        assert (after := at(storage)) is not None
-        assert (after.topic_id, after.next) == (topic_id, 7)
-
-
-def test_offsets_that_hold_no_row_are_stored_too(storage: LakeStorage, path: Path) -> None:
-    batch = storage.begin([Advance(*TP, 1, 100, 105)])
-    Path(batch.folder.uri).mkdir()
-    batch.commit()
-    storage.advance_offsets([Advance(*TP, 1, 105, 108)])
-
-    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 108, 1)
-    assert offsets(path) == []
-
-
 def test_a_batch_whose_files_somebody_has_removed_is_not_stored(storage: LakeStorage, path: Path) -> None:
     batch = begun(storage, 100, 110)
     shutil.rmtree(Path(batch.folder.uri))
@@ -205,14 +140,6 @@ def test_a_batch_whose_files_somebody_has_removed_is_not_stored(storage: LakeSto
         batch.commit()
 
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
-
-
-def test_groups_and_clusters_have_stored_offsets_of_their_own_in_one_table(storage: LakeStorage, path: Path) -> None:
-    for owner in (Binding("payments", "cluster-1"), Binding("payments/eu", "cluster-2")):
-        other = opened(path, owner)
-        assert at(other) is None
-        with pytest.raises(StoredOffsetMissing):
-            other.begin([Advance(*TP, 1, 0, 5)])
 
 
 def test_stored_offsets_survive_a_checkpoint_of_the_log_and_its_clean_up(storage: LakeStorage, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,15 +15,11 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from kctl_agent.storage.base import (
-    Advance,
-    Binding,
-    GapRefused,
     StorageUnusable,
     StoredOffset,
-    StoredOffsetMissing,
     StoredOffsetMoved,
 )
-from tests.unit.storage.lake.iceberg.tables import NAME, TOPIC_ID, TP, Lake, at, begun, folder_of, rows
+from tests.unit.storage.lake.iceberg.tables import GROUP, NAME, TOPIC_ID, TP, Lake, at, begun, rows
 
 ROOT = Path(__file__).parents[5]
 
@@ -42,34 +37,10 @@ def test_rows_and_stored_offset_are_one_commit(lake: Lake) -> None:
     assert not list((lake.path / "_kctl").iterdir())
 
 
-def test_another_process_reads_what_was_stored_and_the_id_of_the_table_is_the_storages(lake: Lake) -> None:
+def test_the_id_of_the_table_is_the_storages(lake: Lake) -> None:
     storage = lake.begun_at(100)
-    other = lake.opened()
 
-    assert at(other) == at(storage)
-    assert other.bind(Binding("g", None)) == storage.bind(Binding("g", None)) == str(lake.table().metadata.table_uuid)
-
-
-def test_a_range_below_the_stored_offset_is_not_written_again_and_one_above_is_refused(lake: Lake) -> None:
-    storage = lake.begun_at(100)
-    begun(storage, 100, 110).commit()
-    begun(storage, 105, 115).commit()
-    with pytest.raises(GapRefused):
-        storage.begin([Advance(*TP, 1, 116, 120)])
-    with pytest.raises(StoredOffsetMissing):
-        storage.begin([Advance("t", 1, 1, 0, 1)])
-
-    assert lake.offsets() == list(range(100, 115))
-
-
-def test_of_two_batches_on_one_stored_offset_the_second_is_refused_and_nothing_of_it_is_visible(lake: Lake) -> None:
-    late, quick = begun(lake.begun_at(100), 100, 120), begun(lake.opened(), 100, 110)
-    quick.commit()
-
-    with pytest.raises(StoredOffsetMoved):
-        late.commit()
-
-    assert lake.offsets() == list(range(100, 110))
+    assert lake.opened().bind(GROUP) == storage.bind(GROUP) == str(lake.table().metadata.table_uuid)
 
 
 def overtaken(monkeypatch: pytest.MonkeyPatch, lake: Lake, by: Callable[[], object]) -> None:
@@ -162,46 +133,6 @@ def test_a_commit_is_not_repeated_by_pyiceberg_upon_what_others_have_committed(l
     assert "commit.retry.num-retries" not in lake.table().properties
 
 
-def test_a_stored_offset_goes_back_in_a_commit_without_files_and_fences_what_was_planned_before(lake: Lake) -> None:
-    storage = lake.begun_at(100)
-    begun(storage, 100, 110).commit()
-    frozen, seen = begun(storage, 110, 120), at(storage)
-    assert seen is not None
-
-    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 50)], {TP: seen})
-    with pytest.raises(StoredOffsetMoved):
-        frozen.commit()
-    with pytest.raises(StoredOffsetMoved):
-        storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 60)], {TP: seen})
-
-    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 50, 2)
-    assert lake.offsets() == list(range(100, 110))
-
-
-def test_offsets_that_hold_no_row_are_stored_too(lake: Lake) -> None:
-    storage = lake.begun_at(100)
-    batch = storage.begin([Advance(*TP, 1, 100, 105)])
-    folder_of(batch).mkdir()
-    batch.commit()
-    storage.advance_offsets([Advance(*TP, 1, 105, 108)])
-
-    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 108, 1)
-    assert lake.offsets() == []
-
-
-def test_groups_and_clusters_have_stored_offsets_of_their_own_in_one_table(lake: Lake) -> None:
-    storage = lake.begun_at(100)
-    for owner in (Binding("payments", "cluster-1"), Binding("payments/eu", "cluster-2")):
-        other = lake.opened(owner)
-        assert at(other) is None
-        other.init_offsets([StoredOffset(*TP, None, 1)])
-
-    begun(storage, 100, 110).commit()
-
-    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 110, 1)
-    assert storage.group_offsets("payments") == [(Binding("payments", "cluster-1"), StoredOffset(*TP, None, 1, 1))]
-
-
 def test_stored_offsets_survive_that_others_compact_and_expire_every_snapshot_of_ours(lake: Lake) -> None:
     storage = lake.begun_at(100)
     begun(storage, 100, 110).commit()
@@ -259,17 +190,6 @@ def test_a_table_that_was_replaced_while_a_batch_was_written_does_not_get_it(lak
         batch.commit()
 
     assert lake.offsets() == []
-
-
-def test_a_batch_whose_files_somebody_has_removed_is_not_stored(lake: Lake) -> None:
-    storage = lake.begun_at(100)
-    batch = begun(storage, 100, 110)
-    shutil.rmtree(folder_of(batch))
-
-    with pytest.raises(StorageUnusable, match="is gone: nothing of it was stored"):
-        batch.commit()
-
-    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
 
 
 RACER = """
