@@ -1,4 +1,4 @@
-"""What a commit to a Delta table costs: in a large one, with a long log, and beside other workers. Without Spark.
+"""What a commit to a table costs: in a large one, with a long log, and beside other workers. Without Spark.
 
 Each commit is a batch of a worker (`kctl_agent.storage.lake`) that moves the stored offsets of 8 partitions: these are
 read, the plan is written (`begin`); the footer of its file is read, all is synced, the log's entry written (`commit`).
@@ -11,11 +11,15 @@ The file has one row; pyarrow writes it, which is not timed.
 - `workers`: 1, 2, 5 and 10 processes on one table, each with partitions of its own: a commit a second each (`paced`),
   and as fast as they can (`flat_out`).
 
-    python -m benchmarks.lake_commits [--commits 300] [--seconds 20] [--files 100000] [--versions 10000]
+Of an Iceberg table with a catalog in a SQLite file: the first and the last 50 of 300 commits in a row, each by a
+process of its own (`iceberg_commits_first`, `iceberg_commits_last`), and workers that are paced.
 
-Prints JSON lines. Targets: 99 of 100 `commit`s take at most 100 ms in each table; `start` at most 2 s more than of
-`empty`; `rss` grows by at most 5 MB over the commits, and is at most 25 MB more than of `empty`; the processor time of
-a commit of ten workers that are paced at most 1.5 of that of one.
+    python -m benchmarks.lake_commits [--formats delta iceberg] [--commits 300] [--seconds 20] [--files 100000]
+                                      [--versions 10000]
+
+Prints JSON lines. Targets, of Delta: 99 of 100 `commit`s take at most 100 ms in each table; `start` at most 2 s more
+than of `empty`; `rss` grows by at most 5 MB over the commits, and is at most 25 MB more than of `empty`; the processor
+time of a commit of ten workers that are paced at most 1.5 of that of one.
 """
 
 from __future__ import annotations
@@ -37,16 +41,19 @@ from time import perf_counter, time
 
 from benchmarks._fleet import progress
 from kctl_agent.storage.base import Advance, Binding, StoredOffset, TopicPartition
-from kctl_agent.storage.lake import LakeBatch, LakeStorage
+from kctl_agent.storage.lake import IcebergStorage, LakeBatch, LakeStorage, TableStorage
 from kctl_agent.storage.lake.commit_actions import append_actions
 from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.log import write_entry
 from kctl_agent.wire import JsonObject
 
+NAMES = {"delta": "lake", "iceberg": "iceberg"}
+"""How a format's JSON lines begin."""
 PARTITIONS = 8
 WORKERS = (1, 2, 5, 10)
 DELTA_RS_COMMITS = 20
+ROW_OF_COMMITS = 50
 WARM_UP = 3
 COMMIT_SECONDS = 0.1
 START_SECONDS = 2.0
@@ -60,6 +67,7 @@ SCHEMA = json.dumps(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="the cost of a commit to a large table, and beside other workers")
+    parser.add_argument("--formats", nargs="+", choices=("delta", "iceberg"), default=("delta", "iceberg"))
     parser.add_argument("--commits", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each number of workers")
     parser.add_argument("--files", type=int, default=100_000)
@@ -67,12 +75,16 @@ def main() -> None:
     options = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="k", dir="/var/tmp"))  # on a disk: what is synced there is written
     try:
-        sizes(
-            place,
-            options.commits,
-            {"empty": (1, 1), "versions": (options.versions,) * 2, "files": (options.files, 100)},
-        )
-        workers(place, options.seconds)
+        if "delta" in options.formats:
+            sizes(
+                place,
+                options.commits,
+                {"empty": (1, 1), "versions": (options.versions,) * 2, "files": (options.files, 100)},
+            )
+            workers(place, "delta", options.seconds, (1.0, 0.0))
+        if "iceberg" in options.formats:
+            iceberg(place / "iceberg", options.commits)
+            workers(place, "iceberg", options.seconds, (1.0,))
     finally:
         rmtree(place)
 
@@ -83,7 +95,7 @@ def sizes(place: Path, commits: int, tables: Mapping[str, tuple[int, int]]) -> N
         table = place / name
         made(table, files, versions)
         progress(f"{name} is made (load {os.getloadavg()[0]:.1f})")
-        [ours] = in_processes(1, row_of_commits, table, commits)
+        [ours] = in_processes(1, row_of_commits, "delta", table, commits)
         [theirs] = in_processes(1, row_of_delta_rs, table, min(commits, DELTA_RS_COMMITS))
         empty = empty or ours
         line = {"benchmark": f"lake_commits_{name}", "files": files, "versions": versions, **ours, **theirs}
@@ -96,6 +108,29 @@ def sizes(place: Path, commits: int, tables: Mapping[str, tuple[int, int]]) -> N
             and last - empty["rss_mb"][1] <= LARGE_MB
         )
         print(json.dumps({**line, "met": is_met}), flush=True)
+
+
+def iceberg(table: Path, commits: int) -> None:
+    opened("iceberg", table)
+    progress(f"iceberg (load {os.getloadavg()[0]:.1f})")
+    rest = max(commits - 2 * ROW_OF_COMMITS, 1)
+    for name, count in (("first", ROW_OF_COMMITS), ("", rest), ("last", ROW_OF_COMMITS)):
+        [row] = in_processes(1, row_of_commits, "iceberg", table, count)
+        if name:
+            print(json.dumps({"benchmark": f"iceberg_commits_{name}", "commits": count, **row}), flush=True)
+
+
+def opened(format_: str, table: Path) -> TableStorage:
+    """As a worker does it; a table that does not exist is made."""
+    storage: TableStorage
+    if format_ == "delta":
+        storage = LakeStorage(LocalFolder(table))
+    else:
+        catalog = {"type": "sql", "uri": f"sqlite:///{table}.catalog.db"}
+        storage = IcebergStorage(LocalFolder(table), "bench.orders", catalog)
+    storage.prepare()
+    storage.fit(SCHEMA)
+    return storage
 
 
 def made(table: Path, files: int, versions: int) -> None:
@@ -122,11 +157,9 @@ def _file(number: int) -> DataFile:
 class Worker:
     """Of its own partitions of a table."""
 
-    def __init__(self, table: Path, number: int) -> None:
-        self.storage = LakeStorage(LocalFolder(table))
-        self.storage.prepare()
+    def __init__(self, format_: str, table: Path, number: int) -> None:
+        self.storage = opened(format_, table)
         self.storage.bind(Binding(f"bench-{number}", "bench"))
-        self.storage.fit(SCHEMA)
         self.partitions: list[TopicPartition] = [("orders", each) for each in range(PARTITIONS)]
         there = self.storage.stored_offsets(self.partitions)
         if not there:
@@ -146,6 +179,11 @@ class Worker:
         self.commit.append(perf_counter() - written)
         self._next += 1
 
+    def end(self) -> None:
+        if isinstance(self.storage, LakeStorage):
+            self.storage.table.checkpoints.wait()
+        self.storage.close()
+
 
 def _write(batch: LakeBatch) -> None:
     import pyarrow as pa
@@ -155,9 +193,9 @@ def _write(batch: LakeBatch) -> None:
     pq.write_table(pa.table({"topic": ["orders"], "offset": [1]}), Path(batch.folder.uri) / "part-0.parquet")
 
 
-def row_of_commits(table: Path, commits: int, _: int) -> JsonObject:
+def row_of_commits(format_: str, table: Path, commits: int, _: int) -> JsonObject:
     began = perf_counter()
-    worker = Worker(table, 0)
+    worker = Worker(format_, table, 0)
     counts = worker.storage.stats().counts
     started = perf_counter() - began
     assert counts is not None
@@ -166,7 +204,7 @@ def row_of_commits(table: Path, commits: int, _: int) -> JsonObject:
     for _ in range(commits - 1):
         worker.step()
     after = _rss()
-    worker.storage.table.checkpoints.wait()
+    worker.end()
     return {
         "start_seconds": round(started, 3),
         **_milliseconds("begin", worker.begin),
@@ -196,18 +234,18 @@ def row_of_delta_rs(table: Path, commits: int, _: int) -> JsonObject:
     return {**_milliseconds("delta_rs", taken), "delta_rs_rss_mb": _rss()}
 
 
-def workers(place: Path, seconds: float) -> None:
-    for pace in (1.0, 0.0):
+def workers(place: Path, format_: str, seconds: float, paces: Sequence[float]) -> None:
+    for pace in paces:
         alone = 0.0
         for count in WORKERS:
-            table = place / f"workers-{count}-{pace}"
-            LakeStorage(LocalFolder(table)).fit(SCHEMA)
-            rows = in_processes(count, row_of_load, table, seconds, pace)
+            table = place / f"{format_}-workers-{count}-{pace}"
+            opened(format_, table).close()
+            rows = in_processes(count, row_of_load, format_, table, seconds, pace)
             commits = sum(len(row["commit"]) for row in rows)
             cpu_ms = sum(row["cpu_seconds"] for row in rows) / commits * 1e3
             alone = alone or cpu_ms
             line: JsonObject = {
-                "benchmark": f"lake_workers_{'paced' if pace else 'flat_out'}",
+                "benchmark": f"{NAMES[format_]}_workers_{'paced' if pace else 'flat_out'}",
                 "workers": count,
                 "commits_per_second": round(commits / seconds, 1),
                 "retries": sum(row["retries"] for row in rows),
@@ -216,7 +254,7 @@ def workers(place: Path, seconds: float) -> None:
                 "cpu_ms_per_commit": round(cpu_ms, 2),
                 "ratio": round(cpu_ms / alone, 2),
             }
-            if pace:
+            if pace and format_ == "delta":
                 line |= {"target": LINEAR, "met": cpu_ms <= LINEAR * alone}
             print(json.dumps(line), flush=True)
 
@@ -229,9 +267,9 @@ def _at_the_same_time(barrier: Barrier) -> None:
     _start = barrier
 
 
-def row_of_load(table: Path, seconds: float, pace: float, number: int) -> JsonObject:
+def row_of_load(format_: str, table: Path, seconds: float, pace: float, number: int) -> JsonObject:
     """Commits for so many seconds, one each `pace` seconds; 0: at once."""
-    worker, never = Worker(table, number), Event()
+    worker, never = Worker(format_, table, number), Event()
     for _ in range(WARM_UP):  # imports what a first commit does
         worker.step()
     worker.begin.clear()
@@ -252,7 +290,7 @@ def row_of_load(table: Path, seconds: float, pace: float, number: int) -> JsonOb
         "retries": worker.storage.table.commits_retried - retried,
         "cpu_seconds": _cpu() - cpu,
     }
-    worker.storage.table.checkpoints.wait()
+    worker.end()
     return row
 
 
