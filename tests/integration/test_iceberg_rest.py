@@ -10,7 +10,7 @@ import pytest
 from kctl_agent.storage.base import StorageUnusable
 from tests.java_iceberg import JavaIceberg, java_iceberg
 from tests.table_conformance import OpenTable, TableOffsets, opened
-from tests.unit.storage.lake.iceberg.tables import TP, Lake, at, begun
+from tests.unit.storage.lake.iceberg.tables import Lake
 from tests.unit.storage.lake.iceberg.test_commits import (  # noqa: F401 - one suite over both catalogs
     test_a_commit_between_the_check_and_the_write_is_noticed_by_the_catalog_itself,
     test_a_commit_is_not_repeated_by_pyiceberg_upon_what_others_have_committed,
@@ -19,6 +19,7 @@ from tests.unit.storage.lake.iceberg.test_commits import (  # noqa: F401 - one s
     test_stored_offsets_survive_that_others_compact_and_expire_every_snapshot_of_ours,
     test_what_others_commit_between_the_check_and_the_write_is_no_hindrance,
 )
+from tests.unit.storage.lake.test_storage import TP, at, begun
 
 
 @pytest.fixture(scope="module")

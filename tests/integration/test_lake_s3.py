@@ -19,12 +19,11 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage import open_lake
 from kctl_agent.storage.base import (
-    Advance,
     StorageUnusable,
     StoredOffset,
     StoredOffsetMoved,
 )
-from kctl_agent.storage.lake import LakeBatch, LakeStorage
+from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.files import read_files
 from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
@@ -37,7 +36,7 @@ from tests.acceptance.fleets import Eventually
 from tests.object_store_server import BUCKET, ObjectStoreServer
 from tests.table_conformance import write
 from tests.unconditional_proxy import UnconditionalProxy
-from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, schema
+from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, begun, schema
 
 DEFAULTS = {"format": "delta", "partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}
 
@@ -84,24 +83,6 @@ def storage(settings: dict[str, Any]) -> LakeStorage:
     made = opened(settings)
     made.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
     return made
-
-
-def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeBatch:
-    """A batch whose file is written."""
-    batch = storage.begin([Advance(*TP, version, start, end)])
-    offsets = range(max(start, batch.below[TP]), end)
-    columns = {
-        "topic": ["t"] * len(offsets),
-        "partition": pa.array([0] * len(offsets), pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
-        "timestamp": pa.array([offset * 1_000_000 for offset in offsets], pa.timestamp("us", "UTC")),
-    }
-    write(batch.folder, pa.table(columns))
-    return batch
-
-
-def at(storage: LakeStorage) -> StoredOffset | None:
-    return storage.stored_offsets([TP]).get(TP)
 
 
 def table_of(storage: LakeStorage, version: int | None = None) -> DeltaTable:

@@ -11,8 +11,9 @@ import pytest
 
 from kctl_agent.storage.base import Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
-from tests.unit.storage.lake.iceberg.tables import NAME, Lake, begun
+from tests.unit.storage.lake.iceberg.tables import NAME, Lake
 from tests.unit.storage.lake.test_dead_letters import written
+from tests.unit.storage.lake.test_storage import begun
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl

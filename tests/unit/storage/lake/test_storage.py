@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, Schema, TableFeatures, write_deltalake
 from deltalake.schema import PrimitiveType
@@ -23,18 +22,24 @@ from kctl_agent.storage.base import (
     StoredOffset,
     StoredOffsetMoved,
 )
-from kctl_agent.storage.lake import LakeBatch, LakeStorage, table
+from kctl_agent.storage.lake import LakeBatch, LakeStorage, TableStorage, table
 from kctl_agent.storage.lake.commit_actions import append_actions
 from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.folder import LocalFolder, local
 from kctl_agent.storage.lake.folder.local import sync_file
 from kctl_agent.storage.lake.log import actions, write_entry
 from kctl_agent.storage.lake.table import TableRefused
+from tests.table_conformance import write
 
 GROUP = Binding("payments/eu", "cluster-1")
 TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
 TP = ("t", 0)
-FIELDS = (("topic", "string"), ("partition", "integer"), ("offset", "long"), ("timestamp", "timestamp"))
+FIELDS: tuple[tuple[str, Any], ...] = (
+    ("topic", "string"),
+    ("partition", "integer"),
+    ("offset", "long"),
+    ("timestamp", "timestamp"),
+)
 
 
 def schema(*fields: tuple[str, object]) -> str:
@@ -59,26 +64,30 @@ def storage(path: Path) -> LakeStorage:
     return made
 
 
-def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeBatch:
+def begun(storage: TableStorage, start: int, end: int, version: int = 1) -> LakeBatch:
     """A batch whose file is written."""
     batch = storage.begin([Advance(*TP, version, start, end)])
-    offsets = [at for at in range(start, end) if at >= batch.below[TP]]
-    columns = {
-        "topic": pa.array(["t"] * len(offsets)),
-        "partition": pa.array([0] * len(offsets), pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
-        "timestamp": pa.array([at * 1_000 for at in offsets], pa.timestamp("us", "UTC")),
-    }
-    Path(batch.folder.uri).mkdir()
-    pq.write_table(pa.table(columns), Path(batch.folder.uri) / "part-0.parquet")
+    batch.folder.make()
+    write(batch.folder, rows(range(max(start, batch.below[TP]), end)))
     return batch
+
+
+def rows(offsets: Sequence[int]) -> pa.Table:
+    return pa.table(
+        {
+            "topic": pa.array(["t"] * len(offsets), pa.string()),
+            "partition": pa.array([0] * len(offsets), pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array([at * 1_000 for at in offsets], pa.timestamp("us", "UTC")),
+        }
+    )
 
 
 def offsets(path: Path) -> list[int]:
     return sorted(DeltaTable(path).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
 
 
-def at(storage: LakeStorage) -> StoredOffset | None:
+def at(storage: TableStorage) -> StoredOffset | None:
     return storage.stored_offsets([TP]).get(TP)
 
 

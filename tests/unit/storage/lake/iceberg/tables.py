@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from kctl_agent.storage.base import Advance, Binding, StoredOffset
+from kctl_agent.storage.base import Binding, StoredOffset
 from kctl_agent.storage.lake import IcebergStorage, LakeBatch
 from kctl_agent.storage.lake.folder import LocalFolder
+from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, schema
 
-GROUP = Binding("payments/eu", "cluster-1")
-TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
-TP = ("t", 0)
 NAME = "sales.orders"
-FIELDS: tuple[tuple[str, Any], ...] = (
-    ("topic", "string"),
-    ("partition", "integer"),
-    ("offset", "long"),
-    ("timestamp", "timestamp"),
-)
-
-
-def schema(*fields: tuple[str, Any]) -> str:
-    """As Spark writes it."""
-    return json.dumps(
-        {"type": "struct", "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields]}
-    )
 
 
 class Lake:
@@ -83,34 +65,6 @@ class Lake:
             ExecutorFactory._instance = None
 
 
-def begun(storage: IcebergStorage, start: int, end: int, version: int = 1) -> LakeBatch:
-    """A batch whose file is written."""
-    batch = storage.begin([Advance(*TP, version, start, end)])
-    written(batch, start, end)
-    return batch
-
-
 def folder_of(batch: LakeBatch) -> Path:
     assert batch.folder.local is not None
     return batch.folder.local
-
-
-def written(batch: LakeBatch, start: int, end: int) -> None:
-    offsets = [at for at in range(start, end) if at >= batch.below[TP]]
-    folder_of(batch).mkdir()
-    pq.write_table(rows(offsets), folder_of(batch) / "part-0.parquet")
-
-
-def rows(offsets: Sequence[int]) -> pa.Table:
-    return pa.table(
-        {
-            "topic": pa.array(["t"] * len(offsets)),
-            "partition": pa.array([0] * len(offsets), pa.int32()),
-            "offset": pa.array(offsets, pa.int64()),
-            "timestamp": pa.array([at * 1_000 for at in offsets], pa.timestamp("us", "UTC")),
-        }
-    )
-
-
-def at(storage: IcebergStorage) -> StoredOffset | None:
-    return storage.stored_offsets([TP]).get(TP)

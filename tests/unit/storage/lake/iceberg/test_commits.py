@@ -19,7 +19,8 @@ from kctl_agent.storage.base import (
     StoredOffset,
     StoredOffsetMoved,
 )
-from tests.unit.storage.lake.iceberg.tables import GROUP, NAME, TOPIC_ID, TP, Lake, at, begun, rows
+from tests.unit.storage.lake.iceberg.tables import NAME, Lake
+from tests.unit.storage.lake.test_storage import GROUP, TOPIC_ID, TP, at, begun, rows
 
 ROOT = Path(__file__).parents[5]
 
@@ -196,7 +197,8 @@ RACER = """
 import sys
 from pathlib import Path
 from kctl_agent.storage.base import StoredOffsetMoved
-from tests.unit.storage.lake.iceberg.tables import TP, Lake, at, begun
+from tests.unit.storage.lake.iceberg.tables import Lake
+from tests.unit.storage.lake.test_storage import TP, at, begun
 lake = Lake(Path(sys.argv[1]))
 storage = lake.opened()
 stored = 0

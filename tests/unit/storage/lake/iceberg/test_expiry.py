@@ -9,7 +9,8 @@ import pytest
 from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.lake import IcebergStorage
 from kctl_agent.storage.lake.iceberg import expiry
-from tests.unit.storage.lake.iceberg.tables import TOPIC_ID, TP, Lake, at, begun, rows
+from tests.unit.storage.lake.iceberg.tables import Lake
+from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, begun, rows
 
 SOON = {expiry.AGE_MS: "0", expiry.LEAST: "3", "commit.manifest.min-count-to-merge": "4"}
 

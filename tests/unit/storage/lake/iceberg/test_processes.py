@@ -17,7 +17,8 @@ import pyarrow.dataset, pyarrow.parquet, pyiceberg.catalog.sql, pyiceberg.io.pya
 import deltalake, sqlalchemy.dialects.sqlite
 import kctl_agent.storage.lake.iceberg.data_files, kctl_agent.storage.lake.iceberg.transaction
 from kctl_agent.storage.base import StoredOffset
-from tests.unit.storage.lake.iceberg.tables import TP, Lake, at, begun
+from tests.unit.storage.lake.iceberg.tables import Lake
+from tests.unit.storage.lake.test_storage import TP, at, begun
 """
 STEPS = """
 def killed_at(step):

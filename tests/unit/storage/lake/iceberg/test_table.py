@@ -23,7 +23,8 @@ from kctl_agent.storage.lake.folder import TableRefused
 from kctl_agent.storage.lake.iceberg.file_io import SyncedFileIO
 from kctl_agent.storage.lake.plans import sweep
 from kctl_agent.upkeep import looked_after
-from tests.unit.storage.lake.iceberg.tables import FIELDS, NAME, TOPIC_ID, TP, Lake, at, begun, folder_of, schema
+from tests.unit.storage.lake.iceberg.tables import NAME, Lake, folder_of
+from tests.unit.storage.lake.test_storage import FIELDS, TOPIC_ID, TP, at, begun, schema
 
 STRUCT = {"type": "struct", "fields": [{"name": "x", "type": "date", "nullable": True, "metadata": {}}]}
 LIST = {"type": "array", "elementType": "string", "containsNull": True}

@@ -22,7 +22,8 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.folder import TableRefused
 from kctl_agent.storage.lake.iceberg.file_io import SyncedFileIO
 from kctl_agent.storage.lake.iceberg.secrets import without_secrets
-from tests.unit.storage.lake.iceberg.tables import Lake, begun
+from tests.unit.storage.lake.iceberg.tables import Lake
+from tests.unit.storage.lake.test_storage import begun
 
 SECRET = "Kept-To-Itself"
 
