@@ -48,8 +48,8 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.log import write_entry
 from kctl_agent.wire import JsonObject
 
-NAMES = {"delta": "lake", "iceberg": "iceberg"}
-"""How a format's JSON lines begin."""
+WORKERS_OF = {"delta": "lake_workers_", "iceberg": "iceberg_workers_"}
+"""How the JSON lines of a format's workers begin."""
 PARTITIONS = 8
 WORKERS = (1, 2, 5, 10)
 DELTA_RS_COMMITS = 20
@@ -111,7 +111,7 @@ def sizes(place: Path, commits: int, tables: Mapping[str, tuple[int, int]]) -> N
 
 
 def iceberg(table: Path, commits: int) -> None:
-    opened("iceberg", table)
+    open_table("iceberg", table)
     progress(f"iceberg (load {os.getloadavg()[0]:.1f})")
     rest = max(commits - 2 * ROW_OF_COMMITS, 1)
     for name, count in (("first", ROW_OF_COMMITS), ("", rest), ("last", ROW_OF_COMMITS)):
@@ -120,7 +120,7 @@ def iceberg(table: Path, commits: int) -> None:
             print(json.dumps({"benchmark": f"iceberg_commits_{name}", "commits": count, **row}), flush=True)
 
 
-def opened(format_: str, table: Path) -> TableStorage:
+def open_table(format_: str, table: Path) -> TableStorage:
     """As a worker does it; a table that does not exist is made."""
     storage: TableStorage
     if format_ == "delta":
@@ -158,7 +158,7 @@ class Worker:
     """Of its own partitions of a table."""
 
     def __init__(self, format_: str, table: Path, number: int) -> None:
-        self.storage = opened(format_, table)
+        self.storage = open_table(format_, table)
         self.storage.bind(Binding(f"bench-{number}", "bench"))
         self.partitions: list[TopicPartition] = [("orders", each) for each in range(PARTITIONS)]
         there = self.storage.stored_offsets(self.partitions)
@@ -239,13 +239,13 @@ def workers(place: Path, format_: str, seconds: float, paces: Sequence[float]) -
         alone = 0.0
         for count in WORKERS:
             table = place / f"{format_}-workers-{count}-{pace}"
-            opened(format_, table).close()
+            open_table(format_, table).close()
             rows = in_processes(count, row_of_load, format_, table, seconds, pace)
             commits = sum(len(row["commit"]) for row in rows)
             cpu_ms = sum(row["cpu_seconds"] for row in rows) / commits * 1e3
             alone = alone or cpu_ms
             line: JsonObject = {
-                "benchmark": f"{NAMES[format_]}_workers_{'paced' if pace else 'flat_out'}",
+                "benchmark": WORKERS_OF[format_] + ("paced" if pace else "flat_out"),
                 "workers": count,
                 "commits_per_second": round(commits / seconds, 1),
                 "retries": sum(row["retries"] for row in rows),
