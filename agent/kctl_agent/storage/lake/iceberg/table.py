@@ -45,6 +45,9 @@ __all__ = ["CATALOGS", "IcebergState", "IcebergTable"]
 CATALOGS = ("sql", "rest")
 COMMIT_SECONDS = 30.0
 """For so long a commit is tried again where others come first."""
+TURN_SECONDS = 1.0
+"""For so long a commit waits for those of other processes on this machine: one that is frozen keeps nobody longer."""
+TURN_POLL_SECONDS = 0.005
 ATTEMPTS = 5
 """Of a change of columns, likewise, and of opening a catalog."""
 NAME_MAPPING = "schema.name-mapping.default"
@@ -135,8 +138,8 @@ class IcebergTable:
     ) -> None:
         from pyiceberg.exceptions import CommitFailedException
 
-        deadline = time.monotonic() + COMMIT_SECONDS
-        with self._lock, self.errors():
+        with self._lock, self.errors(), self._turn():
+            deadline = time.monotonic() + COMMIT_SECONDS
             while True:
                 table = self._load()
                 state = IcebergState(self._metadata(table))
@@ -156,6 +159,18 @@ class IcebergTable:
                     self.commits_retried += 1
                 else:
                     return
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Commits one after another: what is written for one that others get ahead of is written in vain, and has still
+        more of them overtaken. The catalog alone decides which is taken."""
+        until, pause = time.monotonic() + TURN_SECONDS, threading.Event()
+        while True:
+            with self.folder.lock(f"{PLANS}/commit.lock") as is_ours:
+                if is_ours or time.monotonic() >= until:
+                    yield
+                    return
+            pause.wait(TURN_POLL_SECONDS)
 
     def _append(self, table: Table, numbers: Mapping[str, int], files: Sequence[DataFile]) -> None:
         """One commit upon the version that was read, also where there are no files: only a new snapshot keeps others
