@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+from urllib.parse import urljoin, urlsplit
 
 from pyiceberg.utils.config import Config
 
@@ -19,6 +20,7 @@ from pyiceberg.catalog.sql import SqlCatalog  # noqa: E402
 from pyiceberg.io import FileIO  # noqa: E402
 from pyiceberg.table import Table  # noqa: E402
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties  # noqa: E402
+from requests import Response, Session, TooManyRedirects  # noqa: E402
 
 from kctl_agent.storage.lake.folder import TableRefused  # noqa: E402
 from kctl_agent.storage.lake.iceberg.file_io import SyncedFileIO  # noqa: E402
@@ -49,6 +51,11 @@ class _OwnSqlCatalog(_OwnCatalog, SqlCatalog):
 
 
 class _OwnRestCatalog(_OwnCatalog, RestCatalog):
+    def _config_headers(self, session: Session) -> None:
+        """Before the first request of a session, which may be the one for a token."""
+        session.hooks["response"].append(_refuse_redirect)
+        super()._config_headers(session)
+
     def _fetch_config(self) -> None:
         """What the catalog answers would go over what is configured: the place that the secret is sent to (`uri`,
         `oauth2-server-uri`), headers, and `auth`, any function with arguments. Taken is what its paths begin with."""
@@ -56,6 +63,23 @@ class _OwnRestCatalog(_OwnCatalog, RestCatalog):
         super()._fetch_config()
         self.properties = {"prefix": self.properties.get("prefix", ""), **configured}
         self.uri = configured["uri"]
+
+
+def _refuse_redirect(response: Response, **_: Any) -> None:
+    """requests keeps but `Authorization` from another server: not headers of the configuration, nor what a request for
+    a token holds. Raises TooManyRedirects."""
+    if response.is_redirect:
+        response.close()
+        to = urljoin(response.url, response.headers["location"])
+        raise TooManyRedirects(
+            f"{_origin(response.url)} redirects to {_origin(to)}, which is not followed, for secrets would go there: "
+            "correct what storage.catalog names"
+        )
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def settings(configured: Mapping[str, str]) -> dict[str, str]:

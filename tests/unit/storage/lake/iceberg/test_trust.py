@@ -34,6 +34,8 @@ class Answering:
 
     overrides: dict[str, Any] = field(default_factory=dict)
     status: int = 200
+    location: str = ""
+    """Where every request is redirected to, with `status`."""
     sent: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -45,18 +47,25 @@ class Answering:
                 server.sent.append(f"{self.path} {self.headers}")
                 is_known = "/config" in self.path
                 config = {"defaults": server.overrides, "overrides": server.overrides}
-                self.answer(config if is_known else {}, server.status if is_known else 404)
+                self.answer(config if is_known else {}, server.status if is_known or server.location else 404)
+
+            def do_HEAD(self) -> None:
+                self.do_GET()
 
             def do_POST(self) -> None:
                 server.sent.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                self.answer({"access_token": "t", "token_type": "bearer", "expires_in": 3600}, 200)
+                token = {"access_token": "t", "token_type": "bearer", "expires_in": 3600}
+                self.answer(token, server.status if server.location else 200)
 
             def answer(self, document: object, status: int) -> None:
                 body = json.dumps(document).encode()
                 self.send_response(status)
+                if server.location:
+                    self.send_header("Location", f"{server.location}{self.path}?key={SECRET}")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                if self.command != "HEAD":
+                    self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -116,6 +125,30 @@ def test_no_answer_of_a_rest_catalog_has_a_function_called_or_a_secret_sent_else
     io = made._load_file_io({"py-io-impl": "this.x", "kctl.folder": "/"})
     assert isinstance(io, SyncedFileIO)
     assert io.properties[SyncedFileIO.FOLDER] == str(lake.path)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("secret", ["header.X-Key", "credential", "token"])
+def test_no_redirect_of_a_rest_catalog_is_followed(tmp_path: Path, status: int, secret: str) -> None:
+    with answering() as elsewhere, answering() as catalog:
+        more = {"oauth2-server-uri": f"{catalog.url}/token"} if secret == "credential" else {}
+        storage = Lake(tmp_path, type="rest", uri=catalog.url, **{secret: SECRET}, **more).storage()
+        catalog.location, catalog.status = elsewhere.url.replace("127.0.0.1", "localhost"), status
+        refused = (
+            rf"cannot be used: .* redirects to \S+:{elsewhere.http.server_port}, which is not followed, for secrets "
+            r"would go there: correct what storage\.catalog names$"
+        )
+        with pytest.raises(StorageUnusable, match=refused):
+            storage.prepare()
+        catalog.location, catalog.status = "", 200
+        storage.prepare()
+        catalog.location, catalog.status = elsewhere.url, status
+        with pytest.raises(StorageUnusable, match=refused):
+            storage.table.exists()
+        storage.close()
+
+    assert elsewhere.sent == []
+    assert any(SECRET in each for each in catalog.sent)
 
 
 def test_code_that_a_tables_metadata_name_is_not_run(lake: Lake) -> None:
