@@ -97,9 +97,7 @@ def _table_refusals(config: Config) -> Iterator[str]:
     from kctl_agent.storage.base import StorageError
 
     try:
-        folder = open_lake(storage_settings(config)).folder
-        if folder.local is not None:
-            folder.check()
+        open_lake(storage_settings(config)).check_folders()
     except StorageError as error:
         yield f"{config.path}: {error}"
 

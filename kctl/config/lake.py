@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kctl.config.sections import Config
+from kctl.config.values import shown_url
 from kctl.errors import ConfigError
 
 __all__ = ["check_lake", "uri_hint"]
@@ -99,10 +100,10 @@ def _check_iceberg(config: Config) -> None:
     uri = storage.catalog.get("uri", "")
     if not uri:
         raise ConfigError(f"{config.path}: storage.catalog has no uri: name where the catalog is")
-    if uri.startswith("sqlite:///") and not uri.startswith("sqlite:////"):
+    if re.match(r"sqlite(\+\w+)?:(?!////)", uri):
         raise ConfigError(
-            f"{config.path}: storage.catalog has the uri {uri}, which is relative to the working directory of each "
-            "process: write sqlite:////absolute/path"
+            f"{config.path}: storage.catalog has the uri {shown_url(uri)}, which is in memory, or relative to the "
+            "working directory, of each process: write sqlite:////absolute/path"
         )
     for name, text in storage.catalog.items():
         if re.search(r"[\x00-\x1f\x7f-\x9f]|^\s|\s$", text):

@@ -54,6 +54,33 @@ def test_its_rows_files_bytes_and_stored_offsets_are_printed(kctl: Kctl, lake: L
     ]
 
 
+def test_nothing_is_made_by_reading_what_is_not_there(kctl: Kctl, lake: Lake) -> None:
+    before = sorted(lake.folder.rglob("*"))
+
+    ran = [kctl(*words) for words in (("storage", "status"), ("storage", "dead", "list"), ("config", "check"))]
+
+    assert [each.code for each in ran] == [1, 0, 0]
+    assert sorted(lake.folder.rglob("*")) == before
+
+
+def test_a_catalog_whose_folder_does_not_exist_is_one_sentence_that_names_it(kctl: Kctl, lake: Lake) -> None:
+    config = lake.folder / "kctl.toml"
+    config.write_text(config.read_text().replace("/catalog.db", "/none/x y/catalog.db"))
+
+    checked, status = kctl("config", "check"), kctl("storage", "status")
+
+    sentence = (
+        f"the folder {lake.folder}/none/x y, in which the catalog of storage.catalog is to be made, does not exist: "
+        f"mkdir -p '{lake.folder}/none/x y'\n"
+    )
+    assert (checked.code, checked.out, checked.err) == (2, "", f"kctl: {config}: {sentence}")
+    assert (status.code, status.out, status.err) == (1, "", f"kctl: {sentence}")
+    config.write_text(config.read_text().replace("/none/x y/catalog.db", "/kctl.toml/catalog.db"))
+    assert (
+        "kctl.toml, in which the catalog of storage.catalog is to be made, is no folder" in kctl("config", "check").err
+    )
+
+
 @pytest.mark.parametrize("command", ["optimize", "vacuum"])
 def test_its_files_are_left_to_the_engine_beside(kctl: Kctl, lake: Lake, command: str) -> None:
     ran = kctl("storage", command)

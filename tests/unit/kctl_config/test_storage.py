@@ -127,3 +127,16 @@ def test_a_catalog_is_given_on_as_it_is_and_shown_without_what_is_secret(tmp_pat
     }
     variable = {"KCTL_STORAGE_CATALOG": "type=sql,uri=sqlite:////srv/c.db"}
     assert load(tmp_path / "kctl.toml", variable).storage.catalog == {"type": "sql", "uri": "sqlite:////srv/c.db"}
+
+
+@pytest.mark.parametrize(
+    "uri", ["sqlite:///c.db", "sqlite+pysqlite:///c.db", "sqlite://", "sqlite:///:memory:", "sqlite:"]
+)
+def test_a_catalog_that_would_be_another_one_in_each_process_is_refused(tmp_path: Path, uri: str) -> None:
+    given = (
+        'mode = "lake"\nformat = "iceberg"\nuri = "file:///srv/t"\ntable = "a.b"\n'
+        f'catalog = {{ type = "sql", uri = "{uri}" }}\n'
+    )
+
+    with pytest.raises(ConfigError, match=r"storage\.catalog has the uri sqlite.*: write sqlite:////absolute/path"):
+        settings(tmp_path, given)

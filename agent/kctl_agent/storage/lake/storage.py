@@ -93,6 +93,11 @@ class TableStorage(OffsetStore):
             limits=self.limits,
         )
 
+    def check_folders(self) -> None:
+        """What is found of a table on this machine without writing. Raises StorageUnusable, TableRefused."""
+        if self.folder.local is not None:
+            self.folder.check()
+
     def prepare(self) -> None:
         self.table.prepare()
 

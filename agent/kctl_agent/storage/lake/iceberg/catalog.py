@@ -16,22 +16,32 @@ Config._from_configuration_files = staticmethod(lambda: None)  # type: ignore[me
 
 from pyiceberg.catalog import Catalog  # noqa: E402
 from pyiceberg.catalog.rest import RestCatalog  # noqa: E402
-from pyiceberg.catalog.sql import SqlCatalog  # noqa: E402
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog  # noqa: E402
+from pyiceberg.exceptions import NoSuchTableError  # noqa: E402
 from pyiceberg.io import FileIO  # noqa: E402
 from pyiceberg.table import Table  # noqa: E402
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties  # noqa: E402
+from pyiceberg.types import strtobool  # noqa: E402
 from requests import Response, Session, TooManyRedirects  # noqa: E402
+from sqlalchemy import inspect  # noqa: E402
+from sqlalchemy.exc import SQLAlchemyError  # noqa: E402
 
 from kctl_agent.storage.lake.folder import TableRefused  # noqa: E402
 from kctl_agent.storage.lake.iceberg.file_io import SyncedFileIO  # noqa: E402
 
-__all__ = ["make_catalog", "settings"]
+__all__ = ["OwnCatalog", "make_catalog", "settings"]
 
 FILE_IO = f"{SyncedFileIO.__module__}.{SyncedFileIO.__qualname__}"
 LOCATION_PROVIDER = "write.py-location-provider.impl"
+MAKES_TABLES = "init_catalog_tables"
+ATTEMPTS = 5
+"""To make the tables of a SQL catalog: of processes that do so at once one is let through."""
 
 
-class _OwnCatalog(Catalog):
+class OwnCatalog(Catalog):
+    def make_tables(self) -> None:
+        """Its own, where it has such and they are missing; before a table is made."""
+
     def load_table(self, identifier: str | Identifier) -> Table:
         """Raises TableRefused: its metadata name code. A commit to a SQL catalog loads the table once more, by this."""
         table = super().load_table(identifier)  # type: ignore[safe-super]
@@ -46,11 +56,32 @@ class _OwnCatalog(Catalog):
         return SyncedFileIO(self.properties)
 
 
-class _OwnSqlCatalog(_OwnCatalog, SqlCatalog):
-    pass
+class _OwnSqlCatalog(OwnCatalog, SqlCatalog):
+    """pyiceberg makes tables of its own in the database that it is given, also where that is only to be read."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        self._makes_tables = strtobool(properties.get(MAKES_TABLES, "true"))
+        super().__init__(name, **{**properties, MAKES_TABLES: "false"})
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        try:
+            return super().load_table(identifier)
+        except SQLAlchemyError:
+            if inspect(self.engine).has_table(IcebergTables.__tablename__):
+                raise
+            raise NoSuchTableError("the catalog has no tables of its own yet") from None
+
+    def make_tables(self) -> None:
+        for left in reversed(range(ATTEMPTS if self._makes_tables else 0)):
+            try:
+                return self.create_tables()
+            except SQLAlchemyError:
+                if not left:
+                    raise
+        return None
 
 
-class _OwnRestCatalog(_OwnCatalog, RestCatalog):
+class _OwnRestCatalog(OwnCatalog, RestCatalog):
     def _config_headers(self, session: Session) -> None:
         """Before the first request of a session, which may be the one for a token."""
         session.hooks["response"].append(_refuse_redirect)
@@ -88,9 +119,9 @@ def settings(configured: Mapping[str, str]) -> dict[str, str]:
     return {**cast(dict[str, str], environment), **configured}
 
 
-def make_catalog(properties: Mapping[str, str], folder: Path) -> Catalog:
-    """`properties` as `settings` returns them; files are below `folder` alone. Raises what pyiceberg and its drivers
-    raise, which is anything."""
+def make_catalog(properties: Mapping[str, str], folder: Path) -> OwnCatalog:
+    """`properties` as `settings` returns them; files are below `folder` alone. An empty SQLite file is made where there
+    is none. Raises what pyiceberg and its drivers raise, which is anything."""
     own = {**properties, "py-io-impl": FILE_IO, SyncedFileIO.FOLDER: str(folder)}
     name = own.pop("name", "default")
     return _OwnRestCatalog(name, **own) if own["type"] == "rest" else _OwnSqlCatalog(name, **own)

@@ -27,6 +27,9 @@ class IcebergStorage(TableStorage):
         table = IcebergTable(folder, name, catalog, is_expiring=is_expiring)
         super().__init__(table, IcebergCounter(table), **more)
 
+    def check_folders(self) -> None:
+        self.table.check_folders()
+
     def count(self) -> TableCounts:
         return self.table.counts()
 

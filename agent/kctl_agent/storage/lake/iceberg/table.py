@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.storage.base import StorageError, StorageUnusable
@@ -20,6 +20,7 @@ from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.folder import FOLDER as PLANS
 from kctl_agent.storage.lake.folder import Folder, TableRefused
 from kctl_agent.storage.lake.iceberg import expiry
+from kctl_agent.storage.lake.iceberg.catalog_file import catalog_file, check_catalog_folder
 from kctl_agent.storage.lake.iceberg.numbers import FOLDER, SEQUENCE_NUMBER, added_by, pack, read_numbers
 from kctl_agent.storage.lake.iceberg.schema import (
     check_columns,
@@ -34,11 +35,12 @@ from kctl_agent.storage.lake.iceberg.secrets import without_secrets
 from kctl_agent.storage.room import TableCounts
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestEntry, ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadataV2
+
+    from kctl_agent.storage.lake.iceberg.catalog import OwnCatalog
 
 __all__ = ["CATALOGS", "IcebergState", "IcebergTable"]
 
@@ -49,7 +51,7 @@ TURN_SECONDS = 1.0
 """For so long a commit waits for those of other processes on this machine: one that is frozen keeps nobody longer."""
 TURN_POLL_SECONDS = 0.005
 ATTEMPTS = 5
-"""Of a change of columns, likewise, and of opening a catalog."""
+"""Of a change of columns, likewise."""
 NAME_MAPPING = "schema.name-mapping.default"
 PROPERTIES = {
     "format-version": "2",
@@ -92,13 +94,13 @@ class IcebergTable:
         self._lock = threading.RLock()
         """Of those who change the table: one thread would only come before the other."""
         self._opening = threading.Lock()
-        self._catalog: Catalog | None = None
+        self._catalog: OwnCatalog | None = None
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
         """The columns and partitions that the table was last found to take."""
         self.commits_retried = 0
 
     def prepare(self) -> None:
-        self.folder.check()
+        self.check_folders()
         with self.errors():
             if self.exists():
                 self._check(self._load())
@@ -107,6 +109,11 @@ class IcebergTable:
                     f"{self.path} (storage.uri) is not empty, and the catalog has no table {self.name}: name another "
                     "folder, or the table that it is of"
                 )
+
+    def check_folders(self) -> None:
+        """Those that it is to be made in, and its catalog. Raises StorageUnusable, TableRefused."""
+        self.folder.check()
+        check_catalog_folder(self._properties)
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
         wanted = json.loads(schema)["fields"]
@@ -212,7 +219,7 @@ class IcebergTable:
     def exists(self) -> bool:
         """Raises StorageUnusable: that cannot be known."""
         with self.errors():
-            return self._opened().table_exists(self.name)
+            return not self._is_catalog_missing() and self._opened().table_exists(self.name)
 
     def close(self) -> None:
         with self._opening:
@@ -220,29 +227,28 @@ class IcebergTable:
                 self._catalog.close()
             self._catalog = None
 
-    def _opened(self) -> Catalog:
+    def _opened(self) -> OwnCatalog:
         with self._opening:
             if self._catalog is None:
                 try:
-                    self._catalog = self._made_catalog()
+                    from kctl_agent.storage.lake.iceberg.catalog import make_catalog, settings
+
+                    self._properties = settings(self._properties)
+                    self._catalog = make_catalog(self._properties, self.path)
                 except Exception as error:
                     raise self._unusable(error) from None
             return self._catalog
 
-    def _made_catalog(self) -> Catalog:
-        """With the tables of a SQL catalog, which pyiceberg makes where they are missing. Of processes that do so at
-        once it lets one through, and the next try of the others finds them."""
-        from sqlalchemy.exc import SQLAlchemyError
-
-        from kctl_agent.storage.lake.iceberg.catalog import make_catalog, settings
-
-        self._properties = settings(self._properties)
-        for _ in range(ATTEMPTS - 1):
-            with suppress(SQLAlchemyError):
-                return make_catalog(self._properties, self.path)
-        return make_catalog(self._properties, self.path)
+    def _is_catalog_missing(self) -> bool:
+        """Then there is no table, and to open the catalog would make its file."""
+        file = catalog_file(self._properties)
+        return self._catalog is None and file is not None and not file.exists()
 
     def _load(self) -> Table:
+        from pyiceberg.exceptions import NoSuchTableError
+
+        if self._is_catalog_missing():
+            raise NoSuchTableError
         return self._opened().load_table(self.name)
 
     def _metadata(self, table: Table) -> TableMetadataV2:
@@ -262,6 +268,7 @@ class IcebergTable:
 
         columns, catalog = schema(wanted), self._opened()
         namespace = self.name.rpartition(".")[0]
+        catalog.make_tables()
         try:
             catalog.create_namespace_if_not_exists(namespace)
         except SQLAlchemyError:

@@ -211,10 +211,38 @@ def test_what_cannot_be_used_is_one_sentence(lake: Lake, tmp_path: Path) -> None
             away.opened()
     os.chmod(tmp_path / "missing", 0o700)
     nowhere = Lake(tmp_path, type="sql", uri=f"sqlite:///{tmp_path}/none/catalog.db")
-    with pytest.raises(StorageUnusable, match=r"or its catalog cannot be used: .*unable to open database file$"):
+    with pytest.raises(
+        StorageUnusable, match=rf"the folder {tmp_path}/none, in which .* to be made, does not exist: mkd"
+    ):
         nowhere.opened()
     away.close()
     nowhere.close()
+
+
+@pytest.mark.parametrize("content", [None, b""], ids=["no file", "an empty one, as other programs leave"])
+def test_what_only_reads_makes_no_catalog(lake: Lake, content: bytes | None) -> None:
+    file = lake.folder / "catalog.db"
+    if content is not None:
+        file.write_bytes(content)
+    storage = lake.storage()
+
+    storage.prepare()
+    with pytest.raises(StorageUnusable, match=r"the catalog has no table sales.orders .*: nothing was stored yet"):
+        storage.count()
+
+    assert (file.read_bytes() if file.exists() else None) == content
+    assert not lake.path.exists()
+    lake.begun_at(100)  # another process
+    assert storage.count().rows == 0
+
+
+def test_a_catalog_without_tables_stays_so_where_its_properties_want_that(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", init_catalog_tables="false")
+
+    with pytest.raises(StorageUnusable, match="no such table: iceberg_"):
+        lake.opened()
+
+    lake.close()
 
 
 def test_files_of_a_batch_that_can_never_be_committed_are_removed_and_those_of_others_stay(lake: Lake) -> None:

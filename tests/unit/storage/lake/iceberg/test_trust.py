@@ -237,7 +237,7 @@ def test_a_catalog_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
         {"type": "sql", "uri": f"u:{SECRET}@h/db"},
         {"type": "sql", "uri": f"none://u:{SECRET}@h/db"},
         {"type": "sql", "uri": f"sqlite://u:{SECRET}@h/db"},
-        {"type": "sql", "uri": f"sqlite:////none/y.db?password={SECRET}"},
+        {"type": "sql", "uri": f"sqlite:////proc?password={SECRET}"},
         {"type": "sql", "uri": "sqlite:///:memory:", "echo": f"maybe-{SECRET}"},
     ],
     ids=lambda catalog: catalog["uri"],
