@@ -31,16 +31,16 @@ class User(NamedTuple):
 
 
 @contextmanager
-def as_owner(path: Path, config: Path) -> Iterator[None]:
-    """With the effective user of a fleet's file while it is used; changes nothing for anybody but root.
+def as_owner(first: Path, *others: Path) -> Iterator[None]:
+    """With the effective user of a fleet's files while they are used; changes nothing for anybody but root.
 
-    Its owner is the one of the file, its folder and the fleet's configuration, unless that is root. The real user
-    stays, so the audit log names that user. Not thread-safe: it is the process's user that changes.
+    That is `owner_to_act_as` of these. The real user stays, so the audit log names that user. Not thread-safe: it is
+    the process's user that changes.
 
     Raises:
         UsageError: they belong to several users, so nobody's rights are the right ones.
     """
-    if (user := owner_to_act_as(path, path.parent, config)) is None:
+    if (user := owner_to_act_as(first, *others)) is None:
         yield
         return
     groups, group = os.getgroups(), os.getegid()
@@ -91,7 +91,7 @@ def _owner(first: Path, *others: Path) -> tuple[int, int] | None:
     for each in (first, *others):
         try:
             found = os.stat(each, follow_symlinks=each is not first)
-        except FileNotFoundError:
+        except OSError:  # it is not there, or nobody can use it
             continue
         if found.st_uid:
             owners.setdefault(found.st_uid, found.st_gid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kctl.config.sections import Config
+from kctl.config.storage import table_folder
 from kctl.config.values import shown_url
 from kctl.errors import ConfigError
 
@@ -23,6 +24,11 @@ def check_lake(config: Config) -> None:
         raise ConfigError(
             f'{config.path}: storage.mode is "lake", but storage.uri is empty: name the folder of the table, as '
             "`file:///srv/lake/orders` or `s3://bucket/orders`"
+        )
+    if (table := table_folder(config)) is not None and (not table.name or {"..", "\0"} & {*table.parts, *str(table)}):
+        raise ConfigError(
+            f"{config.path}: storage.uri is {storage.uri}, which names no folder of its own: write its path from / on, "
+            "without `..`"
         )
     if storage.format == "iceberg":
         _check_iceberg(config)

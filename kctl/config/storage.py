@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from kctl.config.sections import Config, size_bytes
 
-__all__ = ["storage_settings", "table_folder", "table_folders"]
+__all__ = ["dead_letters_of", "storage_settings", "table_folder", "table_folders"]
 
 
 def table_folder(config: Config) -> Path | None:
@@ -18,12 +18,17 @@ def table_folder(config: Config) -> Path | None:
     return Path(unquote(uri.path)) if config.storage.mode == "lake" and uri.scheme == "file" else None
 
 
+def dead_letters_of(table: Path) -> Path:
+    """Where the table of its dead letters is."""
+    return table.with_name(f"{table.name}_dead_letters")
+
+
 def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
     """The folders of this machine that a table of mode `lake` depends on, each with its setting: those of rows and of
     dead letters with their logs and plans, the one where both are, and that of a catalog in a file."""
     if (table := table_folder(config)) is not None:
         yield "storage.uri", table.parent
-        for each in (table, table.with_name(f"{table.name}_dead_letters")):
+        for each in (table, dead_letters_of(table)):
             yield from (("storage.uri", folder) for folder in (each, each / "_delta_log", each / "_kctl"))
     catalog = urlsplit(config.storage.catalog.get("uri", ""))
     if config.storage.mode == "lake" and catalog.scheme.startswith("sqlite") and catalog.path:

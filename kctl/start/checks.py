@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kctl.config import Config
-from kctl.config.storage import table_folders
+from kctl.config.storage import dead_letters_of, table_folder, table_folders
 from kctl.errors import AlreadyRunning, JarsMissing, KctlError, RunDirUnusable
 from kctl.http import access_of
 from kctl.jars import LockName, jar_paths, java_command
@@ -24,7 +24,15 @@ from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
 from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, prepare_run_dir, socket_owner, socket_path
 
-__all__ = ["ABOUT_NAME", "await_former_workers", "find_jars", "make_folders", "own_run_dir", "refusals"]
+__all__ = [
+    "ABOUT_NAME",
+    "await_former_workers",
+    "check_folders",
+    "find_jars",
+    "make_folders",
+    "own_run_dir",
+    "refusals",
+]
 
 LOCK_NAME = "master.lock"
 ABOUT_NAME = "master.json"
@@ -72,6 +80,7 @@ def refusals(config: Config) -> Iterator[KctlError]:
         lambda: of_fleet(config),
         lambda: access_of(config.http, config.path.parent),
         lambda: _check_jars(config),
+        lambda: check_folders(config),
     )
     for attempt in attempts:
         try:
@@ -153,43 +162,82 @@ async def _kill_former(run_dir: Path, name: str, owner: ProcessIdentity) -> None
 
 
 def make_folders(config: Config) -> None:
-    """The folders that workers write to; those of a table on this machine are not made, but checked where they are
-    there.
+    """The folders that workers write to. Those of a table on this machine are made with it, but in a folder such as
+    /tmp, where another user could make them first.
 
     Raises:
-        RunDirUnusable: one of them cannot be made, is another user's, or can be written to by all.
+        RunDirUnusable: one of them cannot be made, or what `check_folders` raises.
     """
-    for setting, folder in (
-        ("fleet.data_dir", config.fleet.data_dir),
-        ("fleet.log_dir", config.fleet.log_dir),
-        ("storage.path", config.storage.path.parent),
-    ):
+    table = table_folder(config)
+    shared = (table, dead_letters_of(table)) if table is not None and _is_shared(table.parent) else ()
+    for setting, folder in (*_own_folders(config), *(("storage.uri", each) for each in shared)):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunDirUnusable(f"{folder} cannot be made ({error.strerror}): correct {setting}") from error
-        _check_folder(setting, folder)
-    for setting, folder in table_folders(config):
-        if folder.exists():
-            _check_folder(setting, folder)
+    for folder, mode in check_folders(config).items():
+        if mode & stat.S_IWGRP:
+            log.warning("action=open_folder path=%s mode=%04o: its group can replace what is in it", folder, mode)
+        if mode & stat.S_IRWXO:
+            log.warning(
+                "action=open_folder path=%s mode=%04o: all users of this machine can look into it", folder, mode
+            )
 
 
-def _check_folder(setting: str, folder: Path) -> None:
-    """Raises RunDirUnusable: others could replace what is in it."""
-    found = folder.stat()
-    mode = stat.S_IMODE(found.st_mode)
-    if found.st_uid not in (os.geteuid(), 0):
-        raise RunDirUnusable(
-            f"{folder} belongs to uid {found.st_uid}, which could replace what is in it: correct {setting}"
-        )
-    if mode & stat.S_IWOTH:
-        raise RunDirUnusable(
-            f"{folder} has mode {mode:04o}, all users can write to it: chmod o-w {folder}, or correct {setting}"
-        )
-    if mode & stat.S_IWGRP:
-        log.warning("action=open_folder path=%s mode=%04o: its group can replace what is in it", folder, mode)
-    if mode & stat.S_IRWXO:
-        log.warning("action=open_folder path=%s mode=%04o: all users of this machine can look into it", folder, mode)
+def check_folders(config: Config) -> dict[Path, int]:
+    """The modes of those folders that workers write to and that are there; not of one such as /tmp, in which a table
+    may be.
+
+    Raises:
+        RunDirUnusable: one of them is another user's, or can be written to by all.
+    """
+    table = table_folder(config)
+    shared = ("storage.uri", table.parent) if table is not None and _is_shared(table.parent) else None
+    modes: dict[Path, int] = {}
+    for setting, folder in (*_own_folders(config), *table_folders(config)):
+        mode = _mode_of(setting, folder)
+        if mode is None or (setting, folder) == shared:
+            continue
+        if mode & stat.S_IWOTH:
+            advice = (
+                f"name a folder of the fleet's own in {setting}"
+                if mode & stat.S_ISVTX
+                else f"chmod o-w {folder}, or correct {setting}"
+            )
+            raise RunDirUnusable(f"{folder} has mode {mode:04o}, all users can write to it: {advice}")
+        modes[folder] = mode
+    return modes
+
+
+def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:
+    return (
+        ("fleet.data_dir", config.fleet.data_dir),
+        ("fleet.log_dir", config.fleet.log_dir),
+        ("storage.path", config.storage.path.parent),
+    )
+
+
+def _mode_of(setting: str, folder: Path) -> int | None:
+    """None: it is not there. Raises RunDirUnusable: another user could replace what is in it, or the link that it is,
+    or nobody knows."""
+    try:
+        for found in (folder.lstat(), folder.stat()):
+            if found.st_uid not in (os.geteuid(), 0):
+                raise RunDirUnusable(
+                    f"{folder} belongs to uid {found.st_uid}, which could replace what is in it: correct {setting}"
+                )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise RunDirUnusable(f"{folder} cannot be used ({error.strerror}): correct {setting}") from error
+    return stat.S_IMODE(found.st_mode)
+
+
+def _is_shared(folder: Path) -> bool:
+    """Whether all users may make something in it, and nobody may rename or remove what is another's, as in /tmp."""
+    with contextlib.suppress(OSError):
+        return folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH | stat.S_ISVTX
+    return False
 
 
 def _lock(run_dir: Path) -> int:

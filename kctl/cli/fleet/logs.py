@@ -57,7 +57,8 @@ def _logs(
     """
     fleet = find(config_option(context, config), os.environ)
     paths = _paths(fleet, names or [])
-    with as_owner(next(iter(paths.values())), fleet.config):
+    path = next(iter(paths.values()))
+    with as_owner(path, path.parent, fleet.config):
         _print(paths, lines, follow=follow)
 
 

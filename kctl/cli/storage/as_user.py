@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -22,7 +22,10 @@ from kctl.children import python_module, safe_environment
 from kctl.config.load import is_setting_variable
 from kctl.privileges import User, become, environment_of
 
-__all__ = ["become_owner"]
+if TYPE_CHECKING:
+    from kctl.config import Config
+
+__all__ = ["become_owner", "import_packages"]
 
 _USER = "_KCTL_USER"
 """Has `[uid, gid, [group, …]]` in the process that is to become this user."""
@@ -39,11 +42,36 @@ _LOADED = (
     "kctl_agent.storage.lake.vacuum",
     "obstore.store",
     "pyarrow.parquet",
+    "pydoc",
 )
-"""Before our own files may become unreadable."""
+_LOADED_FOR_REDIS = (
+    "encodings.idna",
+    "email.parser",
+    "importlib.metadata",
+    "importlib.readers",
+    "redis",
+    "redis.backoff",
+    "redis.retry",
+)
+_LOADED_FOR_ICEBERG = (
+    "kctl_agent.storage.lake.iceberg.catalog",
+    "kctl_agent.storage.lake.iceberg.data_files",
+    "kctl_agent.storage.lake.iceberg.transaction",
+    "sqlalchemy.dialects.sqlite",
+)
+"""A second more, or two."""
 
 
-def become_owner(user: User, words: Sequence[str], config: Path) -> None:
+def import_packages(config: Config) -> None:
+    """What is used of a storage, before our own files may become unreadable."""
+    storage = config.storage
+    more = _LOADED_FOR_REDIS if storage.mode == "redis" else _LOADED_FOR_ICEBERG if storage.format == "iceberg" else ()
+    for name in (*_LOADED, *more):
+        with suppress(ImportError):  # what is not installed is reported where it is needed
+            import_module(name)
+
+
+def become_owner(user: User, words: Sequence[str], config: Config) -> None:
     """Go on as this user, in a process of its own.
 
     Raises typer.Exit: in this one, when that has ended, with its exit code.
@@ -51,16 +79,14 @@ def become_owner(user: User, words: Sequence[str], config: Path) -> None:
     asked = os.environ.pop(_USER, None)
     if asked is None:
         raise typer.Exit(_run(user, words, config))
-    for name in _LOADED:
-        with suppress(ImportError):  # what is not installed is reported where it is needed
-            import_module(name)
+    import_packages(config)
     become(*json.loads(asked))
 
 
-def _run(user: User, words: Sequence[str], config: Path) -> int:
+def _run(user: User, words: Sequence[str], config: Config) -> int:
     """The same command line once more; in a session of its own, which cannot type into root's terminal."""
     kept = {name: text for name, text in os.environ.items() if name in _KEPT or is_setting_variable(name)}
-    given = {"KCTL_CONFIG": str(config.absolute()), _USER: json.dumps(user[:3])}
+    given = {"KCTL_CONFIG": str(config.path), _USER: json.dumps(user[:3])}
     sys.stdout.flush()
     process = subprocess.Popen(
         python_module("kctl", *words),

@@ -40,7 +40,7 @@ def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
         from kctl.cli.app import WORDS
         from kctl.cli.storage.as_user import become_owner
 
-        become_owner(user, context.meta[WORDS], fleet.path)
+        become_owner(user, context.meta[WORDS], fleet)
     return fleet
 
 

@@ -188,6 +188,54 @@ def test_a_file_of_keys_that_is_roots_is_not_read_for_another_users_fleet(
     assert f"{keys} (storage.credentials_file) cannot be read: Permission denied" in ran.err
 
 
+SECRETS = {
+    "storage.credentials_file": '[storage]\nmode = "lake"\nuri = "s3://bucket/orders"\ncredentials_file = "secret"\n',
+    "kafka.sasl_password_file": '[kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_username = "u"\n'
+    'sasl_password_file = "secret"\n',
+    "spark.auth_secret_file": '[spark]\nauth_secret_file = "secret"\n',
+    "http.token_file": '[http]\ntoken_file = "secret"\n',
+}
+
+
+@pytest.mark.parametrize("setting", SECRETS)
+def test_config_check_opens_no_file_that_the_fleets_user_could_not(
+    kctl: Kctl, home: Path, short_dir: Path, setting: str
+) -> None:
+    """What root alone may read would be described by the sentences that refuse it."""
+    secret, kafka = short_dir / "roots-alone", (home / "kctl.toml").read_text()
+    secret.touch(0o600)
+    secret.write_text("[of-root]\nhunter2 = of-root\n")
+    (home / "secret").symlink_to(secret)
+    text = SECRETS[setting]
+    (home / "kctl.toml").write_text(text.replace("[kafka]\n", kafka) if "[kafka]" in text else kafka + text)
+
+    ran = kctl("config", "check")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert setting in ran.err
+    assert "cannot be read" in ran.err
+    assert "Permission denied" in ran.err
+    assert "of-root" not in ran.err
+    assert (os.geteuid(), os.getegid()) == (0, 0)
+
+
+def test_config_check_takes_the_fleets_user_for_the_owner_of_its_folders(kctl: Kctl, home: Path) -> None:
+    """Also where the table alone shows who that is."""
+    (home / "lake" / "orders").mkdir(parents=True)
+    (home / "roots").mkdir()
+    config = (home / "kctl.toml").read_text()
+    (home / "roots" / "kctl.toml").write_text(f'{config}[storage]\nmode = "lake"\nuri = "file://{home}/lake/orders"\n')
+    for path in (home / "lake", home / "lake" / "orders"):
+        os.chown(path, STRANGER, STRANGER)
+
+    assert kctl("config", "check", "-c", str(home / "roots" / "kctl.toml")).err == ""
+
+    os.chown(home / "lake" / "orders", STRANGER - 1, STRANGER - 1)
+    refused = kctl("config", "check", "-c", str(home / "roots" / "kctl.toml"))
+    assert refused.code == 2
+    assert f"belong to several users (uids {STRANGER - 1}, {STRANGER})" in refused.err
+
+
 @pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "PYICEBERG_CATALOG__DEFAULT__URI", "SSL_CERT_FILE"])
 def test_roots_environment_is_not_that_of_the_process_that_uses_another_users_storage(
     kctl: Kctl, home: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -97,3 +97,33 @@ def test_a_folder_that_cannot_have_the_table_is_refused(kctl: Kctl, short_dir: P
         ran = kctl("config", "check", "-c", written(short_dir, f'uri = "{(short_dir / name).as_uri()}"'))
         assert (ran.code, complaint in ran.err) == (2, True), ran.err
     assert sorted(each.name for each in short_dir.iterdir()) == ["file", "kctl.toml"]
+
+
+def test_a_folder_that_all_users_can_write_to_is_refused_as_workers_do(kctl: Kctl, short_dir: Path) -> None:
+    orders = short_dir / "orders"
+    orders.mkdir()
+    orders.chmod(0o777)
+
+    ran = kctl("config", "check", "-c", written(short_dir, f'uri = "{orders.as_uri()}"'))
+
+    sentence = f"{orders} has mode 0777, all users can write to it: chmod o-w {orders}, or correct storage.uri"
+    assert (ran.code, ran.out, ran.err) == (2, "", f"kctl: {sentence}\n")
+
+
+@pytest.mark.parametrize("uri", ["file:////", "file:///.", "file:///..", "file:///tmp/orders/..", "file:///tmp/a%00b"])
+def test_a_uri_that_names_no_folder_of_its_own_is_refused(kctl: Kctl, short_dir: Path, uri: str) -> None:
+    path = written(short_dir, f'uri = "{uri}"')
+
+    for words in (("config", "check"), ("storage", "status")):
+        ran = kctl(*words, "-c", path)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"storage.uri is {uri}, which names no folder of its own: write its path from / on" in ran.err
+
+
+@pytest.mark.parametrize("place", ["/proc/orders", f"/tmp/{'x' * 300}", "/dev/null/orders"])
+def test_a_place_that_cannot_have_a_table_is_one_sentence(kctl: Kctl, short_dir: Path, place: str) -> None:
+    path = written(short_dir, f'uri = "file://{place}"')
+
+    for words, code in ((("config", "check"), 2), (("storage", "status"), 1), (("storage", "vacuum"), 1)):
+        ran = kctl(*words, "-c", path)
+        assert (ran.code, ran.out, ran.err.count("\n"), "defect" in ran.err) == (code, "", 1, False), ran.err

@@ -82,7 +82,8 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
         ),
         (
             f"{ICEBERG}catalog = {{ type = 'sql', uri = 'sqlite:///c.db' }}",
-            "has the uri sqlite:///c.db, which is relative to the working directory of each process: write sqlite:////",
+            "has the uri sqlite:///c.db, which is in memory, or relative to the working directory, of each process: "
+            "write sqlite:////",
         ),
         ('[storage]\ntable = "orders"', "a namespace and a name, such as `sales.orders`"),
         (

@@ -13,7 +13,7 @@ from kctl.children import PRIVATE
 from kctl.config import load
 from kctl.config.storage import table_folders
 from kctl.errors import RunDirUnusable
-from kctl.start.checks import make_folders
+from kctl.start.checks import check_folders, make_folders
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import dead_letter_folder
 
@@ -52,10 +52,23 @@ def test_folders_are_made_for_this_user_alone_and_one_that_all_can_enter_is_repo
 def test_a_folder_that_every_user_can_write_to_is_refused(tmp_path: Path, folder: str) -> None:
     (tmp_path / "kctl.toml").write_text(TOML)
     (tmp_path / folder).mkdir()
-    (tmp_path / folder).chmod(0o1777)
+    (tmp_path / folder).chmod(0o777)
 
-    with pytest.raises(RunDirUnusable, match=rf"{folder} has mode 1777, all users .* chmod o-w"):
+    with pytest.raises(RunDirUnusable, match=rf"{folder} has mode 0777, all users .* chmod o-w"):
         make_folders(load(tmp_path / "kctl.toml", {}))
+
+
+def test_a_folder_such_as_tmp_is_refused_without_a_word_of_changing_it(tmp_path: Path) -> None:
+    (tmp_path / "kctl.toml").write_text(f'{TOML}[storage]\npath = "shared/storage.sqlite"\n')
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+
+    with pytest.raises(RunDirUnusable) as refused:
+        make_folders(load(tmp_path / "kctl.toml", {}))
+
+    assert str(refused.value) == (
+        f"{tmp_path}/shared has mode 1777, all users can write to it: name a folder of the fleet's own in storage.path"
+    )
 
 
 def test_a_folder_that_its_group_can_write_to_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -100,6 +113,63 @@ def test_a_folder_of_a_table_that_every_user_can_write_to_is_refused(tmp_path: P
         make_folders(config)
 
 
+DELTA = f"""{TOML}
+[storage]
+mode = "lake"
+uri = "file://%s/shared/orders"
+"""
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """Of all users, as /tmp is, with a configuration of a table in it beside."""
+    (tmp_path / "kctl.toml").write_text(DELTA % tmp_path)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+    return tmp_path / "shared"
+
+
+def test_a_table_may_be_in_a_folder_such_as_tmp_and_its_folders_are_made_before_another_user_can(
+    private: None, shared: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load(shared.parent / "kctl.toml", {})
+    check_folders(config)
+    assert list(shared.iterdir()) == []
+
+    make_folders(config)
+
+    assert {each.name: stat.S_IMODE(each.stat().st_mode) for each in shared.iterdir()} == {
+        "orders": 0o700,
+        "orders_dead_letters": 0o700,
+    }
+    assert caplog.records == []
+    LocalFolder(shared / "orders").check()
+    shared.chmod(0o777)
+    with pytest.raises(
+        RunDirUnusable, match=r"shared has mode 0777, all users can write to it: chmod o-w .*storage\.uri"
+    ):
+        check_folders(config)
+
+
+def test_a_catalog_in_a_folder_such_as_tmp_is_refused(tmp_path: Path) -> None:
+    """SQLite would take a journal that another user puts beside it for its own."""
+    (tmp_path / "kctl.toml").write_text((LAKE % (tmp_path, tmp_path)).replace("/catalog/", "/lake/"))
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake").chmod(0o1777)
+
+    with pytest.raises(RunDirUnusable, match=r"mode 1777, .*: name a folder of the fleet's own in storage\.catalog"):
+        make_folders(load(tmp_path / "kctl.toml", {}))
+
+
+def test_a_folder_that_is_a_loop_of_links_is_one_sentence(shared: Path) -> None:
+    (shared / "orders").symlink_to("orders")
+
+    with pytest.raises(
+        RunDirUnusable, match=r"orders cannot be used \(Too many levels of symbolic links\): correct sto"
+    ):
+        check_folders(load(shared.parent / "kctl.toml", {}))
+
+
 def test_folders_of_a_table_are_not_made(tmp_path: Path) -> None:
     (tmp_path / "kctl.toml").write_text(LAKE % (tmp_path, tmp_path))
 
@@ -123,3 +193,16 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RunDirUnusable, match="belongs to uid 65534"):
         make_folders(load(tmp_path / "kctl.toml", {}))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a link of another user")
+@pytest.mark.parametrize("name", ["orders", "orders_dead_letters"])
+def test_a_link_that_another_user_has_put_in_place_of_a_table_is_refused(shared: Path, name: str) -> None:
+    (shared.parent / "elsewhere").mkdir()
+    (shared / name).symlink_to(shared.parent / "elsewhere")
+    os.chown(shared / name, 65534, 65534, follow_symlinks=False)
+    config = load(shared.parent / "kctl.toml", {})
+
+    for check in (check_folders, make_folders):
+        with pytest.raises(RunDirUnusable, match=rf"shared/{name} belongs to uid 65534"):
+            check(config)

@@ -242,9 +242,11 @@ class LakeTable:
                     name=self.folder.name,
                     storage_options=self.folder.options,
                 )
-            except DeltaError:
+            except DeltaError as error:
                 if not self.exists():
-                    raise
+                    raise StorageUnusable(
+                        f"the table {self.folder} cannot be made: {self.folder.explain(error)}"
+                    ) from error
                 # another worker was first
 
     def _add_columns(self, wanted: Sequence[Mapping[str, Any]]) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
-from tests.unit.storage.lake.test_storage import noting, opened
+from tests.unit.storage.lake.test_storage import noting, opened, schema
 
 
 def refusing(number: int) -> object:
@@ -92,3 +93,18 @@ def test_a_file_is_written_through_no_link_that_is_there_already(tmp_path: Path)
     assert victim.read_text() == "of somebody else"
     assert (tmp_path / "table" / "_kctl" / "vacuumed").read_bytes() == b"now"
     assert len(list((tmp_path / "table" / "_kctl").iterdir())) == 2
+
+
+@pytest.mark.parametrize("place", ["/proc/orders", "/proc/self", "/sys/orders"])
+def test_a_file_system_that_keeps_no_files_is_refused(place: str) -> None:
+    with pytest.raises(
+        TableRefused, match=rf"^{place} \(storage\.uri\) is in a file system that keeps no files, as /proc"
+    ):
+        LakeStorage(LocalFolder(Path(place))).prepare()
+
+
+def test_a_table_whose_folder_cannot_be_made_is_one_sentence() -> None:
+    storage = LakeStorage(LocalFolder(Path("/proc/orders")))
+
+    with pytest.raises(StorageUnusable, match=r"^the table /proc/orders cannot be made: Could not create .*[^\n]$"):
+        storage.fit(schema(("v", "long")))

@@ -77,6 +77,10 @@ class LocalFolder(Folder):
             )
         if not parent.is_dir():
             raise StorageUnusable(f"{parent}, in which the table of storage.uri is to be made, is no folder")
+        if os.statvfs(path if path.exists() else parent).f_blocks == 0:
+            raise TableRefused(
+                f"{path} (storage.uri) is in a file system that keeps no files, as /proc is: name another folder"
+            )
 
     def check_create(self) -> None:
         place = self.local if self.local.is_dir() else self.local.parent
