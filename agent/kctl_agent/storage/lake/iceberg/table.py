@@ -21,6 +21,7 @@ from kctl_agent.storage.lake.folder import FOLDER as PLANS
 from kctl_agent.storage.lake.folder import Folder, TableRefused
 from kctl_agent.storage.lake.iceberg import expiry
 from kctl_agent.storage.lake.iceberg.catalog_file import catalog_file, check_catalog_folder
+from kctl_agent.storage.lake.iceberg.commit_lock import commit_lock
 from kctl_agent.storage.lake.iceberg.numbers import FOLDER, SEQUENCE_NUMBER, added_by, pack, read_numbers
 from kctl_agent.storage.lake.iceberg.schema import (
     check_columns,
@@ -47,9 +48,6 @@ __all__ = ["CATALOGS", "IcebergState", "IcebergTable"]
 CATALOGS = ("sql", "rest")
 COMMIT_SECONDS = 30.0
 """For so long a commit is tried again where others come first."""
-TURN_SECONDS = 1.0
-"""For so long a commit waits for those of other processes on this machine: one that is frozen keeps nobody longer."""
-TURN_POLL_SECONDS = 0.005
 ATTEMPTS = 5
 """Of a change of columns, likewise."""
 NAME_MAPPING = "schema.name-mapping.default"
@@ -145,39 +143,37 @@ class IcebergTable:
     ) -> None:
         from pyiceberg.exceptions import CommitFailedException
 
-        with self._lock, self.errors(), self._turn():
-            deadline = time.monotonic() + COMMIT_SECONDS
+        deadline = time.monotonic() + COMMIT_SECONDS
+        with self._lock, self.errors():
             while True:
-                table = self._load()
-                state = IcebergState(self._metadata(table))
-                if state.id != id_:
-                    raise StorageUnusable(f"the table {self.name} was replaced by another while a batch was written")
-                self._check(table)
-                if files and self._fitting is not None:
-                    self._check_fits(table, *self._fitting)
-                check(state)
                 try:
-                    self._append(table, {**state.numbers, **transactions}, files)
+                    with commit_lock(self.folder):
+                        self._commit_once(id_, check, transactions, files)
+                    return
                 except CommitFailedException as error:
                     if time.monotonic() > deadline:
                         raise StorageUnusable(
                             f"other writers of the table {self.name} came first for {COMMIT_SECONDS:.0f} s"
                         ) from error
                     self.commits_retried += 1
-                else:
-                    return
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Commits one after another: what is written for one that others get ahead of is written in vain, and has still
-        more of them overtaken. The catalog alone decides which is taken."""
-        until, pause = time.monotonic() + TURN_SECONDS, threading.Event()
-        while True:
-            with self.folder.lock(f"{PLANS}/commit.lock") as is_ours:
-                if is_ours or time.monotonic() >= until:
-                    yield
-                    return
-            pause.wait(TURN_POLL_SECONDS)
+    def _commit_once(
+        self,
+        id_: str,
+        check: Callable[[TableState], None],
+        transactions: Mapping[str, int],
+        files: Sequence[DataFile],
+    ) -> None:
+        """Raises as `commit`; CommitFailedException: another was first."""
+        table = self._load()
+        state = IcebergState(self._metadata(table))
+        if state.id != id_:
+            raise StorageUnusable(f"the table {self.name} was replaced by another while a batch was written")
+        self._check(table)
+        if files and self._fitting is not None:
+            self._check_fits(table, *self._fitting)
+        check(state)
+        self._append(table, {**state.numbers, **transactions}, files)
 
     def _append(self, table: Table, numbers: Mapping[str, int], files: Sequence[DataFile]) -> None:
         """One commit upon the version that was read, also where there are no files: only a new snapshot keeps others

@@ -18,7 +18,7 @@ from pyiceberg.types import StringType
 
 from kctl_agent.storage.base import Binding, StorageUnusable, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.lake import IcebergStorage
-from kctl_agent.storage.lake.iceberg import table as table_module
+from kctl_agent.storage.lake.iceberg import commit_lock
 from tests.unit.storage.lake.iceberg.tables import NAME, Lake
 from tests.unit.storage.lake.test_storage import GROUP, TOPIC_ID, TP, at, begun, rows
 
@@ -55,7 +55,7 @@ def overtaken(monkeypatch: pytest.MonkeyPatch, lake: Lake, by: Callable[[], obje
         return commit(catalog, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(kind, "commit_table", late)
-    monkeypatch.setattr(table_module, "TURN_SECONDS", 0.0)  # the other one is of another machine
+    monkeypatch.setattr(commit_lock, "WAIT_SECONDS", 0.0)  # the other one is of another machine
 
 
 def test_a_commit_between_the_check_and_the_write_is_noticed_by_the_catalog_itself(
@@ -197,7 +197,7 @@ def test_a_table_that_was_replaced_while_a_batch_was_written_does_not_get_it(lak
 def test_commits_of_several_workers_are_none_in_vain_and_wait_for_none_that_is_frozen(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_module, "TURN_SECONDS", 60.0)
+    monkeypatch.setattr(commit_lock, "WAIT_SECONDS", 60.0)
     storages = [lake.opened(Binding(f"group-{number}", None)) for number in range(3)]
 
     def work(storage: IcebergStorage) -> None:
@@ -211,7 +211,7 @@ def test_commits_of_several_workers_are_none_in_vain_and_wait_for_none_that_is_f
     assert lake.offsets() == sorted([*range(5)] * len(storages))
     assert [each.table.commits_retried for each in storages] == [0] * len(storages)
 
-    monkeypatch.setattr(table_module, "TURN_SECONDS", 0.1)
+    monkeypatch.setattr(commit_lock, "WAIT_SECONDS", 0.1)
     with storages[0].folder.lock("_kctl/commit.lock") as is_ours:
         assert is_ours
         begun(storages[0], 5, 6).commit()
