@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.log import LAST_CHECKPOINT, LOG, checkpoint_name
+from kctl_agent.storage.lake.raced import read_again
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from kctl_agent.storage.lake.log_state import LogState
 
 __all__ = ["Checkpoints", "main"]
@@ -37,7 +36,6 @@ INTERVAL = 100
 DECIMAL = re.compile(r"[1-9][0-9]{0,17}")
 SECONDS = 600.0
 """After so long one is given up."""
-ATTEMPTS = 5
 PR_SET_PDEATHSIG = 1
 
 
@@ -83,7 +81,15 @@ def _run(table: Folder) -> None:
 
 def main(uri: str, options: dict[str, str] | None) -> None:
     """Write one, synced in a folder of this machine, and clean up the log as it is configured."""
-    opened = _written(uri, options)
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    def written() -> DeltaTable:
+        table = DeltaTable(uri, storage_options=options)
+        table.create_checkpoint()
+        return table
+
+    opened = read_again(written, DeltaError)
     if options is None:
         log_names = (checkpoint_name(opened.version()), LAST_CHECKPOINT)
         LocalFolder(Path(uri, LOG)).sync(name.removeprefix(f"{LOG}/") for name in log_names)
@@ -99,22 +105,6 @@ def _yield_to_others() -> None:
     os.nice(19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-def _written(uri: str, options: dict[str, str] | None) -> DeltaTable:
-    """delta-rs raises where a listing of the folder lacks an entry that another process writes at the same time."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            opened = DeltaTable(uri, storage_options=options)
-            opened.create_checkpoint()
-            break
-        except DeltaError:
-            if attempt == ATTEMPTS:
-                raise
-    return opened
 
 
 if __name__ == "__main__":

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.log import checkpoint_opened, committed_at, entry_name, log_files, reading_log
+from kctl_agent.storage.lake.log import (
+    EntryMissing,
+    checkpoint_opened,
+    committed_at,
+    entry_name,
+    log_files,
+    reading_log,
+)
 from kctl_agent.storage.lake.log_state import NoTable
+from kctl_agent.storage.lake.raced import read_again
 from kctl_agent.storage.room import TableCounts
 
 if TYPE_CHECKING:
@@ -45,6 +53,10 @@ def is_small(size: int, target_file_bytes: int) -> bool:
 
 def count(table: Folder, target_file_bytes: int) -> TableCounts:
     """What the newest version holds. Raises NoTable, LogUnreadable, OSError."""
+    return read_again(lambda: _count(table, target_file_bytes), FileNotFoundError, EntryMissing)
+
+
+def _count(table: Folder, target_file_bytes: int) -> TableCounts:
     log = log_files(table)
     if not log.versions and log.checkpoint is None:
         raise NoTable
@@ -56,6 +68,8 @@ def count(table: Folder, target_file_bytes: int) -> TableCounts:
             for added, action in _entry(table, version + 1):
                 since[unquote(action["path"])] = (action["size"], action["rows"]) if added else None
             version += 1
+    if log.versions and version < log.versions[-1]:
+        raise EntryMissing(version + 1)
     total = _Total(target_file_bytes)
     for checkpoint in log.checkpoint_files:
         for name, size, rows in _of_checkpoint(table, checkpoint):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LAST_CHECKPOINT",
     "LOG",
+    "EntryMissing",
     "LogFiles",
     "LogUnreadable",
     "actions",
@@ -49,6 +50,13 @@ MOST_ENTRIES = 10_000
 
 class LogUnreadable(ValueError):
     """A log that is damaged, or lacks something."""
+
+
+class EntryMissing(LogUnreadable):
+    """One below the newest that was listed."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"entry {version} of its log is not there")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl_agent.storage.lake.commit_actions import ENGINE
 from kctl_agent.storage.lake.log import (
+    EntryMissing,
     LogFiles,
     LogUnreadable,
     checkpoint_opened,
@@ -21,6 +22,7 @@ from kctl_agent.storage.lake.log import (
     parsed,
     reading_log,
 )
+from kctl_agent.storage.lake.raced import read_again
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder
@@ -29,8 +31,6 @@ __all__ = ["LogState", "NoTable"]
 
 KINDS = ("protocol", "metaData", "txn")
 """The actions that are kept."""
-ATTEMPTS = 3
-"""Of reading a log that others clean up meanwhile."""
 STAMPS = 16
 """Of so many of the newest versions it is known whether their entries are still the ones that were read."""
 
@@ -55,15 +55,16 @@ class LogState:
     @classmethod
     def read(cls, table: Folder) -> LogState:
         """The newest version. Raises NoTable, LogUnreadable, OSError."""
-        for attempt in range(1, ATTEMPTS + 1):
+
+        def read() -> LogState:
             state = cls()
-            try:
-                state.replay(table, log_files(table))
-                break
-            except FileNotFoundError as error:
-                if attempt == ATTEMPTS:
-                    raise LogUnreadable(f"{error.filename} is not there") from error
-        return state
+            state.replay(table, log_files(table))
+            return state
+
+        try:
+            return read_again(read, FileNotFoundError, EntryMissing)
+        except FileNotFoundError as error:
+            raise LogUnreadable(f"{error.filename} is not there") from error
 
     def replay(self, table: Folder, log: LogFiles) -> None:
         """From its newest checkpoint on. Raises NoTable, LogUnreadable, OSError."""
@@ -76,7 +77,7 @@ class LogState:
             self.version = log.checkpoint
         self.advance(table)
         if log.versions and self.version < log.versions[-1]:
-            raise LogUnreadable(f"entry {self.version + 1} of its log is not there")
+            raise EntryMissing(self.version + 1)
         if not self.protocol or not self.metadata:
             raise LogUnreadable("its log has no protocol, or no schema")
 

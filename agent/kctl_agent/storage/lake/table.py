@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
@@ -24,6 +24,7 @@ from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
 from kctl_agent.storage.lake.log import LOG, LogUnreadable, added, was_added, write_entry
 from kctl_agent.storage.lake.log_reader import LogReader
 from kctl_agent.storage.lake.log_state import LogState, NoTable
+from kctl_agent.storage.lake.raced import read_again
 from kctl_agent.storage.lake.schema_merge import add_columns, new_columns, nullable
 from kctl_agent.storage.lake.table_checks import check_columns, check_features, check_schema
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 __all__ = ["LakeTable", "TableRefused"]
+
+T = TypeVar("T")
 
 ATTEMPTS = 5
 """Of a change by delta-rs that others got ahead of in a way that it does not rebase by itself, such as a new schema."""
@@ -95,6 +98,14 @@ class LakeTable:
         with self._lock, self.errors():
             self._log.newest()
             yield self._opened()
+
+    def read(self, read: Callable[[DeltaTable], T]) -> T:
+        """As `latest`, for what reads the log once more. Raises StorageUnusable."""
+        from deltalake.exceptions import DeltaError
+
+        with self._lock, self.errors():
+            self._log.newest()
+            return read_again(lambda: read(self._open()), DeltaError)
 
     def commit(
         self,
@@ -267,6 +278,11 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times")
 
     def _opened(self) -> DeltaTable:
+        from deltalake.exceptions import DeltaError
+
+        return read_again(self._open, DeltaError)
+
+    def _open(self) -> DeltaTable:
         from deltalake import DeltaTable
 
         return DeltaTable(self.folder.uri, storage_options=self.folder.options)

@@ -13,6 +13,8 @@ from kctl_agent.storage.lake import plans
 from kctl_agent.storage.lake.log import LOG
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from kctl_agent.storage.lake.table import LakeTable
 
 __all__ = ["RETENTION_HOURS", "Unused", "remove", "unused"]
@@ -42,10 +44,7 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
     plan nor, after the plans were read, a place in the table, belongs to none.
     """
     plans.sweep(lake)
-    with lake.latest() as table:
-        listed = set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False))
-        unknown = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
-        listed.update(path for path in unknown if _is_of_a_table(path))
+    listed = lake.read(lambda table: _listed(table, hours))
     oldest = time.time() - 3600 * (RETENTION_HOURS if hours is None else hours)
     with lake.errors():
         sizes = {}
@@ -60,6 +59,12 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
         needed = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
     left = sorted(each for each in listed - needed if each.split("/")[0] not in in_flight)
     return [Unused(each, sizes[each]) for each in left if each in sizes]
+
+
+def _listed(table: DeltaTable, hours: int | None) -> set[str]:
+    known = table.vacuum(hours, dry_run=True, enforce_retention_duration=False)
+    unknown = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+    return {*known, *(path for path in unknown if _is_of_a_table(path))}
 
 
 def remove(lake: LakeTable, files: Iterable[Unused]) -> int:
