@@ -224,12 +224,22 @@ def _listed_only(connection: Connection, groups: dict[str, int], answered: _Answ
             continue
         each = listed.get(name)
         if each is None:
-            missing = GroupMissing(f"there is no group {name} (GROUP_ID_NOT_FOUND); `kctl kafka groups` lists them")
-            answered.failed(name, node, missing)
+            answered.failed(name, node, _missing(name, node, is_alone=len(connection.brokers) == 1))
             continue
         kind = (each.group_type or "").lower() or None
         state, protocol = each.group_state or None, each.protocol_type or None
         answered.groups[name] = Group(name, node, state, kind, protocol, members=None)
+
+
+def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
+    """A broker that has become coordinator denies groups for a moment (`missing_groups`), but for one that is alone."""
+    lists = "`kctl kafka groups` lists them"
+    if is_alone:
+        return GroupMissing(f"there is no group {name} (GROUP_ID_NOT_FOUND); {lists}")
+    return GroupMissing(
+        f"broker {node} knows no group {name} (GROUP_ID_NOT_FOUND): there is none, or this broker has become its "
+        f"coordinator seconds ago and does not know it yet; ask again to be certain, {lists}"
+    )
 
 
 def _list(connection: Connection, nodes: list[int]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ from kctl.errors import BrokerUnreachable, GroupMissing, NotAuthorised
 from kctl.kafka.access import plain
 from kctl.kafka.connection import Connection
 from kctl.kafka.groups import describe_groups, list_groups
+from kctl.kafka.lag import read_lag
 from kctl.testing.broker_frames import metadata_fields
 from kctl.testing.scripted_broker import Answers, BreaksFrame, HangsUp, Script, ScriptedBroker, Stalls, Step
 from tests.unit.kctl_kafka.scripts import (
@@ -19,6 +21,7 @@ from tests.unit.kctl_kafka.scripts import (
     SOON,
     connection_to,
     described,
+    fetched,
     group,
     member,
     refused_coordinator,
@@ -94,6 +97,31 @@ def test_a_group_that_no_broker_lists_is_missing() -> None:
         [found] = describe_groups(connection, ["nobody"])
 
     assert isinstance(found.error, GroupMissing)
+    assert str(found.error) == "there is no group nobody (GROUP_ID_NOT_FOUND); `kctl kafka groups` lists them"
+
+
+def test_of_several_brokers_a_coordinator_that_denies_a_group_may_be_a_new_one() -> None:
+    """A single run cannot wait until it is certain."""
+    brokers: dict[int, str] = {}
+    script: Script = {
+        "DescribeGroups": described(),
+        "ListGroups": NO_GROUPS,
+        "OffsetFetch": fetched({"nobody": {}}),
+        "Metadata": Answers(lambda _: metadata_fields(brokers, {})),
+    }
+    with ScriptedBroker(script) as first, ScriptedBroker(script, node_id=2) as second:
+        brokers |= {1: first.address, 2: second.address}
+        with Connection(plain(first.address), LONG) as connection:
+            connection.open()
+            rows, [problem] = read_lag(connection, ["nobody"])
+
+    assert rows == []
+    assert isinstance(problem, GroupMissing)
+    assert re.fullmatch(
+        r"broker [12] knows no group nobody \(GROUP_ID_NOT_FOUND\): there is none, or this broker has become its "
+        "coordinator seconds ago and does not know it yet; ask again to be certain, `kctl kafka groups` lists them",
+        str(problem),
+    )
 
 
 def test_a_group_of_the_new_protocol_is_asked_for_by_its_own_request() -> None:
