@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote, urlsplit
 
 from kctl.config.sections import Config
-from kctl.config.storage import table_folder
 from kctl.config.values import shown_url
 from kctl.errors import ConfigError
 
@@ -25,10 +25,11 @@ def check_lake(config: Config) -> None:
             f'{config.path}: storage.mode is "lake", but storage.uri is empty: name the folder of the table, as '
             "`file:///srv/lake/orders` or `s3://bucket/orders`"
         )
-    if (table := table_folder(config)) is not None and (not table.name or {"..", "\0"} & {*table.parts, *str(table)}):
+    path = unquote(urlsplit(storage.uri).path)
+    if {".", ".."} & set(path.split("/")) or not path.strip("/") or re.search(r"[\x00-\x1f\x7f]", path):
         raise ConfigError(
-            f"{config.path}: storage.uri is {storage.uri}, which names no folder of its own: write its path from / on, "
-            "without `..`"
+            f"{config.path}: storage.uri is {storage.uri}, which names no folder of its own: write its path from the "
+            "root on, without `.`, `..` and control characters"
         )
     if storage.format == "iceberg":
         _check_iceberg(config)
@@ -106,6 +107,10 @@ def _check_iceberg(config: Config) -> None:
     uri = storage.catalog.get("uri", "")
     if not uri:
         raise ConfigError(f"{config.path}: storage.catalog has no uri: name where the catalog is")
+    try:
+        urlsplit(uri)
+    except ValueError:  # whose text may hold a password
+        raise ConfigError(f"{config.path}: storage.catalog has a uri that cannot be read: correct it") from None
     if re.match(r"sqlite(\+\w+)?:(?!////)", uri):
         raise ConfigError(
             f"{config.path}: storage.catalog has the uri {shown_url(uri)}, which is in memory, or relative to the "

@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from kctl_agent.commands import Command, with_describe
 from kctl_agent.errors import AgentError, BadParams
-from kctl_agent.object_store import KeysUnusable
+from kctl_agent.object_store import StoreMisconfigured
 from kctl_agent.operations import Inbox, Scope
 from kctl_agent.paths import prepare_run_dir
 from kctl_agent.process.tracebacks import indented, traceback_of
@@ -133,7 +133,7 @@ def fitting(kind: str) -> Iterator[None]:
         yield
     except json.JSONDecodeError as error:
         raise BootstrapError(f"the settings on stdin are not JSON: {error}") from error
-    except KeysUnusable as error:
+    except StoreMisconfigured as error:
         raise BootstrapError(str(error)) from error
     except KeyError as error:
         raise BootstrapError(f"the settings on stdin lack {error}") from error

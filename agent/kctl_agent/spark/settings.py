@@ -34,7 +34,7 @@ class SparkSettings:
 
     @classmethod
     def of(cls, given: dict[str, Any], name: str, scratch_dir: Path) -> SparkSettings:
-        """From the JSON object in the settings of a process. Raises KeyError, TypeError, KeysUnusable."""
+        """From the JSON object in the settings of a process. Raises KeyError, TypeError, StoreMisconfigured."""
         import_dir, storage = given["import_dir"], given["storage"]
         return cls(
             **{

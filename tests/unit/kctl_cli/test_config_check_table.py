@@ -110,14 +110,26 @@ def test_a_folder_that_all_users_can_write_to_is_refused_as_workers_do(kctl: Kct
     assert (ran.code, ran.out, ran.err) == (2, "", f"kctl: {sentence}\n")
 
 
-@pytest.mark.parametrize("uri", ["file:////", "file:///.", "file:///..", "file:///tmp/orders/..", "file:///tmp/a%00b"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:////",
+        "file:///.",
+        "file:///..",
+        "file:///tmp/orders/..",
+        "file:///tmp/a%00b",
+        "file:///tmp/a%0Ab",
+        "s3://b-1/.",
+        "s3://b-1/a/../b",
+    ],
+)
 def test_a_uri_that_names_no_folder_of_its_own_is_refused(kctl: Kctl, short_dir: Path, uri: str) -> None:
     path = written(short_dir, f'uri = "{uri}"')
 
     for words in (("config", "check"), ("storage", "status")):
         ran = kctl(*words, "-c", path)
         assert (ran.code, ran.out) == (2, "")
-        assert f"storage.uri is {uri}, which names no folder of its own: write its path from / on" in ran.err
+        assert f"storage.uri is {uri}, which names no folder of its own: write its path from the root on" in ran.err
 
 
 @pytest.mark.parametrize("place", ["/proc/orders", f"/tmp/{'x' * 300}", "/dev/null/orders"])
@@ -127,3 +139,49 @@ def test_a_place_that_cannot_have_a_table_is_one_sentence(kctl: Kctl, short_dir:
     for words, code in ((("config", "check"), 2), (("storage", "status"), 1), (("storage", "vacuum"), 1)):
         ran = kctl(*words, "-c", path)
         assert (ran.code, ran.out, ran.err.count("\n"), "defect" in ran.err) == (code, "", 1, False), ran.err
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ('endpoint = "http://[::1"', "the endpoint http://[::1 (storage.endpoint, or AWS_ENDPOINT_URL)"),
+        ('endpoint = "http://127.0.0.1:99999"', "the endpoint http://127.0.0.1:99999"),
+        ('endpoint = "http://127.0.0.1:abc"', "the endpoint http://127.0.0.1:abc"),
+        ('endpoint = "http://%zz"', "the endpoint http://%zz"),
+        ('endpoint = "http://h]:1"', "the endpoint http://h]:1"),
+        ('region = "\\n"', "the region '\\n' (storage.region, or AWS_REGION)"),
+        ('region = "x y"', "the region 'x y'"),
+    ],
+)
+def test_an_endpoint_or_a_region_in_which_obstore_would_end_in_a_panic_is_refused(
+    kctl: Kctl, short_dir: Path, more: str, named: str
+) -> None:
+    path = written(short_dir, f'uri = "s3://bucket/orders"\n{more}')
+
+    for words in (("config", "check"), ("storage", "status")):
+        ran = kctl(*words, "-c", path)
+        assert (ran.code, ran.out, named in ran.err, ran.err.count("\n")) == (2, "", True, 1), ran.err
+
+
+def test_an_endpoint_of_the_environment_is_checked_too_and_its_password_is_not_shown(
+    kctl: Kctl, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://u:hunter2@[::1")
+
+    ran = kctl("config", "check", "-c", written(short_dir, 'uri = "s3://bucket/orders"'))
+
+    assert (ran.code, "(storage.endpoint, or AWS_ENDPOINT_URL) is no URL" in ran.err, "hunter2" in ran.err) == (
+        2,
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize("uri", ["http://u:hunter2@[::1", "http://[hunter2", "http://u:hunter2\u2100@h"])
+def test_a_catalog_whose_uri_is_none_is_refused_without_a_part_of_it(kctl: Kctl, short_dir: Path, uri: str) -> None:
+    catalog = f'format = "iceberg"\ntable = "a.b"\ncatalog = {{ type = "rest", uri = "{uri}" }}\n'
+
+    ran = kctl("config", "check", "-c", written(short_dir, f'{catalog}uri = "{(short_dir / "orders").as_uri()}"'))
+
+    assert (ran.code, ran.out, "hunter2" in ran.err) == (2, "", False)
+    assert "storage.catalog has a uri that cannot be read" in ran.err

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import unquote, urlsplit
 
-from kctl_agent.object_store import RETRY_SECONDS, KeysUnusable, ObjectStore
+from kctl_agent.object_store import RETRY_SECONDS, ObjectStore, StoreMisconfigured
 from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
 
@@ -62,7 +62,7 @@ class S3Folder(Folder):
         """The one that the `[storage]` settings name. Raises StorageMisconfigured."""
         try:
             return cls(ObjectStore.of(storage), unquote(urlsplit(storage["uri"]).path).strip("/"))
-        except KeysUnusable as error:
+        except StoreMisconfigured as error:
             raise StorageMisconfigured(str(error)) from error
 
     @property
