@@ -10,6 +10,8 @@ Three steps, and after each commit of theirs every message is in one place, what
    added, then rows up to that number are removed. The files of the former were on the disk before the second commit,
    which names their folder: so the transform, which may be another one by then, is not asked again.
 
+A cancellation is a batch too, without files: its third step takes the numbers away in place of the rows.
+
 Rows of a batch whose own commit is still to come are waited for: it may be run again, and another transform may read
 them then. Else partitions have no part in it: the rows come from a table, so any worker of the group may put them back,
 whatever it is assigned. One at a time does (`Folder.lock`). All numbers are `txn` actions, named by the group.
@@ -43,7 +45,7 @@ from kctl_agent.storage.lake.numbered import (
 )
 from kctl_agent.storage.lake.offsets import dead_letter_owner, read_offset
 from kctl_agent.storage.lake.plans import BATCH, Plan, forget, sweep
-from kctl_agent.storage.lake.requeue_numbers import RequeueNumbers, RequeueState, RequeueTaken, unmoved
+from kctl_agent.storage.lake.requeue_numbers import CANCELLED, RequeueNumbers, RequeueState, RequeueTaken, unmoved
 from kctl_agent.storage.lake.selection import READING, of_cluster, of_reading, predicate, reading
 from kctl_agent.storage.lake.storage import LakeStorage, TableStorage
 
@@ -105,14 +107,18 @@ class Requeues:
     def cancel(self) -> int:
         """Have those that were asked for, and that no worker has put back, be dead letters again; returns how many.
 
+        A batch like any other, but for what its third step does. So the number in the main table comes first: from then
+        on a worker that has begun without the lock, such as on another host, is refused, and the next one ends what is
+        killed here.
+
         Raises RequeueTaken: a worker puts them back right now; StorageUnusable, TableRefused.
         """
         with self._alone():
             state = self._finished_state()
-            released = self._unnumber(state.stored or 0, state.requested)
-            if released:  # who has begun without the lock, such as on another host, is refused
-                self._commit(state, 0, state.requested)
-            return released
+            if state.requested <= (state.stored or 0):
+                return 0
+            self._commit(state, CANCELLED, state.requested)
+            return self._finish(self._numbers.state())
 
     def _give_number(self, wanted: str, stored: int) -> int:
         """Give these rows the next number, which is above `stored`; returns how many. Raises StorageUnusable."""
@@ -165,13 +171,15 @@ class Requeues:
             state = self._numbers.state()
         return state
 
-    def _finish(self, state: RequeueState) -> None:
-        """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing.
-        Raises RequeueTaken, StorageUnusable, TableRefused."""
-        stored = state.stored or 0
+    def _finish(self, state: RequeueState) -> int:
+        """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing. Of
+        a cancellation all stays dead: returns how many. Raises RequeueTaken, StorageUnusable, TableRefused."""
+        stored, released = state.stored or 0, 0
         if (state.finished or 0) < (state.above or 0):
             self._release(state.finished or 0, state.above or 0)
         if (state.finished or 0) < stored:
+            if state.kept == CANCELLED:
+                released = self._unnumber(state.above or 0, stored)
             self._add_kept(state, stored)
 
         def delete(table: DeltaTable) -> int:
@@ -180,6 +188,7 @@ class Requeues:
             return int(table.delete(numbered(self.owner, 0, stored))["num_deleted_rows"])
 
         self._dead.table.rewrite(delete)
+        return released
 
     def _release(self, finished: int, above: int) -> None:
         """The table of dead letters was restored from an older copy: each batch is finished before the next one. Which
@@ -206,15 +215,16 @@ class Requeues:
 
     def _add_kept(self, state: RequeueState, stored: int) -> None:
         files: list[DataFile] = []
-        if state.kept:
-            folder = self._kept_folder(state.kept)
+        kept = 0 if state.kept == CANCELLED else state.kept
+        if kept:
+            folder = self._kept_folder(kept)
             self._check_kept(folder, stored)
             files = written_files(self._dead.folder, folder) or []
             self._fit_kept(files)
         name = self._numbers.finished(state.table)
         self._dead.commit_files(state.dead, unmoved(name, state.finished), {name: stored}, files)
-        if state.kept:
-            forget(self._dead.folder, self._kept_folder(state.kept).name)
+        if kept:
+            forget(self._dead.folder, self._kept_folder(kept).name)
 
     def _fit_kept(self, files: Sequence[DataFile]) -> None:
         """Others may have changed the table since they were written, perhaps by a process of before. Raises

@@ -13,9 +13,11 @@ from kctl_agent.storage.base import Binding, StorageError
 from kctl_agent.storage.lake.base import TableState
 from kctl_agent.storage.lake.storage import LakeStorage, TableStorage
 
-__all__ = ["RequeueNumbers", "RequeueState", "RequeueTaken", "unmoved"]
+__all__ = ["CANCELLED", "RequeueNumbers", "RequeueState", "RequeueTaken", "unmoved"]
 
 PUT_BACK = "kctl/requeued/"
+CANCELLED = -1
+"""In place of a folder of what stayed dead: all of it did."""
 
 
 class RequeueTaken(StorageError):
@@ -32,7 +34,8 @@ class RequeueState:
     table: str
     version: int
     stored: int | None
-    """The request up to which rows are in the table; `kept` names the folder of what stayed dead then, 0: none."""
+    """The request up to which rows are in the table; `kept` names the folder of what stayed dead then; 0: none, or
+    CANCELLED."""
     kept: int | None
     above: int | None
     """The request up to which rows were in the table before that; None also after a batch of an earlier commit."""

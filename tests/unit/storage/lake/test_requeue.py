@@ -524,6 +524,72 @@ def test_a_worker_without_the_lock_stores_nothing_of_what_was_cancelled(
     assert (dead(table), offsets(path)) == (DEAD, [])
 
 
+@pytest.mark.parametrize("name", ["commit", "rewrite"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_worker_without_the_lock_that_commits_in_the_midst_of_a_cancellation_leaves_each_message_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool
+) -> None:
+    """As one whose lease has run out while it was frozen. Each commit of the cancellation is that moment once."""
+    monkeypatch.setattr(LocalFolder, "lock", lambda *_, **__: nullcontext(True))
+    real = getattr(LakeTable, name)
+    for at in range(1, 9):
+        path = tmp_path / f"orders{at}"
+        opened(path).init_offsets([StoredOffset(*TP, None, 100)])
+        table = worker(path)
+        die(table, opened(path), DEAD, 110)
+        table.requeue_dead()
+        steps = 0
+        with table.requeues.next() as frozen, monkeypatch.context() as patched:
+            assert frozen is not None
+            transformed(table, frozen, odd)
+
+            def step(*args: Any, batch: RequeueBatch = frozen, at: int = at, **kwargs: Any) -> Any:
+                nonlocal steps
+                steps += 1
+                is_now = steps == at
+                done = real(*args, **kwargs) if after or not is_now else None
+                if is_now:
+                    with suppress(RequeueTaken):
+                        batch.commit()
+                return real(*args, **kwargs) if not after and is_now else done
+
+            patched.setattr(LakeTable, name, step)
+            with suppress(RequeueTaken):
+                worker(path).cancel_requeued()
+        while put_back(again := worker(path), even) is not None:
+            pass
+
+        stored, left = offsets(path), dead(again)
+        assert sorted(stored + left) == DEAD, (at, stored, left)
+        assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == len(left)
+        if steps < at:
+            return
+    raise AssertionError("there are more steps")
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_cancellation_that_is_killed_at_whichever_step_is_ended_by_the_next_worker_or_was_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, after: bool
+) -> None:
+    for at in range(1, 20):
+        path = tmp_path / f"orders{at}"
+        opened(path).init_offsets([StoredOffset(*TP, None, 100)])
+        die(worker(path), opened(path), DEAD, 110)
+        worker(path).requeue_dead()
+        with monkeypatch.context() as patched, suppress(Killed):
+            seen = kills(patched, at, after=after)
+            worker(path).cancel_requeued()
+
+        while put_back(again := worker(path), odd) is not None:
+            pass
+
+        assert (offsets(path), dead(again)) in [([], DEAD), ([100, 102, 104], [101, 103])], at
+        assert again.count_requeued() == 0
+        if len(seen) < at:
+            return
+    raise AssertionError("there are more steps")
+
+
 def test_a_message_that_was_read_twice_is_put_back_twice(
     table: DeadLetterTable, storage: LakeStorage, path: Path
 ) -> None:
