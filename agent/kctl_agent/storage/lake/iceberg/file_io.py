@@ -85,11 +85,22 @@ class _Synced(RawFile):
         super().__init__(path, mode)
         self._path = path
 
+    def write(self, content: Any) -> int:
+        """All of it: the kernel writes what there is room for, and pyiceberg does not look at how much that was."""
+        left = memoryview(content).cast("B")
+        size = len(left)
+        while left:
+            left = left[super().write(left) :]
+        return size
+
     def close(self) -> None:
-        if not self.closed:
+        if self.closed:
+            return
+        try:
             os.fsync(self.fileno())
+        finally:
             super().close()
-            sync_file(self._path.parent)
+        sync_file(self._path.parent)
 
     def __exit__(self, *_: Any) -> None:
         self.close()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -300,6 +302,32 @@ def test_what_a_commit_writes_is_on_the_disk_before_the_catalog_names_it(
     needed = [table.metadata_location, snapshot.manifest_list, *manifests]
     assert {each.removeprefix("file://") for each in needed} <= set(synced)
     assert str(folder_of(batch) / "part-0.parquet") in synced
+
+
+def test_a_disk_that_takes_a_part_of_the_metadata_fails_the_commit_and_the_table_stays_whole(lake: Lake) -> None:
+    storage = lake.begun_at(100)
+    lake.table().transaction().set_properties(large="x" * 300_000).commit_transaction()
+    batch = begun(storage, 100, 110)
+
+    with of_at_most(200_000), pytest.raises(StorageUnusable, match="File too large"):
+        batch.commit()
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
+    assert lake.offsets() == []
+    batch.commit()
+    assert lake.offsets() == list(range(100, 110))
+
+
+@contextmanager
+def of_at_most(size: int) -> Iterator[None]:
+    """No file of this process gets larger: like a disk that is full the kernel writes what there is room for, says how
+    much that was, and fails the next write."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_files_are_found_by_every_way_in_which_engines_write_a_location(tmp_path: Path) -> None:
