@@ -55,6 +55,27 @@ def test_a_file_system_without_hard_links_is_refused_before_anything_is_written(
     assert os.listdir(path.parent) == ([path.name] if is_there else [])
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EACCES])
+def test_a_folder_that_cannot_be_listed_is_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    LocalFolder(tmp_path).write("day=a/file", b"1")
+    LocalFolder(tmp_path).write("day=b/file", b"1")
+    scan = os.scandir
+
+    def scanned(path: str) -> object:
+        if os.fspath(path).endswith("day=b"):
+            raise OSError(number, os.strerror(number), path)
+        return scan(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", scanned)
+        with pytest.raises(OSError, match=os.strerror(number)):
+            list(LocalFolder(tmp_path).files())
+    assert [file.name for file in LocalFolder(tmp_path / "day=a").files()] == ["file"]
+    assert list(LocalFolder(tmp_path / "day=c").files()) == []
+
+
 def test_who_may_only_read_is_not_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(path)
 

@@ -153,7 +153,7 @@ class LocalFolder(Folder):
             return None
 
     def files(self) -> Iterator[FolderFile]:
-        for parent, _, names in os.walk(self.local):
+        for parent, _, names in os.walk(self.local, onerror=_raise_unless_gone):
             for each in names:
                 path = Path(parent, each)
                 with suppress(FileNotFoundError):  # a batch has ended meanwhile
@@ -225,6 +225,12 @@ class LocalFolder(Folder):
 
     def sync_name(self) -> None:
         sync_file(self.local.parent)
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    """A folder that cannot be listed holds what would be missed, and not one that is gone."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _stamp(stat: os.stat_result) -> str:
