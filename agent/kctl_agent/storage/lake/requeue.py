@@ -113,7 +113,7 @@ class Requeues:
 
         Raises RequeueTaken: a worker puts them back right now; StorageUnusable, TableRefused.
         """
-        with self._alone():
+        with self._alone(is_once=True):
             state = self._finished_state()
             if state.requested <= (state.stored or 0):
                 return 0
@@ -154,9 +154,10 @@ class Requeues:
                 yield None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self, *, is_once: bool = False) -> Iterator[None]:
         """Raises RequeueTaken: another process is at it; StorageUnusable, TableRefused."""
-        with self._dead.folder.lock(f"{FOLDER}/requeue.lock") as is_ours:
+        folder = self._dead.folder
+        with (folder.lock_once if is_once else folder.lock)(f"{FOLDER}/requeue.lock") as is_ours:
             if not is_ours:
                 raise RequeueTaken(f"another worker puts dead letters of {self._dead.folder} back: try again later")
             self._dead.prepare()

@@ -28,7 +28,7 @@ def upkeep_lock(table: Folder) -> Iterator[None]:
 
     Raises UpkeepBusy, StorageUnusable.
     """
-    with table.lock(f"{FOLDER}/upkeep.lock") as is_ours:
+    with table.lock_once(f"{FOLDER}/upkeep.lock") as is_ours:
         if not is_ours:
             raise UpkeepBusy(f"another process compacts or vacuums the table {table}: wait for its end")
         yield

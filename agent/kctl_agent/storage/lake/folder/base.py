@@ -143,6 +143,11 @@ class Folder(ABC):
         """Whether the lock of this name is ours for the time of the block; nobody is waited for. Raises
         StorageUnusable."""
 
+    def lock_once(self, name: str) -> AbstractContextManager[bool]:
+        """As `lock`, for a caller that does not come again: where nothing but time shows that an owner is gone, as in
+        an object store, that time is waited for, up to a minute."""
+        return self.lock(name)
+
     @abstractmethod
     def explain(self, error: Exception) -> str:
         """What delta-rs reports of it, in one line."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import io
 import re
-import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import unquote, urlsplit
@@ -21,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from kctl_agent.object_store import RETRY_SECONDS, ObjectStore, StoreMisconfigured
 from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
+from kctl_agent.storage.lake.folder.lease import Lease, Seen
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig, S3Store
@@ -37,8 +37,6 @@ RETRIES = 1000
 """More than RETRY_SECONDS have room for."""
 BACKOFF_SECONDS = 0.1, 1.0
 """Between two tries: at first, and at the most."""
-LEASE_SECONDS = 60.0
-"""After so long a lock is free whose owner has not renewed it."""
 _REFUSED = re.compile(
     r"\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)\b|\b40[13] \w"
 )
@@ -49,11 +47,13 @@ _END = re.compile(r"(?s)\n\s*(Debug source:|0: ).*")
 
 
 class S3Folder(Folder):
-    def __init__(self, store: ObjectStore, path: str, client: S3Store | None = None) -> None:
-        """`path` is the prefix, without `/` at its ends. One client serves all folders that are made of one."""
+    def __init__(self, store: ObjectStore, path: str, client: S3Store | None = None, seen: Seen | None = None) -> None:
+        """`path` is the prefix, without `/` at its ends. One client serves all folders that are made of one, and what
+        one has seen of locks all have."""
         self._store = store
         self._path = path
         self._given = client
+        self._seen: Seen = {} if seen is None else seen
         self.uri = f"s3://{store.bucket}/{path}"
         self.options = {**store.options(), **store.client_options(), **_retries_of_delta_rs()}
 
@@ -81,7 +81,7 @@ class S3Folder(Folder):
         return self._made(f"{self._path}/{name}")
 
     def _made(self, path: str) -> Self:
-        return type(self)(self._store, path, self._client)
+        return type(self)(self._store, path, self._client, self._seen)
 
     @cached_property
     def _client(self) -> S3Store:
@@ -168,6 +168,23 @@ class S3Folder(Folder):
         """Where a reply was lost, the request has been repeated: what is there may be what we have written."""
         return self._created(self._key(name), content) or self.read(name) == content
 
+    def replace(self, name: str, stamp: str, content: bytes) -> bool:
+        """Write a file anew if it has this stamp; False: it has not."""
+        import obstore
+        from obstore.exceptions import NotFoundError, PreconditionError
+
+        with self._errors():
+            try:
+                mode: Any = {"e_tag": stamp.split(" ")[0]}
+                obstore.put(self._client, self._key(name), content, mode=mode, use_multipart=False)
+            except NotFoundError:
+                return False
+            except PreconditionError:
+                with suppress(FileNotFoundError):
+                    return self.read(name) == content  # as in `create`
+                return False
+        return True
+
     def find(self, name: str) -> FolderFile | None:
         import obstore
 
@@ -209,56 +226,24 @@ class S3Folder(Folder):
 
     @contextmanager
     def lock(self, name: str) -> Iterator[bool]:
-        """An object that its owner renews. It keeps two from doing the same work, no more: what they do is fenced by
-        the table's log, for a clock that is wrong may end a lease too early."""
+        lease = Lease(self, name, self._seen)
+        with self._leased(name, lease, lease.take) as is_ours:
+            yield is_ours
+
+    @contextmanager
+    def lock_once(self, name: str) -> Iterator[bool]:
+        lease = Lease(self, name, self._seen)
+        with self._leased(name, lease, lease.wait) as is_ours:
+            yield is_ours
+
+    @contextmanager
+    def _leased(self, name: str, lease: Lease, take: Callable[[], bool]) -> Iterator[bool]:
         try:
-            stamp = self._taken(name)
+            is_ours = take()
         except OSError as error:
             raise StorageUnusable(f"{self.below(name)} cannot be made: {error.strerror}") from error
-        if stamp is None:
-            yield False
-            return
-        ended = threading.Event()
-        renewing = threading.Thread(target=self._renew, args=[name, stamp, ended], name="kctl-lease", daemon=True)
-        renewing.start()
-        try:
-            yield True
-        finally:
-            ended.set()
-            renewing.join()
-            with suppress(OSError):
-                self._delete([self._key(name)])
-
-    def _taken(self, name: str) -> str | None:
-        """By which the lock is renewed; None: somebody else has it. Raises OSError."""
-        key = self._key(name)
-        if self._created(key):
-            found = self.find(name)
-        else:
-            found = self.find(name)
-            age = 0.0 if found is None else datetime.now(UTC).timestamp() - found.modified
-            return self._replaced(name, found.stamp) if found is not None and age > LEASE_SECONDS else None
-        return None if found is None else found.stamp
-
-    def _replaced(self, name: str, stamp: str) -> str | None:
-        """Write the lock anew if it is as it was; None: it is not. Raises OSError."""
-        import obstore
-        from obstore.exceptions import NotFoundError, PreconditionError
-
-        key = self._key(name)
-        with suppress(FileNotFoundError), self._errors():
-            try:
-                mode: Any = {"e_tag": stamp.split(" ")[0]}
-                obstore.put(self._client, key, uuid.uuid4().bytes, mode=mode, use_multipart=False)
-            except (PreconditionError, NotFoundError):
-                return None
-        found = self.find(name)
-        return None if found is None else found.stamp
-
-    def _renew(self, name: str, stamp: str | None, ended: threading.Event) -> None:
-        while stamp is not None and not ended.wait(LEASE_SECONDS / 3):
-            with suppress(OSError):  # the next one may succeed
-                stamp = self._replaced(name, stamp)
+        with lease.kept() if is_ours else nullcontext():
+            yield is_ours
 
     def explain(self, error: Exception) -> str:
         return self._explained(str(error))
