@@ -90,6 +90,8 @@ def opened_table(config: Config) -> Iterator[TableStorage]:
             "(rewrite_data_files, expire_snapshots, remove_orphan_files)"
         )
     with opened_lake(config) as lake:
+        with lake.table.state():  # which raises where there is none yet
+            pass
         yield lake
 
 

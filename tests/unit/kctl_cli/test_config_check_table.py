@@ -185,3 +185,18 @@ def test_a_catalog_whose_uri_is_none_is_refused_without_a_part_of_it(kctl: Kctl,
 
     assert (ran.code, ran.out, "hunter2" in ran.err) == (2, "", False)
     assert "storage.catalog has a uri that cannot be read" in ran.err
+
+
+@pytest.mark.parametrize("command", ["vacuum", "optimize"])
+def test_upkeep_of_a_table_that_is_not_there_yet_is_one_sentence_and_makes_nothing(
+    kctl: Kctl, short_dir: Path, command: str
+) -> None:
+    orders = short_dir / "orders"
+    path = written(short_dir, f'uri = "{orders.as_uri()}"')
+
+    for _ in range(2):
+        ran = kctl("storage", command, "-c", path)
+        assert (ran.code, ran.out) == (1, "")
+        assert f"there is no Delta table in {orders} (storage.uri): nothing was stored yet" in ran.err
+        assert not orders.exists() or not any(orders.iterdir())
+        orders.mkdir(exist_ok=True)
