@@ -47,9 +47,8 @@ def _pid(row: WorkerRow) -> int | None:
 
 
 def _causes(supervisor: WorkerStatus) -> str:
-    """`3: signal 2, memory 1`; `0` of none."""
-    counted = [f"{cause} {count}" for cause, count in supervisor.restarts.items() if count]
-    return f"{supervisor.restarts_total}: {', '.join(counted)}" if counted else "0"
+    """`2 signal, 1 memory`; `0` of none. Not `signal 2`, which would be SIGINT."""
+    return ", ".join(f"{count} {cause}" for cause, count in supervisor.restarts.items() if count) or "0"
 
 
 def _resident(row: WorkerRow) -> str | None:

@@ -317,8 +317,8 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
     assert [" ".join(line.split()) for line in ran.out.splitlines()] == [
         "fleet orders pid 9 version 0.1.0 http_url http://127.0.0.1:9750 config /etc/kctl.toml",
         "name desired state doing since pid restarts next-try rss rows/s last-error",
-        "worker-0 running running rebalancing 1m15s 4711 2: signal 2 - 1MiB - -",
-        "worker-1 running backoff - 1m15s - 2: signal 2 3s - - -",
+        "worker-0 running running rebalancing 1m15s 4711 2 signal - 1MiB - -",
+        "worker-1 running backoff - 1m15s - 2 signal 3s - - -",
         "visitor - - running - 1 - - - - lost",
         "worker-1: its log is /logs/worker-0.log",
     ]

@@ -165,7 +165,7 @@ def test_workers_shows_what_each_is_doing() -> None:
     assert TABLES["workers"].wide is not None
     assert [" ".join(line.split()) for line in TABLES["workers"].wide(answers.workers({"rows": [row, guest]}))] == [
         "name desired state doing since pid restarts next-try rss batch last-batch-seconds rows/s last-error",
-        "worker-0 running running running 1h05m 4711 3: signal 2, memory 1 - 1400MiB 12 1.23 81234 lost\\nconnection",
+        "worker-0 running running running 1h05m 4711 2 signal, 1 memory - 1400MiB 12 1.23 81234 lost\\nconnection",
         "guest - - running 5s 1 - - - - - - -",
     ]
 

@@ -128,7 +128,7 @@ def test_on_a_terminal_it_fills_the_screen_sorts_by_a_key_and_ends_with_q(
     words = [sys.executable, "-m", "kctl", "top", "--every", "60"]
     top = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     try:
-        eventually(lambda: shown(LINE, "1: memory 1", "died", "t-1", "t-0", also=("worker-1", "backoff", "900")))
+        eventually(lambda: shown(LINE, "1 memory", "died", "t-1", "t-0", also=("worker-1", "backoff", "900")))
         os.write(ours, b"p")
         eventually(lambda: shown("t-0", "t-1", "now: partition"))
         os.write(ours, b"q")
