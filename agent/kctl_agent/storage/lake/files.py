@@ -16,7 +16,7 @@ from kctl_agent.storage.base import StorageUnusable
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder, FolderFile
 
-__all__ = ["DataFile", "TableFile", "read_files", "spark_schema", "written_files"]
+__all__ = ["DataFile", "TableFile", "is_hidden", "read_files", "spark_schema", "written_files"]
 
 STATS_COLUMNS = 32
 """`delta.dataSkippingNumIndexedCols` of Delta itself."""
@@ -84,9 +84,9 @@ def read_files(table: Folder, folder: Folder) -> list[DataFile]:
     useless: list[str] = []
     for file in folder.files():
         *folders, name = file.name.split("/")
-        if any(each.startswith(("_", ".")) for each in folders):
+        if any(map(is_hidden, folders)):
             continue
-        if name.startswith((".", "_")):
+        if is_hidden(name):
             useless.append(file.name)
         elif (read := _read_file(folder, file)).rows:
             found.append(read)
@@ -96,6 +96,12 @@ def read_files(table: Folder, folder: Folder) -> list[DataFile]:
         folder.remove(useless)
     table.sync(file.path for file in found)
     return found
+
+
+def is_hidden(name: str) -> bool:
+    """Whether no engine looks into a file or folder of this name: what tasks that were given up have left, checksums.
+    A partition by a column `_day` is none: its folder has a `=`, which Delta's VACUUM and Spark look for too."""
+    return name.startswith(("_", ".")) and "=" not in name
 
 
 def spark_schema(table: Folder, path: str) -> str | None:

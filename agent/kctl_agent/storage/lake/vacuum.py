@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from kctl_agent.storage.lake import plans
+from kctl_agent.storage.lake.files import is_hidden
 from kctl_agent.storage.lake.log import LOG
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _is_of_a_table(path: str) -> bool:
 
 def _is_hidden(path: str) -> bool:
     """Whether tasks of Spark have left it in a batch's folder, where no engine looks for files of the table."""
-    return path.startswith(plans.BATCH) and any(part.startswith(("_", ".")) for part in path.split("/"))
+    return path.startswith(plans.BATCH) and any(map(is_hidden, path.split("/")))
 
 
 def _is_of_commit(path: str) -> bool:

@@ -323,6 +323,32 @@ def test_vacuum_removes_what_was_never_committed_once_it_is_old_also_where_no_en
     assert offsets(path) == list(range(40))
 
 
+@pytest.mark.parametrize("column", ["_day", ".day"])
+def test_partitions_whose_names_look_hidden_are_stored_and_kept_for_older_versions(path: Path, column: str) -> None:
+    made = LakeStorage(LocalFolder(path), partition_by=[column])
+    made.prepare()
+    made.fit(schema(("n", "long"), (column, "string")))
+    made.bind(GROUP)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    batch = made.begin([Advance(*TP, 1, 0, 2)])
+    for folder, number in (f"{column}=a", 0), (f"{column}=b", 1), (f"_temporary/0/{column}=c", 2):
+        file = Path(batch.folder.uri, folder, "part-0.parquet")
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [number]}), file)
+        os.utime(file, (time.time() - 8 * DAY,) * 2)
+
+    batch.commit()
+    DeltaTable(path).delete(f"\"{column}\" = 'b'")
+    remove(made.table, unused(made.table))
+
+    assert DeltaTable(path).to_pyarrow_table().to_pylist() == [{"n": 0, column: "a"}]
+    before = DeltaTable(path, version=DeltaTable(path).version() - 1).to_pyarrow_table()
+    assert sorted(before["n"].to_pylist()) == [0, 1]
+    assert not [each for each in Path(batch.folder.uri).rglob("*") if "_temporary" in each.parts]
+    assert not unused(made.table)
+    assert [each.path for each in unused(made.table, 0)] == [f"{batch.folder.name}/{column}=b/part-0.parquet"]
+
+
 def test_vacuum_removes_entries_of_the_log_whose_process_was_killed_a_day_ago(storage: LakeStorage, path: Path) -> None:
     old, new = (path / "_delta_log" / f"_commit_{each}.json.tmp" for each in ("old", "new"))
     for file in (old, new):

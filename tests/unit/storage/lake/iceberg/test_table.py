@@ -88,6 +88,19 @@ def test_files_have_bounds_and_nulls_by_which_they_are_skipped_and_are_found_by_
     assert storage.count().files == 2
 
 
+def test_partitions_whose_names_look_hidden_are_stored(lake: Lake) -> None:
+    storage = lake.opened(fields=(("offset", "long"), ("_day", "string")), partition_by=["_day"])
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    batch = storage.begin([Advance(*TP, 1, 0, 1)])
+    folder = folder_of(batch) / "_day=a"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"offset": [0]}), folder / "part-0.parquet")
+
+    batch.commit()
+
+    assert lake.table().scan().to_arrow().to_pylist() == [{"offset": 0, "_day": "a"}]
+
+
 def test_columns_that_the_table_lacks_are_refused_or_added(lake: Lake) -> None:
     storage = lake.begun_at(100)
     begun(storage, 100, 110).commit()
