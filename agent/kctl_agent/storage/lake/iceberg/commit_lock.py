@@ -27,7 +27,7 @@ POLL_SECONDS = 0.005
 
 @contextmanager
 def commit_lock(table: Folder) -> Iterator[None]:
-    """Held, or waited for as long as that is worth while. Raises StorageUnusable."""
+    """Taken, or waited for as long as that is worth while. Raises StorageUnusable."""
     until, pause = time.monotonic() + WAIT_SECONDS, threading.Event()
     while True:
         with table.lock(f"{FOLDER}/commit.lock") as is_ours:

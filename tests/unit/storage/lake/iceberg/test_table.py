@@ -333,8 +333,8 @@ def test_a_disk_that_takes_a_part_of_the_metadata_fails_the_commit_and_the_table
 
 @contextmanager
 def of_at_most(size: int) -> Iterator[None]:
-    """No file of this process gets larger: like a disk that is full the kernel writes what there is room for, says how
-    much that was, and fails the next write."""
+    """No file of this process gets larger: like a disk that is full the kernel writes what there is room for, returns
+    how much that was, and fails the next write."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
