@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage import open_lake
 from kctl_agent.storage.base import (
+    Advance,
     StorageUnusable,
     StoredOffset,
     StoredOffsetMoved,
@@ -37,7 +38,8 @@ from tests.acceptance.fleets import Eventually
 from tests.object_store_server import BUCKET, ObjectStoreServer
 from tests.table_conformance import write
 from tests.unconditional_proxy import UnconditionalProxy
-from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, begun, schema
+from tests.unit.storage.lake.test_compaction import while_it_compacts
+from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, schema
 
 DEFAULTS = {"format": "delta", "partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}
 
@@ -229,6 +231,68 @@ def test_small_files_are_compacted_and_removed_once_no_version_needs_them(storag
     assert abandoned.folder.exists()
     abandoned.commit()
     assert offsets(storage) == list(range(100, 180))
+
+
+@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
+def test_a_compaction_that_another_one_gets_ahead_of_does_not_double_rows(
+    storage: LakeStorage,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
+) -> None:
+    """delta-rs, which compacted the table itself, takes both."""
+    for start in range(100, 160, 10):
+        begun(storage, start, start + 10).commit()
+    moment(monkeypatch, lambda: table_of(storage).optimize.compact())
+
+    with pytest.raises(StorageUnusable, match="another writer has changed the same files"):
+        compact(storage.table, 1 << 20)
+
+    assert offsets(storage) == list(range(100, 160))
+    assert not [name for name in storage.folder.below("_kctl").names() if name.endswith(".json")]
+
+
+def test_a_compaction_that_stands_still_keeps_its_files_until_another_one_takes_its_place(
+    storage: LakeStorage, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock is over after a minute, and a vacuum of another host sees what it has not committed yet."""
+    for start in range(100, 160, 10):
+        begun(storage, start, start + 10).commit()
+    other = opened(settings)
+    left: list[str] = []
+
+    def another_host_is_at_it() -> None:
+        left.extend(file.path for file in unused(other.table, 0))
+        compact(other.table, 1 << 20)
+
+    before_the_write(monkeypatch, another_host_is_at_it)
+
+    with pytest.raises(StorageUnusable, match="another process has compacted the table"):
+        compact(storage.table, 1 << 20)
+
+    assert left == []
+    assert offsets(storage) == list(range(100, 160))
+    assert len(unused(storage.table, 0)) == 6
+
+
+def test_a_partition_whose_name_delta_rs_takes_for_another_is_compacted(settings: dict[str, Any]) -> None:
+    """delta-rs looks for `a%7E` where `a~` is."""
+    storage = open_lake(settings | {"partition_by": ["topic"]})
+    assert isinstance(storage, LakeStorage)
+    storage.prepare()
+    storage.fit(schema(*FIELDS))
+    storage.bind(GROUP)
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in range(3):
+        batch = storage.begin([Advance(*TP, 1, start, start + 1)])
+        batch.folder.make()
+        write(batch.folder.below("topic=a~ b%2F%"), pa.table({"offset": pa.array([start], pa.int64())}))
+        batch.commit()
+
+    assert compact(storage.table, 1 << 20).files_removed == 3
+
+    table = table_of(storage)
+    assert (offsets(storage), len(table.file_uris())) == ([0, 1, 2], 1)
+    assert set(table.to_pyarrow_table()["topic"].to_pylist()) == {"a~ b/%"}
 
 
 def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_whose_keys_nobody_sees(storage: LakeStorage) -> None:

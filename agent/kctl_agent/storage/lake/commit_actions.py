@@ -1,4 +1,4 @@
-"""What a commit of a batch consists of, as actions of the Delta protocol. Pure."""
+"""What a commit of a batch, or of a compaction, consists of, as actions of the Delta protocol. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from kctl_agent.storage.lake.files import DataFile
+from kctl_agent.storage.lake.files import DataFile, TableFile
 
-__all__ = ["ENGINE", "append_actions"]
+__all__ = ["ENGINE", "append_actions", "compaction_actions"]
 
 ENGINE = "kctl"
 """Who has written an entry, as its `commitInfo` has it: one that was synced before anybody could see it."""
+COMPACTION = {"kctl": "compaction"}
+"""In the `commitInfo` of one, by which the history of a table shows whose it is."""
 
 SAFE = "/!$&'()+,:;=@"
 """What delta-rs does not escape in a path either: it finds by the escaped one what a compaction has removed."""
@@ -41,6 +43,47 @@ def append_actions(
                 "size": file.size,
                 "modificationTime": file.modified_ms,
                 "dataChange": True,
+                "stats": file.stats,
+            }
+        }
+
+
+def compaction_actions(
+    removed: Sequence[TableFile], added: Sequence[TableFile], transactions: Mapping[str, int], now_ms: int
+) -> Iterator[dict[str, Any]]:
+    """Let files take the place of others that hold the same rows. It is no blind append: by that an UPDATE or DELETE of
+    others, which has read the files that are removed, sees that it has to begin anew."""
+    yield {
+        "commitInfo": {
+            "timestamp": now_ms,
+            "operation": "OPTIMIZE",
+            "operationParameters": {"predicate": "[]"},
+            "isBlindAppend": False,
+            "engineInfo": ENGINE,
+            **COMPACTION,
+        }
+    }
+    for name, number in transactions.items():
+        yield {"txn": {"appId": name, "version": number}}
+    for file in removed:
+        yield {
+            "remove": {
+                "path": file.path,
+                "deletionTimestamp": now_ms,
+                "dataChange": False,
+                "extendedFileMetadata": True,
+                "partitionValues": dict(file.partition_values),
+                "size": file.size,
+            }
+        }
+    for file in added:
+        yield {
+            "add": {
+                "path": file.path,
+                "partitionValues": dict(file.partition_values),
+                "size": file.size,
+                "modificationTime": file.modified_ms,
+                "dataChange": False,
                 "stats": file.stats,
             }
         }

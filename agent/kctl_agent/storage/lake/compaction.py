@@ -3,31 +3,29 @@
 Nothing else changes: older versions keep their files until `vacuum` removes them. A commit of a batch meanwhile is no
 conflict; an UPDATE, DELETE, MERGE or another OPTIMIZE of the same files is, and then the compaction has done nothing.
 
-delta-rs does the work. In a folder of this machine it is given a table of its own that nobody sees (`_shadow`): it
-syncs nothing, and knows no moment between writing files and committing them. A power cut would leave a commit without
-its files, of rows that are stored. In an object store what was written stays, so there it compacts the table itself.
+delta-rs does the work, in a table of its own of links to the small files (`_compacted`). In the table itself it would
+take a commit of its own for good that another OPTIMIZE got ahead of, and each row would be there twice; it syncs
+nothing, and knows no moment between writing files and committing them: a power cut would leave a commit without its
+files. What it makes lies in a folder like that of a batch, with a plan, by which `vacuum` leaves it alone.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
+import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
 
 from kctl_agent.messages import number_of
+from kctl_agent.storage.lake.compaction_commit import COMPACTIONS, CompactionBasis, Overtaken
 from kctl_agent.storage.lake.counts import is_small
 from kctl_agent.storage.lake.files import TableFile
-from kctl_agent.storage.lake.folder import FOLDER, Folder
+from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.log import actions, own_file
-from kctl_agent.storage.lake.plans import BATCH
+from kctl_agent.storage.lake.plans import BATCH, forget, has_plan_on, sweep
 from kctl_agent.storage.room import readable
 
 if TYPE_CHECKING:
@@ -37,11 +35,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Compacted", "SmallFiles", "compact", "small_files"]
 
+log = logging.getLogger(__name__)
+
 ROUND_BYTES = 1 << 30
 ROUND_FILES = 10_000
 """So many are compacted and committed at a time: a conflict or a kill costs no more than that."""
-SHADOW = "compaction-"
-"""How the folder of a table of links begins, in the folder of plans."""
+SMALL = "_small"
+"""Where the links to small files are, in the folder of a compaction: hidden from every engine, as the log is that
+delta-rs makes beside it."""
+AT_ONCE = 8
+"""So many links are made at a time: in an object store each is a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,48 +97,69 @@ def compact(
 
     Raises StorageUnusable, TableRefused: also where another writer has changed the same files meanwhile.
     """
-    if lake.folder.local is None:
-        return _in_place(lake, target_file_bytes, progress)
-    path = lake.folder.local
-    for left in (path / FOLDER).glob(f"{SHADOW}*"):  # by a process that was killed
-        shutil.rmtree(left, ignore_errors=True)
+    _fence(lake)
     with lake.latest() as table:
         rounds = list(_rounds(table, target_file_bytes))
         total = Compacted(0, 0, 0, 0, table.version())
     for files in rounds:
-        with lake.errors():
-            removed, added = _compacted(lake, path, files, target_file_bytes)
-        if removed:
+        done = _replaced(lake, files, target_file_bytes)
+        if done is not None:
+            progress(done.version)
             total = Compacted(
-                total.files_removed + len(removed),
-                total.files_added + len(added),
-                total.bytes_removed + sum(file.size for file in removed),
-                total.bytes_added + sum(file.size for file in added),
-                lake.replace(removed, added),
+                total.files_removed + done.files_removed,
+                total.files_added + done.files_added,
+                total.bytes_removed + done.bytes_removed,
+                total.bytes_added + done.bytes_added,
+                done.version,
             )
-            progress(total.version)
+    lake.checkpoints.wait()
     return total
 
 
-def _in_place(lake: LakeTable, target_file_bytes: int, progress: Callable[[int], None]) -> Compacted:
-    with lake.latest() as table:
-        before, version = _sizes(table), table.version()
-        has_small = any(_rounds(table, target_file_bytes))
-    if not has_small:
-        return Compacted(0, 0, 0, 0, version)
-    lake.optimize(target_file_bytes)
-    with lake.latest() as table:
-        after, version = _sizes(table), table.version()
-    progress(version)
-    removed, added = before.keys() - after.keys(), after.keys() - before.keys()
-    added = {path for path in added if not path.startswith(BATCH)}  # batches have been committed meanwhile
-    return Compacted(
-        len(removed), len(added), sum(before[each] for each in removed), sum(after[each] for each in added), version
-    )
+def _fence(lake: LakeTable) -> None:
+    """See that no earlier compaction is committed any more, and remove what it has left: it was killed, or stands still
+    on a machine that has lost the lock."""
+    with lake.errors():
+        is_left = has_plan_on(lake.folder, COMPACTIONS)
+    if is_left:
+        with lake.state() as state:
+            basis = CompactionBasis.of(state)
+        lake.commit(basis.id, lambda _state: None, basis.transactions)
+        sweep(lake)
 
 
-def _sizes(table: DeltaTable) -> dict[str, int]:
-    return {file.path: file.size for file in _files(table)}
+def _replaced(lake: LakeTable, files: Sequence[TableFile], target_file_bytes: int) -> Compacted | None:
+    """Compact these files and commit what was made of them; None: nothing was. Raises StorageUnusable, TableRefused."""
+    with lake.state() as state:
+        basis = CompactionBasis.of(state)
+    made = lake.folder.below(f"{BATCH}{uuid.uuid4().hex}")
+    basis.plan.write(lake.folder, made.name)
+    try:
+        with lake.errors():
+            removed, added = _compacted(lake, made, files, target_file_bytes)
+    except BaseException:
+        _discard(lake, made)
+        raise
+    if not removed:
+        _discard(lake, made)
+        return None
+    try:
+        version = lake.replace(removed, added, basis)
+    except Overtaken:
+        _discard(lake, made)
+        raise
+    try:
+        made.remove([file.name for file in made.files() if file.name.startswith("_")])
+    except OSError as error:  # `vacuum` finds it
+        log.debug("links in %s were not removed: %s", made, error)
+    forget(lake.folder, made.name)
+    bytes_removed, bytes_added = (sum(file.size for file in each) for each in (removed, added))
+    return Compacted(len(removed), len(added), bytes_removed, bytes_added, version)
+
+
+def _discard(lake: LakeTable, made: Folder) -> None:
+    made.remove_all()
+    forget(lake.folder, made.name)
 
 
 def _rounds(table: DeltaTable, target_file_bytes: int) -> Iterator[list[TableFile]]:
@@ -160,7 +184,7 @@ def _files(table: DeltaTable) -> Iterator[TableFile]:
     partitions = table.metadata().partition_columns
     names = ("path", "size_bytes", *(f"partition.{name}" for name in partitions))
     for path, size, *values in zip(*(columns.column(name).to_pylist() for name in names), strict=True):
-        yield TableFile(own_file(path), size, dict(zip(partitions, map(_text, values), strict=True)))
+        yield TableFile(path, size, dict(zip(partitions, map(_text, values), strict=True)))
 
 
 def _text(value: object) -> str | None:
@@ -171,48 +195,35 @@ def _text(value: object) -> str | None:
 
 
 def _compacted(
-    lake: LakeTable, path: Path, files: Sequence[TableFile], target_file_bytes: int
+    lake: LakeTable, made: Folder, files: Sequence[TableFile], target_file_bytes: int
 ) -> tuple[list[TableFile], list[TableFile]]:
-    """Those of the files that others are to take the place of, and these, which are on the disk in their place."""
-    with _shadow(lake, path, files) as (shadow, links):
-        shadow.optimize.compact(target_size=target_file_bytes, max_concurrent_tasks=1)
-        folder = lake.folder.below(FOLDER).below(Path(shadow.table_uri).name)
-        done = [action for version in range(1, shadow.version() + 1) for action in actions(folder, version)]
-        removed = [links[action["remove"]["path"]] for action in done if "remove" in action]
-        made = f"{BATCH}{uuid.uuid4().hex}"
-        added = [_moved(path, folder, made, action["add"]) for action in done if "add" in action]
-        lake.folder.sync(file.path for file in added)
-    return removed, added
-
-
-@contextmanager
-def _shadow(
-    lake: LakeTable, path: Path, files: Sequence[TableFile]
-) -> Iterator[tuple[DeltaTable, dict[str, TableFile]]]:
-    """A table of links to these files, for the time of the block, and what each link is of."""
+    """Those of the files that others are to take the place of, and these, which are in the folder that is made, and on
+    the disk."""
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, create_table_with_add_actions
 
-    parent = path / FOLDER
-    parent.mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=SHADOW, dir=parent))
-    try:
-        links = {f"{number}.parquet": file for number, file in enumerate(files)}
-        for name, file in links.items():
-            os.link(path / file.path, folder / name)
-        adds = [AddAction(name, each.size, each.partition_values, 0, False, "{}") for name, each in links.items()]
-        with lake.latest() as table:
-            schema, columns = table.schema(), table.metadata().partition_columns
-        create_table_with_add_actions(str(folder), schema, adds, partition_by=columns)
-        yield DeltaTable(folder), links
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _moved(table: Path, folder: Folder, made: str, action: Mapping[str, Any]) -> TableFile:
-    """A new file in its place in the table."""
-    path = f"{made}/{unquote(action['path'])}"
-    place = table / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    os.rename(Path(folder.uri, unquote(action["path"])), place)
-    return TableFile(path, action["size"], action["partitionValues"], action["modificationTime"], action["stats"])
+    with lake.latest() as table:
+        schema, columns = table.schema(), table.metadata().partition_columns
+    made.make()
+    links = {f"{SMALL}/{number}.parquet": file for number, file in enumerate(files)}
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        linked = [
+            threads.submit(lake.folder.link, own_file(file.path), f"{made.name}/{link}") for link, file in links.items()
+        ]
+        for each in linked:
+            each.result()
+    adds = [AddAction(link, each.size, each.partition_values, 0, False, "{}") for link, each in links.items()]
+    create_table_with_add_actions(made.uri, schema, adds, partition_by=columns, storage_options=made.options)
+    shadow = DeltaTable(made.uri, storage_options=made.options)
+    shadow.optimize.compact(target_size=target_file_bytes, max_concurrent_tasks=1)
+    done = [action for version in range(1, shadow.version() + 1) for action in actions(made, version)]
+    removed = [links[action["remove"]["path"]] for action in done if "remove" in action]
+    added = [
+        TableFile(
+            f"{made.name}/{add['path']}", add["size"], add["partitionValues"], add["modificationTime"], add["stats"]
+        )
+        for action in done
+        if (add := action.get("add")) is not None
+    ]
+    lake.folder.sync(own_file(file.path) for file in added)
+    return removed, added

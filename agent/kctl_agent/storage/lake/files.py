@@ -56,7 +56,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One that a version of the table has, or is to have, as its log describes it. `path` is as on the disk."""
+    """One that a version of the table has, or is to have, as its log describes it; `path` is escaped as it is there."""
 
     path: str
     size: int

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.base import Table
     from kctl_agent.storage.lake.folder import Folder, FolderFile
 
-__all__ = ["BATCH", "Plan", "forget", "plan_name", "planned", "sweep"]
+__all__ = ["BATCH", "Plan", "forget", "has_plan_on", "plan_name", "planned", "sweep"]
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,11 @@ def plan_name(batch: str) -> str:
 def planned(table: Folder) -> set[str]:
     """The folders of all batches that have a plan. Raises OSError."""
     return {batch for batch, _ in _plans(table)}
+
+
+def has_plan_on(table: Folder, name: str) -> bool:
+    """Whether there is a plan that was made on the number of this name. Raises OSError."""
+    return any(plan is not None and name in plan.offsets for _, plan in _read_all(table))
 
 
 def forget(table: Folder, batch: str) -> None:

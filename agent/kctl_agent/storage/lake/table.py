@@ -1,8 +1,8 @@
 """A Delta table: opened, checked, committed to.
 
-What another program may have done to the table meanwhile is the normal case: its log is read on before each use. A
-commit of a batch is written here (`write_entry`), upon the newest version, which is checked anew as long as others come
-first; what needs the list of files (queries, compaction, vacuum) is done by delta-rs.
+What another program may have done to the table meanwhile is the normal case: its log is read on before each use. The
+commit of a batch or a compaction is written here (`write_entry`), upon the newest version, which is checked anew as
+long as others come first; what needs the list of files (queries, vacuum) is done by delta-rs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
@@ -18,7 +18,8 @@ from urllib.parse import unquote
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.base import TableState
 from kctl_agent.storage.lake.checkpoint import Checkpoints
-from kctl_agent.storage.lake.commit_actions import append_actions
+from kctl_agent.storage.lake.commit_actions import append_actions, compaction_actions
+from kctl_agent.storage.lake.compaction_commit import CompactionBasis, Overtaken, is_touched
 from kctl_agent.storage.lake.files import DataFile, TableFile
 from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
 from kctl_agent.storage.lake.log import LOG, LogUnreadable, added, was_added, write_entry
@@ -39,10 +40,6 @@ ATTEMPTS = 5
 """Of a change by delta-rs that others got ahead of in a way that it does not rebase by itself, such as a new schema."""
 COMMIT_SECONDS = 30.0
 """For so long a commit is tried again where others come first."""
-OPTIMIZE_SECONDS = 60
-"""After so long a compaction commits what it has made."""
-COMPACTION = {"kctl": "compaction"}
-"""In the log's entry of one, by which the history of a table shows it: for delta-rs it is a WRITE."""
 
 
 class LakeTable:
@@ -114,84 +111,74 @@ class LakeTable:
         transactions: Mapping[str, int],
         files: Sequence[DataFile] = (),
     ) -> None:
-        given_up_at = time.monotonic() + COMMIT_SECONDS
+        def decided(state: LogState) -> Iterator[dict[str, Any]]:
+            if state.id != id_:
+                raise StorageUnusable(f"the table {self.folder} was replaced by another while a batch was written")
+            self._check_unchanged(state, has_files=bool(files))
+            check(state)
+            return append_actions(files, transactions, state.partition_columns, _now_ms())
+
         with self._lock, self.errors():
-            while True:
-                state = self._log.newest()
-                if state.id != id_:
-                    raise StorageUnusable(f"the table {self.folder} was replaced by another while a batch was written")
-                self._check_unchanged(state, has_files=bool(files))
-                check(state)
-                now_ms = time.time_ns() // 1_000_000
-                actions = append_actions(files, transactions, state.partition_columns, now_ms)
-                if written := write_entry(self.folder, state.version + 1, actions):
-                    break
-                self.commits_retried += 1
-                if time.monotonic() > given_up_at:
-                    raise StorageUnusable(f"other writers of the table {self.folder} come first all the time")
-            version = state.version + 1
-            self.checkpoints.after(self._log.confirm(version, written), version)
+            self._write(decided)
+
+    def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
+        """Commit what is decided on the newest version, as often as another writer comes first; the version that is
+        made. The lock is held.
+
+        Raises what `decided` raises: nothing was committed then; StorageUnusable, NoTable, LogUnreadable, OSError:
+        whether it was, shows the log.
+        """
+        given_up_at = time.monotonic() + COMMIT_SECONDS
+        while True:
+            state = self._log.newest()
+            if written := write_entry(self.folder, state.version + 1, decided(state)):
+                break
+            self.commits_retried += 1
+            if time.monotonic() > given_up_at:
+                raise StorageUnusable(f"other writers of the table {self.folder} come first all the time")
+        version = state.version + 1
+        self.checkpoints.after(self._log.confirm(version, written), version)
+        return version
 
     def was_added(self, folder: str, versions: range) -> bool | None:
         return was_added(self.folder, folder, versions)
 
-    def replace(self, removed: Sequence[TableFile], added: Sequence[TableFile]) -> int:
+    def replace(self, removed: Sequence[TableFile], added: Sequence[TableFile], basis: CompactionBasis) -> int:
         """Let files take the place of others that hold the same rows; the version that is made. Older versions keep
         theirs.
 
         Raises:
-            TableRefused: the table is of a kind that cannot be written.
-            StorageUnusable: another writer has changed one of the files meanwhile; nothing was changed.
+            TableRefused: the table is of a kind that cannot be written; nothing was changed.
+            Overtaken: another writer has changed one of the files, or the table; nothing was changed.
+            StorageUnusable: whether it is committed, shows the log.
         """
-        from deltalake import CommitProperties
-        from deltalake.transaction import AddAction, RemoveAction
+        names = {unquote(file.path) for file in removed}
+        checked: int | None = None
 
-        now = time.time_ns() // 1_000_000
-        actions: list[AddAction | RemoveAction] = [
-            *(RemoveAction(f.path, False, now, f.size, dict(f.partition_values)) for f in removed),
-            *(AddAction(f.path, f.size, f.partition_values, f.modified_ms, False, f.stats) for f in added),
-        ]
-        with self._lock, self.errors():
-            check_features(self.folder, self._log.newest())
-            table = self._opened()
-            there = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
-            if not there.issuperset(file.path for file in removed):
-                raise StorageUnusable(
-                    f"another writer has changed the same files of {self.folder}: nothing was compacted"
-                )
-            table.create_write_transaction(
-                actions,
-                "append",
-                table.schema(),
-                table.metadata().partition_columns,
-                commit_properties=CommitProperties(custom_metadata=COMPACTION),
-            )
-            return self._log.newest().version
-
-    def optimize(self, target_file_bytes: int) -> None:
-        """Have delta-rs compact small files, in a commit each minute, one task at a time.
-
-        Raises:
-            TableRefused: the table is of a kind that cannot be written.
-            StorageUnusable: another writer has changed one of the files meanwhile; what was committed before holds.
-        """
-        from deltalake import CommitProperties
-        from deltalake.exceptions import CommitFailedError
+        def decided(state: LogState) -> Iterator[dict[str, Any]]:
+            nonlocal checked
+            check_features(self.folder, state)
+            basis.check(self.folder, state)
+            went_back = checked is not None and state.version < checked
+            since = self._version_with({file.path for file in removed}) if checked is None else checked
+            versions = range(since + 1, state.version + 1)
+            if went_back or any(is_touched(self.folder, version, names) for version in versions):
+                raise self._overtaken()
+            checked = state.version
+            return compaction_actions(removed, added, basis.transactions, _now_ms())
 
         with self._lock, self.errors():
-            check_features(self.folder, self._log.newest())
-            try:
-                self._opened().optimize.compact(
-                    target_size=target_file_bytes,
-                    max_concurrent_tasks=1,
-                    min_commit_interval=OPTIMIZE_SECONDS,
-                    commit_properties=CommitProperties(custom_metadata=COMPACTION),
-                )
-            except CommitFailedError as error:
-                raise StorageUnusable(
-                    f"another writer has changed the same files of {self.folder}: the rest was not compacted"
-                ) from error
-            self._log.newest()
+            return self._write(decided)
+
+    def _version_with(self, paths: Set[str]) -> int:
+        """The newest version, which has these files, by their paths in the log. Raises Overtaken: it has not."""
+        table = self._opened()
+        if not paths <= set(table.get_add_actions().column("path").to_pylist()):
+            raise self._overtaken()
+        return table.version()
+
+    def _overtaken(self) -> Overtaken:
+        return Overtaken(f"another writer has changed the same files of {self.folder}: nothing was compacted")
 
     def _check_unchanged(self, state: LogState, *, has_files: bool) -> None:
         """Others may have given it a feature, another schema or other partitions since `fit`. Raises TableRefused."""
@@ -305,3 +292,7 @@ class LakeTable:
             ) from error
         except (DeltaError, LogUnreadable, OSError) as error:
             raise StorageUnusable(f"the table {self.folder} cannot be used: {self.folder.explain(error)}") from error
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,13 +15,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 from deltalake.table import TableOptimizer
 
 from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake import LakeStorage, compaction
 from kctl_agent.storage.lake.compaction import compact, small_files
 from kctl_agent.storage.lake.folder import LocalFolder, local
+from kctl_agent.storage.lake.table import LakeTable
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 from tests.unit.storage.lake.test_storage import (
@@ -95,33 +98,55 @@ def test_what_a_compaction_writes_is_on_the_disk_before_its_commit(
     synced: list[Path] = []
     before: list[set[Path]] = []
     versions: list[int] = []
-    commit = DeltaTable.create_write_transaction
-
-    def noted(*args: Any, **more: Any) -> None:
-        before.append(set(synced))
-        commit(*args, **more)
-
     monkeypatch.setattr(local, "sync_file", noting(synced))
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", noted)
+    before_the_write(monkeypatch, lambda: before.append(set(synced)))
 
     done = compact(storage.table, 128 * MIB, versions.append)
 
     [added] = files(path)
     assert {path / added, (path / added).parent, path} <= before[0]
-    assert {path / "_delta_log" / f"{done.version:020}.json", path / "_delta_log"} <= set(synced)
+    assert path / "_delta_log" in synced
     assert versions == [done.version]
     assert not list((path / "_kctl").iterdir())
+    assert [file.name for file in (path / added).parent.iterdir()] == [(path / added).name]
 
 
-def test_what_a_compaction_that_was_killed_has_left_is_removed_by_the_next(storage: LakeStorage, path: Path) -> None:
-    left = path / "_kctl" / "compaction-1234"
-    left.mkdir()
-    os.link(path / next(iter(files(path))), left / "0.parquet")
+def test_what_a_compaction_that_was_killed_has_left_is_removed_by_the_next(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(LakeTable, "replace", killed)
+        with pytest.raises(ZeroDivisionError):
+            compact(storage.table, 128 * MIB)
+    assert paths(storage, 0) == []
+    [left] = set(path.glob("kctl-*")) - {path / Path(file).parent for file in files(path)}
 
-    compact(storage.table, 128 * MIB)
+    compact(opened(path).table, 128 * MIB)
 
     assert not left.exists()
+    assert not list((path / "_kctl").iterdir())
     assert offsets(path) == list(range(40))
+
+
+def test_one_that_was_killed_after_its_commit_keeps_its_files(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(compaction, "forget", killed)
+        with pytest.raises(ZeroDivisionError):
+            compact(storage.table, 128 * MIB)
+    for start in (40, 50):
+        begun(storage, start, start + 10).commit()
+
+    compact(opened(path).table, 128 * MIB)
+
+    assert not list((path / "_kctl").iterdir())
+    assert offsets(path) == list(range(60))
+    assert DeltaTable(path, version=DeltaTable(path).version() - 1).to_pyarrow_table().num_rows == 60
+
+
+def killed(*_: object) -> None:
+    raise ZeroDivisionError
 
 
 def test_a_table_of_times_without_a_zone_is_compacted(path: Path) -> None:
@@ -177,29 +202,113 @@ def test_a_compaction_between_the_check_and_the_write_of_a_batch_is_no_conflict(
     assert len(files(path)) == 2
 
 
-@pytest.mark.parametrize(
-    ("owner", "step", "reason"),
-    [
-        (TableOptimizer, "compact", "another writer has changed the same files"),
-        (DeltaTable, "create_write_transaction", "concurrent transaction deleted data"),
-    ],
-    ids=["before the commit", "in the commit"],
-)
-def test_a_compaction_does_not_bring_back_rows_that_are_deleted_meanwhile(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, step: str, reason: str
-) -> None:
-    run, waiting = getattr(owner, step), [path]
+def while_it_compacts(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Done once, when the files were listed and nothing was made of them yet."""
+    run, waiting = TableOptimizer.compact, [change]
 
-    def overtaken(*args: Any, **more: Any) -> Any:
+    def overtaken(*args: Any, **more: Any) -> dict[str, Any]:
         if waiting:
-            DeltaTable(waiting.pop()).delete("offset = 3")
+            waiting.pop()()
         return run(*args, **more)
 
-    monkeypatch.setattr(owner, step, overtaken)
-    with pytest.raises(StorageUnusable, match=reason):
+    monkeypatch.setattr(TableOptimizer, "compact", overtaken)
+
+
+@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
+def test_a_compaction_does_not_bring_back_rows_that_are_deleted_meanwhile(
+    storage: LakeStorage,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
+) -> None:
+    moment(monkeypatch, lambda: DeltaTable(path).delete("offset = 3"))
+
+    with pytest.raises(StorageUnusable, match="another writer has changed the same files"):
         compact(storage.table, 128 * MIB)
 
     assert offsets(path) == [each for each in range(40) if each != 3]
+    assert not list((path / "_kctl").iterdir())
+    assert len(list(path.glob("kctl-*"))) == 4
+
+
+@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
+@pytest.mark.parametrize("other", ["delta-rs", "kctl"])
+def test_a_compaction_that_another_one_gets_ahead_of_does_not_double_rows(
+    storage: LakeStorage,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
+    other: str,
+) -> None:
+    """delta-rs takes both, and every row was there twice."""
+
+    def compacted() -> None:
+        if other == "kctl":  # the one on another host took this one for dead
+            compact(opened(path).table, 128 * MIB)
+        else:
+            assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 4
+
+    moment(monkeypatch, compacted)
+
+    with pytest.raises(StorageUnusable):
+        compact(storage.table, 128 * MIB)
+
+    assert offsets(path) == list(range(40))
+    assert not list((path / "_kctl").iterdir())
+    begun(storage, 40, 50).commit()
+    compact(storage.table, 128 * MIB)
+    assert offsets(path) == list(range(50))
+    assert len(files(path)) == 1
+
+
+@pytest.mark.parametrize("step", ["delete", "update"])
+def test_a_delete_or_update_that_a_compaction_gets_ahead_of_begins_anew(
+    storage: LakeStorage, path: Path, step: str
+) -> None:
+    other, begins = opened(path), []
+
+    def change(table: DeltaTable) -> int:
+        begins.append(table.version())
+        if len(begins) == 1:
+            compact(other.table, 128 * MIB)
+        if step == "delete":
+            return int(table.delete("offset >= 30")["num_deleted_rows"])
+        return int(table.update({"offset": "offset + 10"}, predicate="offset >= 30")["num_updated_rows"])
+
+    assert storage.table.rewrite(change) == 10
+
+    assert len(begins) == 2
+    assert offsets(path) == [*range(30), *(range(40, 50) if step == "update" else ())]
+
+
+@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
+def test_a_compaction_is_not_committed_into_a_table_that_was_given_other_columns(
+    storage: LakeStorage,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
+) -> None:
+    column = Field("more", PrimitiveType("string"))
+    moment(monkeypatch, lambda: DeltaTable(path).alter.add_columns(column))
+
+    with pytest.raises(StorageUnusable, match=r"the columns of the table .* were changed meanwhile"):
+        compact(storage.table, 128 * MIB)
+
+    compact(storage.table, 128 * MIB)
+    assert offsets(path) == list(range(40))
+
+
+def test_a_batch_that_comes_first_in_the_commit_is_no_conflict(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = opened(path)
+    before_the_write(monkeypatch, lambda: begun(other, 40, 50).commit())
+
+    done = compact(storage.table, 128 * MIB)
+
+    assert (done.files_removed, storage.table.commits_retried) == (4, 1)
+    assert offsets(path) == list(range(50))
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 50, 1)
 
 
 def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:

@@ -185,6 +185,13 @@ class S3Folder(Folder):
                 return False
         return True
 
+    def link(self, name: str, to: str) -> None:
+        """The store copies it."""
+        import obstore
+
+        with self._errors():
+            obstore.copy(self._client, self._key(name), self._key(to))
+
     def find(self, name: str) -> FolderFile | None:
         import obstore
 
