@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPACTIONS", "CompactionBasis", "Overtaken", "is_touched"]
 
 COMPACTIONS = "kctl/compactions"
-"""The `txn` action that each compaction of kctl's moves on: what an earlier one has left can be told by it."""
+"""The `txn` action that each compaction of kctl's moves on: what an earlier one has left is known by it."""
 
 
 class Overtaken(StorageUnusable):
