@@ -24,7 +24,8 @@ RETENTION_HOURS = 168
 """Delta's own default of `delta.deletedFileRetentionDuration`."""
 
 COMMIT_SECONDS = 86_400.0
-"""No entry of the log is written for so long: its process was killed."""
+"""No entry of the log is written for so long: its process was killed. Nor does a file of delta-rs or another engine,
+which has no plan, wait longer for its commit, whatever the retention is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,13 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
     delta-rs lists it, by the log and by the age of files that the log does not know; of these only such are taken as a
     writer of this table leaves, and nothing that somebody has put beside them. A batch in flight, perhaps of a
     process that is frozen for longer, has a plan from before its first file to after its commit; so what has neither a
-    plan nor, after the plans were read, a place in the table, belongs to none.
+    plan nor, after the plans were read, a place in the table, belongs to none. An UPDATE or DELETE, which delta-rs
+    writes the files of, has no plan: these are known by their age alone.
     """
     plans.sweep(lake)
-    listed = lake.read(lambda table: _listed(table, hours))
+    listed, unknown = lake.read(lambda table: _listed(table, hours))
+    listed |= unknown
+    killed = time.time() - COMMIT_SECONDS
     oldest = time.time() - 3600 * (RETENTION_HOURS if hours is None else hours)
     with lake.errors():
         sizes = {}
@@ -53,8 +57,10 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
             sizes[file.name] = file.size
             if _is_hidden(file.name) and file.modified < oldest:
                 listed.add(file.name)
-            if _is_of_commit(file.name) and file.modified < time.time() - COMMIT_SECONDS:
+            if _is_of_commit(file.name) and file.modified < killed:
                 listed.add(file.name)
+            if file.name in unknown and not file.name.startswith(plans.BATCH) and file.modified >= killed:
+                listed.discard(file.name)
         in_flight = plans.planned(lake.folder)
     with lake.latest() as table:
         needed = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
@@ -62,10 +68,11 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
     return [Unused(each, sizes[each]) for each in left if each in sizes]
 
 
-def _listed(table: DeltaTable, hours: int | None) -> set[str]:
-    known = table.vacuum(hours, dry_run=True, enforce_retention_duration=False)
-    unknown = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
-    return {*known, *(path for path in unknown if _is_of_a_table(path))}
+def _listed(table: DeltaTable, hours: int | None) -> tuple[set[str], set[str]]:
+    """Files that the log knows, and such of a table that it does not."""
+    known = set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False))
+    found = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+    return known, {path for path in found if _is_of_a_table(path)} - known
 
 
 def remove(lake: LakeTable, files: Iterable[Unused]) -> int:

@@ -23,6 +23,7 @@ from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, compaction
 from kctl_agent.storage.lake.compaction import compact, small_files
 from kctl_agent.storage.lake.folder import LocalFolder, local
+from kctl_agent.storage.lake.log import entry_name
 from kctl_agent.storage.lake.table import LakeTable
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
@@ -469,6 +470,27 @@ def test_vacuum_removes_entries_of_the_log_whose_process_was_killed_a_day_ago(st
 
     assert (old.exists(), new.exists()) == (False, True)
     assert offsets(path) == list(range(40))
+
+
+def test_vacuum_leaves_what_an_update_has_not_committed_yet_whatever_the_retention_is(
+    storage: LakeStorage, path: Path
+) -> None:
+    """It has no plan: `--retention-hours 0` removed it before its commit, and nobody could read the table any more."""
+    storage.table.rewrite(lambda table: int(table.update({"offset": "offset"})["num_updated_rows"]))
+    [written] = files(path)
+    entry = path / entry_name(DeltaTable(path).version())
+    committed = entry.read_bytes()
+    entry.unlink()
+
+    remove(storage.table, unused(opened(path).table, 0))
+    entry.write_bytes(committed)
+
+    assert offsets(path) == list(range(40))
+    (path / "part-left.parquet").write_bytes(b"x")
+    assert "part-left.parquet" not in paths(storage, 0)
+    os.utime(path / "part-left.parquet", (time.time() - 1.1 * DAY,) * 2)
+    assert "part-left.parquet" in paths(storage, 0)
+    assert written not in paths(storage, 0)
 
 
 def test_vacuum_leaves_alone_what_no_writer_of_the_table_has_left(storage: LakeStorage, path: Path) -> None:
