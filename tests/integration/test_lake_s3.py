@@ -26,17 +26,19 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact
+from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.files import read_files
 from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
 from kctl_agent.storage.lake.folder import lease as lease_module
 from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.folder.s3 import S3Folder
+from kctl_agent.storage.lake.numbered import count, numbered
 from kctl_agent.storage.lake.plans import sweep
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 from tests.acceptance.fleets import Eventually
 from tests.object_store_server import BUCKET, ObjectStoreServer
-from tests.table_conformance import write
+from tests.table_conformance import DEAD_LETTER_SCHEMA, dead_rows, write
 from tests.unconditional_proxy import UnconditionalProxy
 from tests.unit.storage.lake.test_compaction import while_it_compacts
 from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, schema
@@ -423,6 +425,31 @@ def test_a_store_that_does_not_answer_is_waited_for_by_both_clients_for_as_long(
         folder.read("a") if client == "obstore" else DeltaTable(folder.uri, storage_options=folder.options)
 
     assert time.monotonic() - began >= seconds
+
+
+def test_other_threads_go_on_while_a_store_is_waited_for(
+    server: ObjectStoreServer, storage: LakeStorage, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is reached by threads of this process: a call that held the interpreter would get no answer."""
+    monkeypatch.setattr(s3_module, "RETRY_SECONDS", 1)
+    batch = begun(storage, 100, 110)
+    table = DeadLetterTable(storage, GROUP.group)
+    made = table.begin(batch, DEAD_LETTER_SCHEMA, table.earlier_try(batch))
+    write(made.folder, dead_rows(table, batch, TP, [101, 105]).set_column(1, "group", pa.array([GROUP.group] * 2)))
+    made.commit()
+    batch.discard()
+    assert table.requeue_dead() == 2
+
+    with UnconditionalProxy(server.port) as proxy:
+        slow = open_lake(settings | {"endpoint": proxy.endpoint})
+        slow.bind(GROUP)
+        assert isinstance(slow, LakeStorage)
+        assert slow.table.exists()
+        assert not LakeStorage(slow.folder.beside("none")).table.exists()
+        earlier = DeadLetterTable(slow, GROUP.group).earlier_try(begun(slow, 100, 110))
+        assert earlier.messages == ((*TP, 101), (*TP, 105))
+        with slow.beside().table.latest() as dead_letters:
+            assert count(dead_letters, numbered(GROUP, 0, 1)) == (2, 1)
 
 
 def test_a_prefix_that_holds_something_else_is_refused(storage: LakeStorage, settings: dict[str, Any]) -> None:

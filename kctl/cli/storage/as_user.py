@@ -32,6 +32,7 @@ _USER = "_KCTL_USER"
 _KEPT = frozenset({"KCTL_DEBUG", "TERM", "COLUMNS", "LINES"})
 _LOADED = (
     "deltalake",
+    "deltalake.fs",
     "encodings.ascii",
     "kctl.cli.output",
     "kctl.config.storage",
@@ -41,6 +42,9 @@ _LOADED = (
     "kctl_agent.storage.lake.upkeep_lock",
     "kctl_agent.storage.lake.vacuum",
     "obstore.store",
+    "pyarrow.acero",
+    "pyarrow.compute",
+    "pyarrow.dataset",
     "pyarrow.parquet",
     "pydoc",
 )

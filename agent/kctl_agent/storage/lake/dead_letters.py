@@ -27,10 +27,10 @@ from kctl_agent.storage.base import (
     TopicPartition,
 )
 from kctl_agent.storage.claim import EVERYTHING
-from kctl_agent.storage.lake.numbered import NUMBER, TRIES, has_column
+from kctl_agent.storage.lake.numbered import NUMBER, TRIES, has_column, read
 from kctl_agent.storage.lake.offsets import dead_letter_owner
 from kctl_agent.storage.lake.requeue import Requeues
-from kctl_agent.storage.lake.selection import READING, of_reading, predicate, reading
+from kctl_agent.storage.lake.selection import READING, of_cluster, of_reading, predicate, reading
 from kctl_agent.storage.lake.storage import LakeBatch, Move, TableStorage
 
 if TYPE_CHECKING:
@@ -92,8 +92,11 @@ class DeadLetterTable(DeadLetterStore):
 
     def _offsets(self, selection: Selection, reading: str) -> set[int]:
         """Of this cluster's, also of those that were put back and no worker has taken yet."""
-        rows = self._execute('cluster, "offset"', selection, which=partial(_of_reading, reading=reading))
-        return {row["offset"] for row in rows if row["cluster"] == self._lake.owner.cluster_id}
+        wanted = predicate(self.group, selection) & of_cluster(self._lake.owner.cluster_id)
+        with self.storage.table.latest() as table:
+            if has_column(table, READING):
+                wanted &= of_reading(reading)
+            return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
         """What the dead letters of this batch, of that schema, are written to and committed by. None of them may be one
@@ -175,7 +178,7 @@ class DeadLetterTable(DeadLetterStore):
             return 0
 
         def delete(table: DeltaTable) -> int:
-            return int(table.delete(f"{predicate(self.group, selection)}{_requeued(table)}")["num_deleted_rows"])
+            return int(table.delete(f"{predicate(self.group, selection).sql}{_requeued(table)}")["num_deleted_rows"])
 
         return self.storage.table.rewrite(delete)
 
@@ -192,14 +195,15 @@ class DeadLetterTable(DeadLetterStore):
         *,
         which: Callable[[DeltaTable], str] | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """`which` of those that are selected; None: those that were not put back."""
+        """`which` of those that are selected; None: those that were not put back. For a process without other threads:
+        see `numbered.read`."""
         if not self.storage.table.exists():
             return
         import pyarrow as pa
         from deltalake import QueryBuilder
 
         with self.storage.table.latest() as table:
-            where = f"{predicate(self.group, selection)}{(which or _requeued)(table)}"
+            where = f"{predicate(self.group, selection).sql}{(which or _requeued)(table)}"
             query = f"select {what} from dead where {where} {order}"  # noqa: S608 - values are quoted or numbers
             for rows in QueryBuilder().register("dead", table).execute(query):
                 yield from _in_microseconds(pa.record_batch(rows)).to_pylist()
@@ -239,11 +243,6 @@ def _requeued(table: DeltaTable, is_requeued: bool = False) -> str:
     if not has_column(table, NUMBER):
         return " and false" if is_requeued else ""
     return f" and {NUMBER} is {'not ' * is_requeued}null"
-
-
-def _of_reading(table: DeltaTable, reading: str) -> str:
-    """Of these rows those that may be of this reading, put back or not."""
-    return f" and {of_reading(reading)}" if has_column(table, READING) else ""
 
 
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:

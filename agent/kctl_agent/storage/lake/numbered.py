@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.storage.base import Binding
 from kctl_agent.storage.lake.log import own_file
-from kctl_agent.storage.lake.selection import READING, of_cluster, quoted
+from kctl_agent.storage.lake.selection import READING, Condition, of_cluster, than
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
 
-__all__ = ["FIELDS", "NUMBER", "TRIES", "count", "fields", "has_column", "numbered", "numbered_files", "rows"]
+__all__ = ["FIELDS", "NUMBER", "TRIES", "count", "fields", "has_column", "numbered", "numbered_files", "read"]
 
 NUMBER = "requeue"
 """The column of a dead letter's request; null: nobody has asked for it."""
 TRIES = "tries"
 """The column that counts how often a message became a dead letter; null, in rows of earlier commits, is 1."""
+COORDINATES = ["topic", "partition", "offset"]
+CONDITIONS = frozenset({"group", "cluster", *COORDINATES, "failed_at", NUMBER, READING})
+"""The columns that a condition may be about."""
 FIELDS = [
     {"name": NUMBER, "type": "long", "nullable": True, "metadata": {}},
     {"name": TRIES, "type": "integer", "nullable": True, "metadata": {}},
@@ -30,26 +35,37 @@ def has_column(table: DeltaTable, name: str) -> bool:
     return any(field["name"] == name for field in fields(table))
 
 
-def numbered(owner: Binding, above: int, up_to: int) -> str:
-    rows = f'"group" = {quoted(owner.group)} and {of_cluster(owner.cluster_id)}'
-    return f"{rows} and {NUMBER} > {above} and {NUMBER} <= {up_to}"
+def numbered(owner: Binding, above: int, up_to: int) -> Condition:
+    of_owner = than("group", "=", owner.group) & of_cluster(owner.cluster_id)
+    return of_owner & than(NUMBER, ">", above) & than(NUMBER, "<=", up_to)
 
 
-def count(table: DeltaTable, wanted: str) -> tuple[int, int]:
+def count(table: DeltaTable, wanted: Condition) -> tuple[int, int]:
     """How many rows there are, and how many of the most frequent coordinates."""
-    copies = f'select count(*) as copies from dead where {wanted} group by topic, "partition", "offset"'  # noqa: S608
-    query = f"select coalesce(sum(copies), 0) as messages, coalesce(max(copies), 0) as copies from ({copies})"  # noqa: S608
-    [row] = rows(table, query)
-    return int(row["messages"]), int(row["copies"])
+    import pyarrow.compute as pc
+
+    found = read(table, COORDINATES, wanted)
+    copies = found.group_by(COORDINATES).aggregate([([], "count_all")])["count_all"]
+    return found.num_rows, pc.max(copies).as_py() or 0
 
 
-def rows(table: DeltaTable, query: str) -> list[dict[str, Any]]:
-    """What a query of the table `dead` finds."""
+def read(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> pa.Table:
+    """These columns of the rows. By pyarrow: a query of delta-rs holds the interpreter for as long as a store does not
+    answer, and the whole process stands still. Raises OSError, and what delta-rs raises."""
     import pyarrow as pa
-    from deltalake import QueryBuilder
 
-    found = QueryBuilder().register("dead", table).execute(query)
-    return [row for batch in found for row in pa.record_batch(batch).to_pylist()]
+    try:
+        dataset = table.to_pyarrow_dataset()
+        schema = pa.schema([dataset.schema.field(name) for name in columns])
+        of_condition = [name for name in dataset.schema.names if name in CONDITIONS]
+        columns, found = list(columns), [schema.empty_table()]
+        for file in dataset.get_fragments(filter=wanted.files):
+            # Not filtered by the scan: it compares with statistics of files as what delta-rs writes, `string_view`.
+            batches = file.to_batches(schema=dataset.schema, columns=list({*of_condition, *columns}))
+            found += [pa.Table.from_batches([rows]).filter(wanted.rows).select(columns) for rows in batches]
+        return pa.concat_tables(found)
+    except pa.ArrowException as error:  # a file is damaged, or of another type
+        raise OSError(5, str(error)) from error
 
 
 def numbered_files(table: DeltaTable) -> list[str]:

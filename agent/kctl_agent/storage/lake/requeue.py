@@ -25,6 +25,8 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from kctl_agent.messages import number_of
@@ -41,12 +43,20 @@ from kctl_agent.storage.lake.numbered import (
     has_column,
     numbered,
     numbered_files,
-    rows,
+    read,
 )
 from kctl_agent.storage.lake.offsets import dead_letter_owner, read_offset
 from kctl_agent.storage.lake.plans import BATCH, Plan, forget, sweep
 from kctl_agent.storage.lake.requeue_numbers import CANCELLED, RequeueNumbers, RequeueState, RequeueTaken, unmoved
-from kctl_agent.storage.lake.selection import READING, of_cluster, of_reading, predicate, reading
+from kctl_agent.storage.lake.selection import (
+    READING,
+    Condition,
+    is_null,
+    of_cluster,
+    of_reading,
+    predicate,
+    reading,
+)
 from kctl_agent.storage.lake.storage import LakeStorage, TableStorage
 
 if TYPE_CHECKING:
@@ -94,7 +104,7 @@ class Requeues:
         self._settled: int | None = None
         """The request up to which nothing is left to be done: as long as it is the newest, one table is read."""
 
-    def request(self, wanted: str) -> int:
+    def request(self, wanted: Condition) -> int:
         """Ask for the rows of this condition, unless somebody has; returns how many. Raises StorageUnusable,
         TableRefused."""
         self._dead.prepare()
@@ -102,7 +112,7 @@ class Requeues:
             others = [field for field in fields(table) if field["name"] not in (NUMBER, TRIES, READING)]
         # Tables of earlier commits get the columns.
         self._dead.fit(json.dumps({"type": "struct", "fields": [*others, *FIELDS]}))
-        return self._give_number(f"{wanted} and {NUMBER} is null", self._numbers.highest_put_back())
+        return self._give_number(wanted & is_null(NUMBER), self._numbers.highest_put_back())
 
     def cancel(self) -> int:
         """Have those that were asked for, and that no worker has put back, be dead letters again; returns how many.
@@ -120,7 +130,7 @@ class Requeues:
             self._commit(state, CANCELLED, state.requested)
             return self._finish(self._numbers.state())
 
-    def _give_number(self, wanted: str, stored: int) -> int:
+    def _give_number(self, wanted: Condition, stored: int) -> int:
         """Give these rows the next number, which is above `stored`; returns how many. Raises StorageUnusable."""
 
         def update(table: DeltaTable) -> int:
@@ -128,7 +138,7 @@ class Requeues:
 
             number = max(table.transaction_version(self._numbers.asked) or 0, stored) + 1
             properties = CommitProperties(app_transactions=[Transaction(self._numbers.asked, number)])
-            metrics = table.update({NUMBER: str(number)}, predicate=wanted, commit_properties=properties)
+            metrics = table.update({NUMBER: str(number)}, predicate=wanted.sql, commit_properties=properties)
             return int(metrics["num_updated_rows"])
 
         return self._dead.table.rewrite(update)
@@ -186,7 +196,7 @@ class Requeues:
         def delete(table: DeltaTable) -> int:
             if not has_column(table, NUMBER):
                 return 0
-            return int(table.delete(numbered(self.owner, 0, stored))["num_deleted_rows"])
+            return int(table.delete(numbered(self.owner, 0, stored).sql)["num_deleted_rows"])
 
         self._dead.table.rewrite(delete)
         return released
@@ -209,7 +219,7 @@ class Requeues:
         def update(table: DeltaTable) -> int:
             if not has_column(table, NUMBER):
                 return 0
-            metrics = table.update({NUMBER: "null"}, predicate=numbered(self.owner, above, up_to))
+            metrics = table.update({NUMBER: "null"}, predicate=numbered(self.owner, above, up_to).sql)
             return int(metrics["num_updated_rows"])
 
         return self._dead.table.rewrite(update)
@@ -283,29 +293,31 @@ class Requeues:
         Plan(state.dead_version, finished).write(self._dead.folder, kept_folder.name)
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 
-    def _postpone(self, state: RequeueState, wanted: str) -> None:
+    def _postpone(self, state: RequeueState, wanted: Condition) -> None:
         """Give those that wait for their batch the next number, so that others need not wait. Raises BatchNotStored:
         there are no others."""
         with self._dead.table.latest() as table:
             waiting = self._waiting(table, state.table, wanted)
             if not waiting:
                 return
-            which = f"{wanted} and ({' or '.join(each for _, _, each in waiting)})"
+            which = wanted & reduce(or_, (each for _, _, each in waiting))
             are_all = count(table, which)[0] == count(table, wanted)[0]
         if are_all:
-            (topic, partition), offset, _ = min(waiting)
+            (topic, partition), offset = min((tp, offset) for tp, offset, _ in waiting)
             raise BatchNotStored(
                 f"dead letters of {topic}-{partition} from offset {offset} on are of a batch that is not stored yet; "
                 "they are put back once it is"
             )
         self._give_number(which, state.stored or 0)
 
-    def _waiting(self, dead: DeltaTable, table_id: str, wanted: str) -> list[tuple[TopicPartition, int, str]]:
+    def _waiting(
+        self, dead: DeltaTable, table_id: str, wanted: Condition
+    ) -> list[tuple[TopicPartition, int, Condition]]:
         """Those that are wanted and lie between the stored offset of the group and that of dead letters: the partition,
         the former, and what selects them."""
-        coordinates = 'cluster, topic, "partition"'
-        found = rows(dead, f"select {coordinates} from dead where {wanted} group by {coordinates}")  # noqa: S608
-        ahead: list[tuple[TopicPartition, int, str]] = []
+        columns = ["cluster", "topic", "partition"]
+        found = read(dead, columns, wanted).group_by(columns).aggregate([]).to_pylist()
+        ahead: list[tuple[TopicPartition, int, Condition]] = []
         with self._lake.table.state() as table, self._dead.table.state() as of_dead:
             for row in found:
                 tp, cluster = (row["topic"], row["partition"]), row["cluster"]
@@ -317,9 +329,9 @@ class Requeues:
                     continue
                 between = predicate(self.owner.group, Selection(*tp, stored.next, there.next - 1))
                 if has_column(dead, READING):  # others' of these offsets are of a topic before it was recreated
-                    between += f" and {of_reading(reading(table_id, stored.version))}"
-                ahead.append((tp, stored.next, f"({between} and {of_cluster(cluster)})"))
-        return [each for each in ahead if count(dead, f"{wanted} and {each[2]}")[0]]
+                    between &= of_reading(reading(table_id, stored.version))
+                ahead.append((tp, stored.next, between & of_cluster(cluster)))
+        return [each for each in ahead if count(dead, wanted & each[2])[0]]
 
 
 class RequeueBatch:

@@ -1,31 +1,71 @@
-"""Which dead letters are meant, as SQL of delta-rs. Pure but for the age, which is by this machine's clock."""
+"""Which dead letters are meant: as SQL, by which delta-rs changes rows, and as expressions of pyarrow, by which they
+are read (`numbered.read`). Pure but for the age, which is by this machine's clock."""
 
 from __future__ import annotations
 
+import operator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from kctl_agent.storage.claim import Selection
 
-__all__ = ["READING", "of_cluster", "of_reading", "predicate", "quoted", "reading"]
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+__all__ = ["READING", "Condition", "is_null", "of_cluster", "of_reading", "predicate", "quoted", "reading", "than"]
 
 READING = "reading"
 """The column that holds in which reading of its partition a message became a dead letter; null in rows of earlier
 commits."""
+OPERATORS = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, ">": operator.gt}
 
 
-def predicate(group: str, selection: Selection) -> str:
-    wanted = [f'"group" = {quoted(group)}']
-    if selection.topic is not None:
-        wanted.append(f"topic = {quoted(selection.topic)}")
-    if selection.partition is not None:
-        wanted.append(f'"partition" = {selection.partition}')
-    if selection.offset_from is not None:
-        wanted.append(f'"offset" >= {selection.offset_from}')
-    if selection.offset_to is not None:
-        wanted.append(f'"offset" <= {selection.offset_to}')
-    if selection.older_than_seconds is not None:
-        wanted.append(f"failed_at <= '{_before(selection.older_than_seconds).isoformat()}'")
-    return " and ".join(wanted)
+@dataclass(frozen=True, slots=True)
+class Condition:
+    sql: str
+    rows: pc.Expression
+    files: pc.Expression
+    """What is asked of a file's statistics before its rows are read."""
+
+    def __and__(self, other: Condition) -> Condition:
+        return Condition(f"{self.sql} and {other.sql}", self.rows & other.rows, self.files & other.files)
+
+    def __or__(self, other: Condition) -> Condition:
+        return Condition(f"({self.sql} or {other.sql})", self.rows | other.rows, self.files | other.files)
+
+
+def than(column: str, is_: str, value: str | int | datetime) -> Condition:
+    """That the column is equal to the value (`=`), or at most so large (`<=`), and so on."""
+    import pyarrow.compute as pc
+
+    text = value.isoformat() if isinstance(value, datetime) else value
+    sql = f'"{column}" {is_} {quoted(text) if isinstance(text, str) else text}'
+    expression = OPERATORS[is_](pc.field(column), value)
+    return Condition(sql, expression, expression)
+
+
+def is_null(column: str) -> Condition:
+    import pyarrow.compute as pc
+
+    # A file that lacks the column has no count of its nulls, which delta-rs takes for none.
+    return Condition(f'"{column}" is null', pc.field(column).is_null(), pc.scalar(True))
+
+
+def predicate(group: str, selection: Selection) -> Condition:
+    age = selection.older_than_seconds
+    wanted: list[tuple[str, str, Any]] = [
+        ("topic", "=", selection.topic),
+        ("partition", "=", selection.partition),
+        ("offset", ">=", selection.offset_from),
+        ("offset", "<=", selection.offset_to),
+        ("failed_at", "<=", None if age is None else _before(age)),
+    ]
+    condition = than("group", "=", group)
+    for column, is_, value in wanted:
+        if value is not None:
+            condition &= than(column, is_, value)
+    return condition
 
 
 def reading(table_id: str, version: int) -> str:
@@ -34,13 +74,13 @@ def reading(table_id: str, version: int) -> str:
     return f"{table_id}/{version}"
 
 
-def of_reading(reading: str) -> str:
+def of_reading(reading: str) -> Condition:
     """Rows of earlier commits may be of any."""
-    return f"({READING} = {quoted(reading)} or {READING} is null)"
+    return than(READING, "=", reading) | is_null(READING)
 
 
-def of_cluster(cluster_id: str | None) -> str:
-    return "cluster is null" if cluster_id is None else f"cluster = {quoted(cluster_id)}"
+def of_cluster(cluster_id: str | None) -> Condition:
+    return is_null("cluster") if cluster_id is None else than("cluster", "=", cluster_id)
 
 
 def quoted(text: str) -> str:

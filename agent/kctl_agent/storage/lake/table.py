@@ -22,7 +22,7 @@ from kctl_agent.storage.lake.commit_actions import append_actions, compaction_ac
 from kctl_agent.storage.lake.compaction_commit import CompactionBasis, Overtaken, is_touched
 from kctl_agent.storage.lake.files import DataFile, TableFile
 from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
-from kctl_agent.storage.lake.log import LOG, LogUnreadable, added, was_added, write_entry
+from kctl_agent.storage.lake.log import LOG, LogUnreadable, added, log_files, was_added, write_entry
 from kctl_agent.storage.lake.log_reader import LogReader
 from kctl_agent.storage.lake.log_state import LogState, NoTable
 from kctl_agent.storage.lake.raced import read_again
@@ -213,14 +213,13 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
     def exists(self) -> bool:
-        """Raises StorageUnusable: that cannot be known."""
-        from deltalake import DeltaTable
-
+        """By the names in its log: delta-rs would hold the interpreter for as long as a store does not answer, and the
+        whole process would stand still. Raises StorageUnusable: that cannot be known."""
         with self.errors():
             if self._log.is_there():
                 return True
-            # Lists the log: 8 ms of 10,000 entries.
-            return DeltaTable.is_deltatable(self.folder.uri, self.folder.options)
+            log = log_files(self.folder)
+            return bool(log.versions) or log.checkpoint is not None
 
     def _create(self, fields: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
         from deltalake import DeltaTable, Schema
