@@ -28,6 +28,8 @@ COMPACTIONS = "kctl/compactions"
 class Overtaken(StorageUnusable):
     """Another writer came first, and nothing was committed."""
 
+    code = "compaction_overtaken"
+
 
 @dataclass(frozen=True, slots=True)
 class CompactionBasis:
