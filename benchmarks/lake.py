@@ -160,7 +160,7 @@ class Lake:
         for owner, name, step in (
             (storage, "begin", "begin"),
             (storage, "commit", "commit"),
-            (storage_module, "read_files", "files"),
+            (storage_module, "written_files", "files"),
             (lake_put, "write", "write"),
         ):
             setattr(owner, name, self._timed(step, getattr(owner, name)))

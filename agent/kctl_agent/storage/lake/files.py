@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from kctl_agent.messages import number_of
 from kctl_agent.storage.base import StorageUnusable
 
 if TYPE_CHECKING:
@@ -65,13 +66,24 @@ class TableFile:
     stats: str = "{}"
 
 
-def written_files(table: Folder, folder: Folder) -> list[DataFile] | None:
+def written_files(table: Folder, folder: Folder, rows: int | None = None) -> list[DataFile] | None:
     """The files with rows that Spark has written into the folder of a batch, synced to the disk. None: there is no such
-    folder; it is made also where there is no row. Raises StorageUnusable."""
+    folder; it is made also where there is no row.
+
+    `rows` is how many Spark has counted on their way into the files; None: nobody knows any more. Raises
+    StorageUnusable, also where the files hold more or less: then they are removed.
+    """
     try:
-        return read_files(table, folder) if folder.exists() else None
+        files = read_files(table, folder) if folder.exists() else None
     except OSError as error:
-        raise StorageUnusable(f"the files in {folder} cannot be synced: {error.strerror}") from error
+        raise StorageUnusable(f"the files in {folder} cannot be read and synced: {error.strerror}") from error
+    if files is None or rows is None or (found := sum(file.rows for file in files)) == rows:
+        return files
+    folder.remove_all()
+    raise StorageUnusable(
+        f"Spark has written {number_of(rows, 'row')} into {folder}, and the files there have {found}: nothing was "
+        "stored; Spark and kctl must see the same folder, and nobody else may write there"
+    )
 
 
 def read_files(table: Folder, folder: Folder) -> list[DataFile]:

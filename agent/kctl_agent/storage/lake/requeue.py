@@ -266,8 +266,8 @@ class Requeues:
     def commit(self, batch: RequeueBatch) -> PutBack:
         """The second commit, and the rest. Raises RequeueTaken, StorageUnusable."""
         state = batch.state
-        files = _written(self._lake.folder, batch.folder, is_needed=batch.messages > 0)
-        kept = _written(self._dead.folder, batch.kept_folder, is_needed=batch.is_keeping)
+        files = _written(self._lake.folder, batch.folder, batch.rows, is_needed=batch.messages > 0)
+        kept = _written(self._dead.folder, batch.kept_folder, batch.kept, is_needed=batch.is_keeping)
         self._commit(state, batch.kept_number if kept else 0, batch.number, files)
         forget(self._lake.folder, batch.folder.name)
         self._finish(self._numbers.state())
@@ -366,6 +366,10 @@ class RequeueBatch:
         self.kept_folder = kept_folder
         self.is_keeping = False
         """Something was written into `kept_folder`."""
+        self.rows: int | None = None
+        """So many were written into `folder`; None: nobody has counted them."""
+        self.kept: int | None = None
+        """So many were written into `kept_folder`."""
         self._requeues = requeues
 
     def commit(self) -> PutBack:
@@ -380,9 +384,9 @@ class RequeueBatch:
         self.kept_folder.remove_all()
 
 
-def _written(table: Folder, folder: Folder, *, is_needed: bool) -> list[DataFile]:
+def _written(table: Folder, folder: Folder, rows: int | None, *, is_needed: bool) -> list[DataFile]:
     """Raises StorageUnusable."""
-    files = written_files(table, folder)
+    files = written_files(table, folder, rows)
     if files is None and is_needed:
         raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")
     return files or []

@@ -344,15 +344,16 @@ class LakeBatch:
         }
         Plan(version, offsets).write(self._storage.folder, self.folder.name)
 
-    def commit(self) -> list[DataFile]:
-        """What was written becomes part of the table, and the stored offsets move to the ends of the batch.
+    def commit(self, rows: int | None = None) -> list[DataFile]:
+        """What was written becomes part of the table, and the stored offsets move to the ends of the batch. `rows` is
+        how many were written.
 
         Raises:
             StoredOffsetMoved: another owner was faster; nothing of it is visible.
             TableRefused: the table was changed, and does not take these files any more; nothing of it is visible.
-            StorageUnusable: whether it is stored, the stored offsets show.
+            StorageUnusable: whether it is stored, the stored offsets show. It is not where the files have other rows.
         """
-        files = written_files(self._storage.folder, self.folder)
+        files = written_files(self._storage.folder, self.folder, rows)
         if files is None:
             raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")
         self._storage.commit(self.moves, files, self.table_id, self.claims)

@@ -18,6 +18,7 @@ from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table import TableRefused
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone
+from kctl_agent.worker.query.counted_rows import CountedRows
 from kctl_agent.worker.query.marked_rows import ERROR, MESSAGE, MarkedRows, check_marks, is_marking
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class LakePut(BatchPut):
             below = {tp: at for tp, at in batch.below.items() if at > ranges[tp].plan.start}
             earlier = self._dead_letters.earlier_try(batch)
             source = _without(_not_stored(frame, below), earlier.messages)
-            marked = self.write_rows(source, batch.folder)
+            rows, marked = self.write_rows(source, batch.folder)
             if marked is not None:
                 self._give_up(marked, source, batch, earlier)
                 self._fenced = batch.claims
@@ -75,15 +76,15 @@ class LakePut(BatchPut):
             batch.discard()
             raise
         try:
-            files = batch.commit()
+            files = batch.commit(rows)
         except TableRefused:
             self._schema = None  # the next batch may add the columns that the table has lost
             raise
         return PutDone(sum(file.rows for file in files), {} if self.name else _last_timestamps(files))
 
-    def write_rows(self, messages: DataFrame, folder: Folder) -> MarkedRows | None:
-        """Have what the transform makes of these messages written as files of the table into this folder; returns the
-        rows that it marked instead, None where there are none.
+    def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[int, MarkedRows | None]:
+        """Have what the transform makes of these messages written as files of the table into this folder; returns how
+        many rows that were, and those that it marked instead, None where there are none.
 
         Raises BootstrapError, TableRefused, StorageUnusable, and what Spark and the user's transform raise.
         """
@@ -92,8 +93,8 @@ class LakePut(BatchPut):
         if marked is not None:
             rows = marked.others
         self._fit(rows)
-        write(rows, folder, self._storage.partition_by)
-        return marked if marked is not None and marked.count else None
+        count = write(rows, folder, self._storage.partition_by)
+        return count, marked if marked is not None and marked.count else None
 
     @cached_property
     def _dead_letters(self) -> DeadLetterTable:
@@ -109,12 +110,12 @@ class LakePut(BatchPut):
         )
         dead_letters = table.begin(batch, messages.schema.json(), earlier)
         try:
-            write(messages, dead_letters.folder)
+            count = write(messages, dead_letters.folder)
             marked.check()
         except BaseException:
             dead_letters.discard()
             raise
-        count = sum(file.rows for file in dead_letters.commit())
+        dead_letters.commit(count)
         log.warning("%s became dead letters: %s", number_of(count, "message"), table.identity)
 
     def transformed(self, frame: DataFrame) -> DataFrame:
@@ -174,20 +175,22 @@ def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataF
     return rows.join(rows.sparkSession.createDataFrame(messages, types), list(MESSAGE), "left_anti")
 
 
-def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> None:
-    """As Parquet files of a table into this folder, beside what is there. Raises StorageUnusable, and what Spark and
-    the user's transform raise."""
+def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> int:
+    """As Parquet files of a table into this folder, beside what is there; returns how many, as Spark counts what goes
+    to its writer. Raises StorageUnusable, and what Spark and the user's transform raise."""
     try:
         folder.make()
     except OSError as error:
         raise StorageUnusable(f"{folder} cannot be made: {error.strerror}") from error
     rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    counted = CountedRows(rows)
     (
-        rows.write.mode("append")
+        counted.rows.write.mode("append")
         .partitionBy(*partition_by)
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         .parquet(folder.spark_uri)
     )
+    return counted.count
 
 
 def _last_timestamps(files: Sequence[DataFile]) -> dict[TopicPartition, float]:

@@ -15,9 +15,10 @@ from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import StorageError
 from kctl_agent.storage.lake.numbered import NUMBER, TRIES
 from kctl_agent.storage.lake.selection import READING
+from kctl_agent.worker.query.counted_rows import observed
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["ERROR", "MESSAGE", "MarkedRows", "UnsteadyMarks", "UntracedMarks", "check_marks", "is_marking"]
 
@@ -81,7 +82,7 @@ class MarkedRows:
     def count(self) -> int:
         """Of marked rows. Only after `others` are written."""
         if self._counted is None:
-            self._counted = _observed(self._first) or self._rows.agg(*_counts()).collect()[0].asDict()
+            self._counted = observed(self._first) or self._rows.agg(*_counts()).collect()[0].asDict()
         return int(self._counted["count"])
 
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
@@ -111,30 +112,18 @@ class MarkedRows:
 
     def check(self) -> None:
         """Raises UnsteadyMarks, UntracedMarks. Only after `messages` are written."""
-        count, again = self.count, _observed(self._second)
+        count, again = self.count, observed(self._second)
         if again != self._counted:
             raise UnsteadyMarks(
                 f"the transform marked {count} rows of a batch by {ERROR}, and {again['count'] if again else 0}, or "
                 "others, when it was run again: what it marks must follow from the message alone; nothing was stored"
             )
-        marked, found = (each["count"] if each else 0 for each in map(_observed, (self._marked, self._found)))
+        marked, found = (each["count"] if each else 0 for each in map(observed, (self._marked, self._found)))
         if found < marked:
             raise UntracedMarks(
                 f"the transform marked rows of {number_of(marked, 'message')} by {ERROR}, and {marked - found} of them "
                 f"are not in the batch: marked rows must keep {', '.join(MESSAGE)} as they were; nothing was stored"
             )
-
-
-def _observed(seen: Observation) -> dict[str, Any] | None:
-    """None where Spark has found rows to be none before it ran anything, and left the count out with them: its
-    `toPyRow` fails by an assertion then."""
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        found: dict[str, Any] = seen.get
-    except Py4JJavaError:
-        return None
-    return found
 
 
 def _counts() -> list[Column]:

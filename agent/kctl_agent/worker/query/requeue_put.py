@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kctl_agent.messages import number_of
 from kctl_agent.storage.base import Binding, StorageUnusable
 from kctl_agent.storage.lake import TableStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
@@ -31,6 +32,8 @@ SCHEMA = (
 )
 """Of dead letters; the columns of a record have the types that Spark's source `kafka` gives them. What a file of an
 earlier commit lacks is null."""
+WHOLE = {"ignoreMissingFiles": False, "ignoreCorruptFiles": False}
+"""Whatever the session is configured to: what is not read is not put back, and then removed."""
 COPY = "_kctl_copy"
 GLOB = re.compile(r"([{}\[\]*?\\])")
 
@@ -93,13 +96,19 @@ class RequeuePut:
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        every = spark.read.schema(SCHEMA).parquet(*map(_escaped, batch.files))
+        reader = spark.read.schema(SCHEMA).options(**WHOLE)
+        every = reader.parquet(*map(_escaped, batch.files))
         every = every.where(
             (f.col("group") == f.lit(batch.owner.group))
             & f.col("cluster").eqNullSafe(f.lit(batch.owner.cluster_id))
             & (f.col(NUMBER) > batch.above)
             & (f.col(NUMBER) <= batch.number)
         )
+        if (found := every.count()) != batch.messages:
+            raise StorageUnusable(
+                f"Spark finds {found} of the {number_of(batch.messages, 'dead letter')} to be put back in "
+                f"{self._storage.beside().folder}: nothing was changed"
+            )
         if batch.copies == 1:
             yield every
             return
@@ -111,11 +120,12 @@ class RequeuePut:
     def _write(self, put: LakePut, messages: DataFrame, batch: RequeueBatch) -> None:
         from pyspark.sql import functions as f
 
-        marked = put.write_rows(messages, batch.folder)
+        rows, marked = put.write_rows(messages, batch.folder)
+        batch.rows = (batch.rows or 0) + rows
         if marked is not None:
             tries = f.coalesce(f.col(TRIES), f.lit(1)) + 1
             kept = marked.messages(messages, f.col("cluster"), f.col("group"), tries, f.col(READING))
-            write(kept, batch.kept_folder)
+            batch.kept = (batch.kept or 0) + write(kept, batch.kept_folder)
             batch.is_keeping = True
             marked.check()
 

@@ -716,7 +716,7 @@ def test_files_that_cannot_be_synced_are_not_committed(
     table.requeue_dead()
     with monkeypatch.context() as patched:
         patched.setattr("kctl_agent.storage.lake.files.read_files", _full)
-        with pytest.raises(StorageUnusable, match="cannot be synced"):
+        with pytest.raises(StorageUnusable, match="cannot be read and synced"):
             put_back(table)
 
     assert offsets(path) == []
@@ -735,6 +735,22 @@ def test_nothing_is_committed_where_what_was_written_is_gone(table: DeadLetterTa
         transformed(table, batch, odd)
         shutil.rmtree(getattr(batch, name).uri)
         with pytest.raises(StorageUnusable, match="is gone: nothing of it was stored"):
+            batch.commit()
+
+    assert offsets(path) == []
+    assert put_back(table) == PutBack(5, 5, 0)
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(4, 2), (3, 1)])
+def test_nothing_is_committed_where_other_rows_were_written_than_there_are(
+    table: DeadLetterTable, path: Path, rows: int, kept: int
+) -> None:
+    table.requeue_dead()
+    with table.requeues.next() as batch:
+        assert batch is not None
+        transformed(table, batch, odd)
+        batch.rows, batch.kept = rows, kept
+        with pytest.raises(StorageUnusable, match="nothing was stored"):
             batch.commit()
 
     assert offsets(path) == []

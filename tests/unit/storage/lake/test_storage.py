@@ -151,6 +151,21 @@ def test_a_batch_whose_files_somebody_has_removed_is_not_stored(storage: LakeSto
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
 
 
+@pytest.mark.parametrize("counted", [0, 9, 11])
+def test_a_batch_whose_files_have_other_rows_than_were_written_is_not_stored(
+    storage: LakeStorage, path: Path, counted: int
+) -> None:
+    batch = begun(storage, 100, 110)
+
+    with pytest.raises(StorageUnusable, match=f"has written {counted} rows? into .* the files there have 10: nothing"):
+        batch.commit(counted)
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
+    assert offsets(path) == []
+    assert not Path(batch.folder.uri).exists()
+    assert len(begun(storage, 100, 110).commit(10)) == 1
+
+
 def test_stored_offsets_survive_a_checkpoint_of_the_log_and_its_clean_up(storage: LakeStorage, path: Path) -> None:
     begun(storage, 100, 110).commit()
     DeltaTable(path).create_checkpoint()

@@ -1,0 +1,54 @@
+"""Rows that Spark counts while it does something else with them: what it has written is compared with the files that
+are found (`lake.files.written_files`), for between the two are a file system, a locale and a listing."""
+
+# ruff: noqa: SLF001 - PySpark waits for an observation without end
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kctl_agent.storage.base import StorageUnusable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+__all__ = ["CountedRows", "observed"]
+
+REPORT_SECONDS = 60
+"""Spark reports what it has observed by its listener bus, which drops events where it is overrun."""
+
+
+class CountedRows:
+    """`rows` are those that are given, to be used once in their place."""
+
+    def __init__(self, rows: DataFrame) -> None:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        self._seen = Observation()
+        self.rows = rows.observe(self._seen, f.count("*").alias("count"))
+
+    @property
+    def count(self) -> int:
+        """Only after `rows` were used. Raises StorageUnusable: Spark does not report it."""
+        found = observed(self._seen)
+        return int(found["count"]) if found else 0
+
+
+def observed(seen: Observation) -> dict[str, Any] | None:
+    """None where Spark has found rows to be none before it ran anything, and left the count out with them: its
+    `toPyRow` fails by an assertion then. Raises StorageUnusable: it does not report it."""
+    from py4j.protocol import Py4JJavaError
+
+    inner: Any = seen
+    scala = inner._jvm.scala.concurrent
+    try:
+        scala.Await.ready(inner._jo.future(), scala.duration.Duration.apply(REPORT_SECONDS, "s"))
+    except Py4JJavaError as error:
+        raise StorageUnusable(
+            f"Spark has not reported within {REPORT_SECONDS} s how many rows it has written: nothing was stored"
+        ) from error
+    try:
+        found: dict[str, Any] = seen.get
+    except Py4JJavaError:
+        return None
+    return found
