@@ -101,11 +101,9 @@ def sweep(table: Table) -> None:
         return
     with table.state() as newest:
         version, read = newest.version, newest.transaction_version
-        left = {
-            file: plan
-            for file, plan in plans.items()
-            if plan is None or not plan.may_be_committed(read) or _is_given_up(table.folder, file)
-        }
+        left = {file: plan for file, plan in plans.items() if plan is None or not plan.may_be_committed(read)}
+    # Of a batch that may still be committed nothing but the plan is removed: it may have begun to write by now.
+    left |= {file: None for file in plans if file not in left and _is_given_up(table.folder, file)}
     for file, plan in left.items():
         try:
             _remove(table, file, plan, version)

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake import LakeStorage, plans
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.plans import GIVEN_UP_SECONDS, Plan, plan_name, sweep
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, offsets, opened
@@ -116,3 +116,21 @@ def test_of_a_batch_that_fails_for_days_no_plan_is_older_than_a_day(storage: Lak
     assert {plan.stem for plan in (path / "_kctl").iterdir()} == {failed_lately.folder.name, frozen.folder.name}
     frozen.commit()
     assert offsets(path) == list(range(100, 110))
+
+
+def test_a_batch_that_is_committed_when_its_plan_is_given_up_keeps_its_files(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process was frozen before its first file, and wakes up."""
+    frozen = begun(storage, 100, 110)
+
+    def given_up(*_: object) -> bool:
+        frozen.commit()
+        return True
+
+    monkeypatch.setattr(plans, "_is_given_up", given_up)
+
+    sweep(opened(path).table)
+
+    assert offsets(path) == list(range(100, 110))
+    assert not list((path / "_kctl").iterdir())
