@@ -62,6 +62,9 @@ def _vacuumed(fleet: Config, lake: LakeStorage, retention_hours: int | None, *, 
             return f"would remove {what}"
         if not yes:
             confirm(f"Remove {what} of {lake.identity} for good?")
+            # The answer may have taken a day: somebody may have restored a version that has them.
+            still = {file.path for file in unused(lake.table, retention_hours)}
+            found = [file for file in found if file.path in still]
         params = {"table": str(lake.folder), "retention_hours": retention_hours}
         with operation(fleet_log(fleet), "storage vacuum", params) as running:
             running.text = f"{number_of(remove(lake.table, found), 'file')} removed"

@@ -365,6 +365,19 @@ def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, s
     assert json.loads(kctl("storage", "status", "-o", "json").out)["rows"] == 20
 
 
+def test_vacuum_removes_nothing_that_a_version_needs_again_when_the_answer_comes(
+    kctl: Kctl, small_table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = DeltaTable(small_table).version()
+    kctl("storage", "optimize")
+    monkeypatch.setattr("kctl.cli.storage.vacuum.confirm", lambda _: DeltaTable(small_table).restore(before))
+
+    removed = kctl("storage", "vacuum", "--retention-hours", "0")
+
+    assert (removed.code, removed.out) == (0, "0 files removed\n")
+    assert DeltaTable(small_table).to_pyarrow_table().num_rows == 20
+
+
 def test_the_table_of_dead_letters_is_compacted_and_vacuumed_too(kctl: Kctl, small_table: Path) -> None:
     lake = opened(small_table, Binding("g", "cluster-1"))
     lake.init_offsets([StoredOffset("t", 0, None, 0)], lake.stored_offsets([("t", 0)]))
