@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -29,3 +30,45 @@ def test_a_table_is_there_once_its_log_has_a_version(folder: S3Folder) -> None:
     folder.write("_delta_log/00000000000000000000.json", b"{}")
 
     assert table.exists()
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, *given: bool) -> None:
+    """What the store answers to one request after the other that is to create an object, whatever it does: it refuses
+    one and has the object (True), or has not (False)."""
+    created, left, one = S3Folder._created, list(given), threading.Lock()
+
+    def faulty(folder: S3Folder, key: str, content: bytes) -> bool:
+        with one:
+            if not left:
+                return created(folder, key, content)
+            if left.pop(0):
+                created(folder, key, content)
+            return False
+
+    monkeypatch.setattr(S3Folder, "_created", faulty)
+
+
+def test_a_store_whose_reply_was_lost_at_the_start_is_not_taken_for_one_that_heeds_no_condition(
+    folder: S3Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own object is there when the request is repeated: that one, and all others, are refused."""
+    answers(monkeypatch, True)
+
+    folder.check()
+
+    assert list(folder.files()) == []
+
+
+def test_an_object_that_a_store_refuses_without_having_it_is_created_all_the_same(
+    folder: S3Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a conflict (409) of two requests that both are refused."""
+    answers(monkeypatch, False, False)
+    assert folder.create("a.json", b"ours")
+    answers(monkeypatch, False, True)
+    assert folder.create("b.json", b"ours")
+    assert not folder.create("b.json", b"theirs")
+
+    answers(monkeypatch, *[False] * 100)
+    with pytest.raises(OSError, match=r"refuses 5 times to make c\.json, which is not there"):
+        folder.create("c.json", b"ours")

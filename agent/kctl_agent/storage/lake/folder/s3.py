@@ -33,6 +33,8 @@ MADE = "_made"
 """Hidden from every engine."""
 AT_ONCE = 8
 """So many create the same object, to see whether one alone is let through."""
+CREATES = 5
+"""So often an object is to be created that the store refuses though there is none."""
 RETRIES = 1000
 """More than RETRY_SECONDS have room for."""
 BACKOFF_SECONDS = 0.1, 1.0
@@ -97,21 +99,24 @@ class S3Folder(Folder):
         )
 
     def check(self) -> None:
-        probe = self._key(f"{FOLDER}/conditional-put-{uuid.uuid4().hex}")
+        probe = f"{FOLDER}/conditional-put-{uuid.uuid4().hex}"
+        contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # the one of a lost reply is known by its own
         try:
             with ThreadPoolExecutor(AT_ONCE) as threads:
-                created = list(threads.map(self._created, [probe] * AT_ONCE))
-            created.append(self._created(probe))
-            self._delete([probe])
+                created = list(threads.map(self.create, [probe] * AT_ONCE, contents))
+            created.append(self.create(probe, contents[-1]))
+            self.remove([probe])
         except OSError as error:
             raise StorageUnusable(f"{self} (storage.uri) cannot be used: {error.strerror}") from error
-        if created.count(True) != 1:
+        if not any(created):
+            raise StorageUnusable(f"{self} (storage.uri) cannot be used: of several that made an object none did")
+        if created.count(True) > 1:
             raise TableRefused(
                 f"the store of {self} (storage.uri) lets several writers create the same object, so batches could be "
                 "lost: use one that heeds If-None-Match"
             )
 
-    def _created(self, key: str, content: bytes = b"") -> bool:
+    def _created(self, key: str, content: bytes) -> bool:
         """Whether there was no such object, and now there is. Raises OSError."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -165,8 +170,14 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Where a reply was lost, the request has been repeated: what is there may be what we have written."""
-        return self._created(self._key(name), content) or self.read(name) == content
+        """Where a reply was lost, the request has been repeated: what is there may be what we have written. Where it
+        was refused and nothing is there, such as by a conflict (409) that nobody has won, it is repeated."""
+        for _ in range(CREATES):
+            if self._created(self._key(name), content):
+                return True
+            with suppress(FileNotFoundError):
+                return self.read(name) == content
+        raise OSError(5, f"the store refuses {CREATES} times to make {name}, which is not there")
 
     def replace(self, name: str, stamp: str, content: bytes) -> bool:
         """Write a file anew if it has this stamp; False: it has not."""
