@@ -36,9 +36,9 @@ def positions(table: Path, fleet: Fleet) -> dict[int, int]:
     found: dict[int, int] = {}
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for action in map(json.loads, commit.read_text().splitlines()):
-            *_, group, topic, partition = ("txn" in action and action["txn"]["appId"].split("/")) or ("", "", "")
-            if (group, topic) == (fleet.group, fleet.topic) and partition.isdigit():
-                found[int(partition)] = action["txn"]["version"]
+            match action.get("txn", {}).get("appId", "").split("/"):
+                case ["kctl", _, fleet.group, fleet.topic, partition]:
+                    found[int(partition)] = action["txn"]["version"]
     return found
 
 
