@@ -33,6 +33,8 @@ REST_FACTOR = 19
 PATIENCE_SECONDS = 3600.0
 """A group that is always behind has its table compacted all the same."""
 LONGEST_SECONDS = 86_400.0
+LIMIT_SECONDS = 21_600.0
+"""After so long it is killed: a store may accept a connection and never answer. What was committed stays."""
 
 
 class Schedule:
@@ -95,6 +97,8 @@ class Upkeep:
     async def _look_after(self, config: Config) -> None:
         try:
             code, text = await self._carried_out(json.dumps(storage_settings(config)))
+        except TimeoutError:
+            code, text = 1, f"it was not done after {LIMIT_SECONDS:.0f} s and was killed; what it has committed stays"
         except OSError as error:
             code, text = 1, f"{self._command[0]} cannot be run: {error.strerror}"
         if code:
@@ -103,7 +107,8 @@ class Upkeep:
             log.info("action=upkeep table=%s: %s", config.storage.uri, text)
 
     async def _carried_out(self, settings: str) -> tuple[int, str]:
-        """Exit code and last line of a process. Its stdin stays open: at its end it knows that its master is gone."""
+        """Exit code and last line of a process. Its stdin stays open: at its end it knows that its master is gone.
+        Raises TimeoutError, OSError."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -117,8 +122,10 @@ class Upkeep:
         assert process.stdout is not None
         try:
             process.stdin.write(settings.encode() + b"\n")
-            output = await process.stdout.read()
-            return await process.wait(), (output.decode(errors="replace").strip().splitlines() or [""])[-1]
+            async with asyncio.timeout(LIMIT_SECONDS):
+                output = await process.stdout.read()
+                code = await process.wait()
+            return code, (output.decode(errors="replace").strip().splitlines() or [""])[-1]
         finally:
             process.stdin.close()
             with suppress(ProcessLookupError):

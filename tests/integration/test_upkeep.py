@@ -172,6 +172,20 @@ def test_what_is_under_way_when_the_master_stops_is_killed(config: Config, tmp_p
     assert not Path("/proc", pid.read_text()).exists()
 
 
+def test_what_takes_longer_than_its_limit_is_killed(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as where a store accepts a connection and never answers."""
+    monkeypatch.setattr(upkeep, "LIMIT_SECONDS", 1.0)
+    pid = tmp_path / "pid"
+    waits = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(1000)"
+
+    run_until(config, lambda: bool(caplog.messages), [sys.executable, "-c", waits])
+
+    assert caplog.messages[0].endswith("it was not done after 1 s and was killed; what it has committed stays")
+    assert not Path("/proc", pid.read_text()).exists()
+
+
 def test_it_runs_when_nobody_else_wants_the_processor_and_is_the_first_to_be_killed_where_memory_is_short() -> None:
     shows = (
         "import os; from kctl_agent import upkeep; upkeep._yield_to_others(); "
