@@ -26,6 +26,7 @@ from kctl_agent.storage.lake.files import TableFile
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.log import actions, own_file
 from kctl_agent.storage.lake.plans import BATCH, forget, has_plan_on, sweep
+from kctl_agent.storage.lake.table_checks import check_features
 from kctl_agent.storage.room import readable
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def compact(
 
     Raises StorageUnusable, TableRefused: also where another writer has changed the same files meanwhile.
     """
+    with lake.state() as state:
+        check_features(lake.folder, state)
     _fence(lake)
     with lake.latest() as table:
         rounds = list(_rounds(table, target_file_bytes))

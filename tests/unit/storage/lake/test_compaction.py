@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Field
+from deltalake import DeltaTable, Field, TableFeatures
 from deltalake.schema import PrimitiveType
 from deltalake.table import TableOptimizer
 
 from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, compaction
 from kctl_agent.storage.lake.compaction import compact, small_files
-from kctl_agent.storage.lake.folder import LocalFolder, local
+from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
 from kctl_agent.storage.lake.log import entry_name
 from kctl_agent.storage.lake.table import LakeTable
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
@@ -297,6 +297,18 @@ def test_a_compaction_is_not_committed_into_a_table_that_was_given_other_columns
 
     compact(storage.table, 128 * MIB)
     assert offsets(path) == list(range(40))
+
+
+def test_a_table_with_a_feature_that_is_not_written_is_refused_before_anything_is_made(
+    storage: LakeStorage, path: Path
+) -> None:
+    DeltaTable(path).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+
+    with pytest.raises(TableRefused, match="deletionVectors"):
+        compact(storage.table, 128 * MIB)
+
+    assert len(list(path.glob("kctl-*"))) == 4
+    assert not list((path / "_kctl").iterdir())
 
 
 def test_a_batch_that_comes_first_in_the_commit_is_no_conflict(
