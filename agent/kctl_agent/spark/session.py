@@ -7,12 +7,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl_agent.spark import class_archive
 from kctl_agent.spark.conf import configuration, is_local, properties_file
+from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, is_utf8, of_utf8
 from kctl_agent.spark.own_jvm import talk_to_no_other
 from kctl_agent.spark.settings import SparkSettings
 from kctl_agent.spark.without_pandas import convert_without_pandas
@@ -47,7 +48,12 @@ def session(settings: SparkSettings) -> SparkSession:
 
     conf = configuration(settings)
     conf[JAVA_OPTIONS] = java_options(settings.scratch_dir, conf.get(JAVA_OPTIONS, ""))
-    with properties_file(conf, settings.scratch_dir) as path, _submitting(path):
+    with ExitStack() as started:
+        if not is_utf8():
+            if is_local(settings.master):  # an empty one is none: setlocale(3)
+                conf.setdefault(PYTHON_LC_ALL, os.environ.get(LC_ALL, ""))
+            started.enter_context(of_utf8())
+        started.enter_context(_submitting(started.enter_context(properties_file(conf, settings.scratch_dir))))
         return SparkSession.builder.getOrCreate()
 
 

@@ -4,6 +4,7 @@ executors, so that no value passes through Python."""
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,7 +25,7 @@ from kctl_agent.worker.query.marked_rows import ERROR, MESSAGE, MarkedRows, chec
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["COLUMNS", "LakePut", "write"]
+__all__ = ["COLUMNS", "LakePut", "check_file_names", "write"]
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class LakePut(BatchPut):
         """The claims that nobody stores dead letters by any more; None: of none it is known."""
 
     def check(self, source: DataFrame) -> None:
+        check_file_names(source.sparkSession._jvm.System.getProperty("sun.jnu.encoding"), sys.getfilesystemencoding())  # noqa: SLF001
         empty = source.sparkSession.createDataFrame([], source.schema)
         try:
             made = self.transformed(empty)
@@ -137,6 +139,17 @@ class LakePut(BatchPut):
         if schema != self._schema:
             self._storage.fit(schema)
             self._schema = schema
+
+
+def check_file_names(java: str, python: str) -> None:
+    """By which encodings Spark's driver and this process name files. Raises BootstrapError: other than UTF-8, so that
+    one would not find what the other has written, and partitions of several values would become one."""
+    for whose, encoding in ("Spark's driver", java), ("Python", python):
+        if encoding.upper() not in ("UTF-8", "UTF8"):
+            raise BootstrapError(
+                f"{whose} names files by {encoding}, and those of a table need UTF-8: set LC_ALL=C.UTF-8, or another "
+                "locale of UTF-8 that `locale -a` shows, where it is started"
+            )
 
 
 def _readings(table: DeadLetterTable, batch: LakeBatch) -> Column:

@@ -1,0 +1,46 @@
+"""The locale of a JVM, by which Java names files: where it is not one of UTF-8, several names become one (`m?ll`), or
+none can be written. So it is on a host that lacks the locale that it is set to (`LANG=de_DE.UTF-8` by ssh)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+__all__ = ["LC_ALL", "PYTHON_LC_ALL", "is_utf8", "of_utf8"]
+
+LC_ALL = "LC_ALL"
+UTF8 = "C.UTF-8"
+PYTHON_LC_ALL = f"spark.executorEnv.{LC_ALL}"
+"""Of the executors' Pythons, which inherit the JVM's else."""
+_ASK = "import _locale as l; l.setlocale(l.LC_ALL, ''); print(l.nl_langinfo(l.CODESET))"
+
+
+def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a JVM with this environment takes names of files for UTF-8. As it does, all categories are set at once:
+    where one of them is not there, all stay those of `C`. In a process of its own, for this one has other threads."""
+    asked = subprocess.run(
+        [sys.executable, "-P", "-S", "-c", _ASK],
+        env={**environment, "PYTHONCOERCECLOCALE": "0"},  # which a JVM does not do either
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="ascii",
+        check=False,
+    )
+    return asked.stdout.strip().upper() in ("UTF-8", "UTF8")
+
+
+@contextmanager
+def of_utf8() -> Iterator[None]:
+    """What is started meanwhile has a locale of UTF-8, if the machine has one."""
+    given = os.environ.get(LC_ALL)
+    os.environ[LC_ALL] = UTF8
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[LC_ALL]
+        else:
+            os.environ[LC_ALL] = given

@@ -1,0 +1,39 @@
+"""By which locale a JVM that is started here names files."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kctl_agent.spark.jvm_locale import is_utf8, of_utf8
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        ({"LC_ALL": "C"}, False),
+        ({"LC_ALL": "C.UTF-8"}, True),
+        ({"LANG": "C.UTF-8"}, True),
+        ({"LC_CTYPE": "C.UTF-8"}, True),  # as Python itself gives it to what it starts
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "xx_XX.UTF-8"}, False),  # that the machine does not have: C for all
+        ({"LC_ALL": "", "LANG": "C.UTF-8"}, True),
+    ],
+)
+def test_whether_java_names_files_by_utf8_is_known_beforehand(environment: dict[str, str], expected: bool) -> None:
+    assert is_utf8(environment) is expected
+
+
+@pytest.mark.parametrize("given", [None, "C"])
+def test_what_is_started_has_utf8_and_this_process_keeps_its_own(
+    monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    monkeypatch.delenv("LC_ALL", raising=False)
+    if given is not None:
+        monkeypatch.setenv("LC_ALL", given)
+
+    with of_utf8():
+        assert is_utf8()
+
+    assert os.environ.get("LC_ALL") == given
