@@ -70,6 +70,8 @@ def _noted(failed: list[str]) -> Iterator[None]:
         raise
     except (StorageError, OSError) as error:
         failed.append(str(error))
+    except Exception as error:  # such as delta-rs raises of what another writer has put into a table
+        failed.append(f"{type(error).__name__}: {error}")
 
 
 def _compacted(lake: LakeStorage) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -13,11 +14,21 @@ from urllib.parse import unquote
 
 from kctl_agent.messages import number_of
 from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.folder.base import TableRefused
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder, FolderFile
 
-__all__ = ["DataFile", "TableFile", "is_hidden", "read_files", "spark_schema", "written_files"]
+__all__ = [
+    "DataFile",
+    "DayRefused",
+    "TableFile",
+    "check_days",
+    "is_hidden",
+    "read_files",
+    "spark_schema",
+    "written_files",
+]
 
 STATS_COLUMNS = 32
 """`delta.dataSkippingNumIndexedCols` of Delta itself."""
@@ -26,6 +37,8 @@ STATS_CHARACTERS = 32
 LAST = "\U0010ffff"
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 """Where Spark keeps the schema, as its own JSON, in the footer of a file."""
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
+"""Of a later year Spark writes `+12345-01-01`."""
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -108,6 +121,24 @@ def read_files(table: Folder, folder: Folder) -> list[DataFile]:
         folder.remove(useless)
     table.sync(file.path for file in found)
     return found
+
+
+class DayRefused(TableRefused):
+    """A row is of a day that readers of the table do not know. Nothing was committed, nor will be of this batch."""
+
+    code = "day_refused"
+
+
+def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
+    """Of partitions by these columns of dates. Raises DayRefused: delta-rs would read nothing of the table any more,
+    and pyiceberg commits no such file."""
+    for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
+        if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
+            raise DayRefused(
+                f"a row of the batch is of {value} in {name}, by which the table {table} is partitioned, and there are "
+                "only the years 1 to 9999: give it another date in the transform, or mark it by _kctl_error; nothing "
+                "was stored"
+            )
 
 
 def is_hidden(name: str) -> bool:

@@ -119,6 +119,13 @@ class LogState:
         return list(self.metadata.get("partitionColumns") or ())
 
     @property
+    def partition_days(self) -> list[str]:
+        """Those of them that are dates."""
+        if not (columns := self.partition_columns):
+            return []
+        return [field["name"] for field in self.fields if field["name"] in columns and field["type"] == "date"]
+
+    @property
     def configuration(self) -> dict[str, str]:
         return dict(self.metadata.get("configuration") or {})
 

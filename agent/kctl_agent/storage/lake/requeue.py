@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from kctl_agent.messages import number_of
 from kctl_agent.storage.base import Binding, StorageError, StorageUnusable, TopicPartition
 from kctl_agent.storage.claim import Selection
-from kctl_agent.storage.lake.files import DataFile, spark_schema, written_files
+from kctl_agent.storage.lake.files import DataFile, DayRefused, spark_schema, written_files
 from kctl_agent.storage.lake.folder import FOLDER, Folder
 from kctl_agent.storage.lake.numbered import (
     FIELDS,
@@ -268,7 +268,11 @@ class Requeues:
         state = batch.state
         files = _written(self._lake.folder, batch.folder, batch.rows, is_needed=batch.messages > 0)
         kept = _written(self._dead.folder, batch.kept_folder, batch.kept, is_needed=batch.is_keeping)
-        self._commit(state, batch.kept_number if kept else 0, batch.number, files)
+        try:
+            self._commit(state, batch.kept_number if kept else 0, batch.number, files)
+        except DayRefused:
+            batch.discard()  # each try would leave its files
+            raise
         forget(self._lake.folder, batch.folder.name)
         self._finish(self._numbers.state())
         forget(self._dead.folder, batch.kept_folder.name)

@@ -30,7 +30,7 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.lake.base import Counter, Table, TableState
 from kctl_agent.storage.lake.counts import TableCounter, count
-from kctl_agent.storage.lake.files import DataFile, written_files
+from kctl_agent.storage.lake.files import DataFile, DayRefused, written_files
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.offsets import app_id, claim_id, owner_of, read_offset, transactions
 from kctl_agent.storage.lake.plans import BATCH, Plan, forget, sweep
@@ -356,7 +356,11 @@ class LakeBatch:
         files = written_files(self._storage.folder, self.folder, rows)
         if files is None:
             raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")
-        self._storage.commit(self.moves, files, self.table_id, self.claims)
+        try:
+            self._storage.commit(self.moves, files, self.table_id, self.claims)
+        except DayRefused:
+            self.discard()  # each try would leave its files
+            raise
         forget(self._storage.folder, self.folder.name)
         return files
 

@@ -20,7 +20,7 @@ from kctl_agent.storage.lake.base import TableState
 from kctl_agent.storage.lake.checkpoint import Checkpoints
 from kctl_agent.storage.lake.commit_actions import append_actions, compaction_actions
 from kctl_agent.storage.lake.compaction_commit import CompactionBasis, Overtaken, is_touched
-from kctl_agent.storage.lake.files import DataFile, TableFile
+from kctl_agent.storage.lake.files import DataFile, TableFile, check_days
 from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
 from kctl_agent.storage.lake.log import LOG, LogUnreadable, added, log_files, was_added, write_entry
 from kctl_agent.storage.lake.log_reader import LogReader
@@ -115,6 +115,7 @@ class LakeTable:
             if state.id != id_:
                 raise StorageUnusable(f"the table {self.folder} was replaced by another while a batch was written")
             self._check_unchanged(state, has_files=bool(files))
+            check_days(self.folder, files, state.partition_days)
             check(state)
             return append_actions(files, transactions, state.partition_columns, _now_ms())
 

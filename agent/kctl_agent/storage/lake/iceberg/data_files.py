@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kctl_agent.storage.lake.files import DataFile
+from kctl_agent.storage.lake.files import DataFile, check_days
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile as Entry
@@ -24,17 +24,21 @@ EPOCH = date(1970, 1, 1)
 
 def entry(file: DataFile, table: Path, metadata: TableMetadata) -> Entry:
     """The names of its columns are those of the table. `table` is the folder, which the file's path begins with as it
-    is: nothing of a location is escaped."""
+    is: nothing of a location is escaped. Raises DayRefused."""
     from pyiceberg.manifest import DataFile as Entry
     from pyiceberg.manifest import DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+    from pyiceberg.types import DateType
 
+    columns = [metadata.schema().find_field(field.source_id) for field in metadata.spec().fields]
+    check_days(table, [file], [column.name for column in columns if isinstance(column.field_type, DateType)])
     types = {field.name: (field.field_id, field.field_type) for field in metadata.schema().fields}
     counted = [name for name in file.nulls if name in types]
     return Entry.from_args(
         content=DataFileContent.DATA,
         file_path=f"file://{table}/{file.path}",
         file_format=FileFormat.PARQUET,
-        partition=_partition(file.partition_values, metadata),
+        partition=Record(*(_value(column.field_type, file.partition_values[column.name]) for column in columns)),
         record_count=file.rows,
         file_size_in_bytes=file.size,
         spec_id=metadata.default_spec_id,
@@ -43,14 +47,6 @@ def entry(file: DataFile, table: Path, metadata: TableMetadata) -> Entry:
         lower_bounds=_bounds(file.least, types, is_upper=False),
         upper_bounds=_bounds(file.greatest, types, is_upper=True),
     )
-
-
-def _partition(values: Mapping[str, str | None], metadata: TableMetadata) -> Any:
-    from pyiceberg.typedef import Record
-
-    schema = metadata.schema()
-    columns = [schema.find_field(field.source_id) for field in metadata.spec().fields]
-    return Record(*(_value(column.field_type, values[column.name]) for column in columns))
 
 
 def _value(type_: IcebergType, text: str | None) -> object:

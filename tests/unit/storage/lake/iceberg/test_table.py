@@ -88,6 +88,22 @@ def test_files_have_bounds_and_nulls_by_which_they_are_skipped_and_are_found_by_
     assert storage.count().files == 2
 
 
+@pytest.mark.parametrize("day", ["+10000-01-01", "0000-12-31", "-0044-03-15"])
+def test_a_day_that_pyiceberg_does_not_know_is_refused(lake: Lake, day: str) -> None:
+    storage = lake.opened(fields=(("offset", "long"), ("day", "date")), partition_by=["day"])
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    batch = storage.begin([Advance(*TP, 1, 0, 1)])
+    for each in "2026-11-24", day:
+        (folder_of(batch) / f"day={each}").mkdir(parents=True)
+        pq.write_table(pa.table({"offset": [0]}), folder_of(batch) / f"day={each}" / "part-0.parquet")
+
+    with pytest.raises(TableRefused, match=re.escape(f"a row of the batch is of {day} in day, by which the table")):
+        batch.commit()
+
+    assert not folder_of(batch).exists()
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 0, 1)
+
+
 def test_partitions_whose_names_look_hidden_are_stored(lake: Lake) -> None:
     storage = lake.opened(fields=(("offset", "long"), ("_day", "string")), partition_by=["_day"])
     storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])

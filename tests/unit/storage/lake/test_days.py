@@ -1,0 +1,66 @@
+"""Partitions by days: Spark has dates of years that no reader of a table knows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.base import Advance, StoredOffset
+from kctl_agent.storage.lake import LakeBatch, LakeStorage
+from kctl_agent.storage.lake.folder import LocalFolder, TableRefused
+from kctl_agent.upkeep import looked_after
+from tests.unit.storage.lake.test_storage import GROUP, TOPIC_ID, TP, at, schema
+
+
+def of_days(path: Path, *days: str) -> tuple[LakeStorage, LakeBatch]:
+    """A table by days, and a batch with a row of each, as Spark writes it."""
+    made = LakeStorage(LocalFolder(path), partition_by=["day"])
+    made.prepare()
+    made.fit(schema(("n", "long"), ("day", "date")))
+    made.bind(GROUP)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    batch = made.begin([Advance(*TP, 1, 0, len(days))])
+    for number, day in enumerate(days):
+        file = Path(batch.folder.uri, f"day={day}", "part-0.parquet")
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [number]}), file)
+    return made, batch
+
+
+@pytest.mark.parametrize("day", ["+10000-01-01", "0000-12-31", "-0044-03-15"])
+def test_a_day_that_readers_of_the_table_do_not_know_is_refused_before_it_is_stored(path: Path, day: str) -> None:
+    made, batch = of_days(path, "2026-11-24", day)
+
+    with pytest.raises(TableRefused, match=re.escape(f"a row of the batch is of {day} in day, by which")):
+        batch.commit()
+
+    assert at(made) == StoredOffset(*TP, TOPIC_ID, 0, 1)
+    assert not Path(batch.folder.uri).exists()
+    assert DeltaTable(path).to_pyarrow_table().num_rows == 0
+
+
+def test_the_first_and_the_last_day_and_none_are_stored(path: Path) -> None:
+    _, batch = of_days(path, "0001-01-01", "9999-12-31", "__HIVE_DEFAULT_PARTITION__")
+
+    batch.commit()
+
+    assert DeltaTable(path).to_pyarrow_table().num_rows == 3
+
+
+def test_upkeep_reports_a_table_of_which_delta_rs_can_make_nothing_and_does_the_rest(path: Path) -> None:
+    made, batch = of_days(path, "2026-11-24")
+    batch.commit()
+    version = DeltaTable(path).version()
+    entry = path / "_delta_log" / f"{version:020}.json"
+    far = entry.read_text().replace("2026-11-24", "+10000-01-01")  # as another writer may have it
+    entry.with_name(f"{version + 1:020}.json").write_text(far)
+
+    done, failed = looked_after(made)
+
+    assert (done, failed) == ([], ["ValueError: year 10000 is out of range"])
+    assert (path / "_kctl" / "vacuumed").exists()
