@@ -4,7 +4,8 @@ table, which every writer of it may set, and from files in the working directory
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urljoin, urlsplit
@@ -22,7 +23,7 @@ from pyiceberg.io import FileIO  # noqa: E402
 from pyiceberg.table import Table  # noqa: E402
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties  # noqa: E402
 from pyiceberg.types import strtobool  # noqa: E402
-from requests import Response, Session, TooManyRedirects  # noqa: E402
+from requests import PreparedRequest, Response, Session, TooManyRedirects  # noqa: E402
 from sqlalchemy import inspect  # noqa: E402
 from sqlalchemy.exc import SQLAlchemyError  # noqa: E402
 
@@ -34,6 +35,8 @@ __all__ = ["OwnCatalog", "make_catalog", "settings"]
 FILE_IO = f"{SyncedFileIO.__module__}.{SyncedFileIO.__qualname__}"
 LOCATION_PROVIDER = "write.py-location-provider.impl"
 MAKES_TABLES = "init_catalog_tables"
+REQUEST_SECONDS = 30.0
+"""For so long a REST catalog may leave a request without an answer."""
 ATTEMPTS = 5
 """To make the tables of a SQL catalog: of processes that do so at once one is let through."""
 
@@ -85,6 +88,7 @@ class _OwnRestCatalog(OwnCatalog, RestCatalog):
     def _config_headers(self, session: Session) -> None:
         """Before the first request of a session, which may be the one for a token."""
         session.hooks["response"].append(_refuse_redirect)
+        session.send = partial(_send, session.send)  # type: ignore[method-assign]
         super()._config_headers(session)
 
     def _fetch_config(self) -> None:
@@ -94,6 +98,11 @@ class _OwnRestCatalog(OwnCatalog, RestCatalog):
         super()._fetch_config()
         self.properties = {"prefix": self.properties.get("prefix", ""), **configured}
         self.uri = configured["uri"]
+
+
+def _send(send: Callable[..., Response], request: PreparedRequest, **more: Any) -> Response:
+    """pyiceberg has no time-out, nor has requests: a commit waited for a catalog that hung until it was restarted."""
+    return send(request, **{**more, "timeout": more.get("timeout") or REQUEST_SECONDS})
 
 
 def _refuse_redirect(response: Response, **_: Any) -> None:

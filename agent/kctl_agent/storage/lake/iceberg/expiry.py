@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["AGE_MS", "LEAST", "PROPERTIES", "outdated", "remove_files", "unneeded_files"]
+__all__ = ["AGE_MS", "LEAST", "PROPERTIES", "chosen", "outdated", "remove_files", "unneeded_files"]
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,17 @@ DEFAULTS = {AGE_MS: "432000000", LEAST: "1"}
 """Iceberg's own."""
 STEP = 20
 """So many go at a time at least, for what they need is read then."""
+
+
+def chosen(metadata: TableMetadata, now: float, io: FileIO) -> tuple[list[Snapshot], list[str]]:
+    """The snapshots that go with a commit at `now` (Unix seconds), and the files that only they need. None where what
+    they have cannot be read, such as when another commit has just removed it: this one does not fail for that."""
+    expired = outdated(metadata, now)
+    try:
+        return expired, unneeded_files(metadata, expired, io) if expired else []
+    except Exception as error:  # whatever pyiceberg raises of a file that is gone, or damaged
+        log.debug("no snapshot is expired this time: %s", error)
+        return [], []
 
 
 def outdated(metadata: TableMetadata, now: float) -> list[Snapshot]:

@@ -195,8 +195,7 @@ class IcebergTable:
             for file in files:
                 append.append_data_file(entry(file, self.path, metadata))
         transaction.set_properties(properties)
-        expired = expiry.outdated(metadata, time.time()) if self._is_expiring else []
-        unneeded = expiry.unneeded_files(metadata, expired, table.io) if expired else []
+        expired, unneeded = expiry.chosen(metadata, time.time(), table.io) if self._is_expiring else ([], [])
         if expired:
             ExpireSnapshots(transaction).by_ids([snapshot.snapshot_id for snapshot in expired]).commit()
         transaction.commit_transaction()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,3 +109,37 @@ def test_with_upkeep_off_every_snapshot_stays(lake: Lake, storage: IcebergStorag
     store(keeping, 10)
 
     assert len(lake.table().snapshots()) == before + 10
+
+
+def test_a_commit_does_not_fail_where_another_one_expires_what_it_was_about_to(
+    lake: Lake, storage: IcebergStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping = lake.opened(is_expiring=False)
+    store(keeping, 10)
+    other, unneeded_files = lake.opened(), expiry.unneeded_files
+    batch = begun(storage, 20, 22)
+
+    def overtaken(*args: Any) -> list[str]:
+        monkeypatch.setattr(expiry, "unneeded_files", unneeded_files)
+        other.init_offsets([StoredOffset("other", 0, None, 0)])
+        return unneeded_files(*args)
+
+    monkeypatch.setattr(expiry, "unneeded_files", overtaken)
+    batch.commit()
+
+    assert lake.offsets() == list(range(22))
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 22, 1)
+    assert storage.table.commits_retried == 1
+    assert metadata_files(lake) >= needed_files(lake)
+
+
+def test_commits_go_on_where_a_list_of_manifests_is_gone_for_good(lake: Lake, storage: IcebergStorage) -> None:
+    keeping = lake.opened(is_expiring=False)
+    store(keeping, 10)
+    Path(lake.table().snapshots()[3].manifest_list.removeprefix("file://")).unlink()
+    before = len(lake.table().snapshots())
+
+    store(storage, 3)
+
+    assert lake.offsets() == list(range(26))
+    assert len(lake.table().snapshots()) == before + 3

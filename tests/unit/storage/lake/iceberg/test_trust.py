@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -149,6 +150,21 @@ def test_no_redirect_of_a_rest_catalog_is_followed(tmp_path: Path, status: int, 
 
     assert elsewhere.sent == []
     assert any(SECRET in each for each in catalog.sent)
+
+
+@pytest.mark.parametrize("of_token", [False, True])
+def test_a_rest_catalog_that_accepts_a_request_and_never_answers_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, of_token: bool
+) -> None:
+    monkeypatch.setattr("kctl_agent.storage.lake.iceberg.catalog.REQUEST_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent, answering() as catalog:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        more = {"credential": SECRET, "oauth2-server-uri": f"{url}/token"} if of_token else {}
+        storage = Lake(tmp_path, type="rest", uri=catalog.url if of_token else url, **more).storage()
+
+        with pytest.raises(StorageUnusable, match=r"^the table sales.orders or its catalog cannot be .*timed out"):
+            storage.prepare()
+        storage.close()
 
 
 def test_code_that_a_tables_metadata_name_is_not_run(lake: Lake) -> None:
