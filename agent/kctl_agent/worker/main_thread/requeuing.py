@@ -35,7 +35,7 @@ class _Outcome:
     """Neither: another worker is at it."""
 
     done: PutBack | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
     is_over: bool = False
     """Everything that was asked for until the thread began is put back."""
 
@@ -97,7 +97,7 @@ class Requeuing:
         except RequeueTaken as error:
             log.debug("%s", error)
             self._outcome = _Outcome()
-        except Exception as error:  # Spark's, Py4J's and those of the user's transform
+        except BaseException as error:  # Spark's, Py4J's, those of the user's transform (`exit()`), a panic of delta-rs
             log.debug("dead letters were not put back", exc_info=True)
             self._outcome = _Outcome(error=error)
 

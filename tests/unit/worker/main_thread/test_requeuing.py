@@ -20,7 +20,7 @@ class Played:
     """Answers, or raises, what it is given, once each; then there is nothing to be put back."""
 
     def __init__(self) -> None:
-        self.answers: list[PutBack | Exception | None] = []
+        self.answers: list[PutBack | BaseException | None] = []
         self.calls = 0
         self.has_session = True
         self.goes_on = threading.Event()
@@ -33,7 +33,7 @@ class Played:
         self.calls += 1
         assert self.goes_on.wait(30)
         answer = self.answers.pop(0) if self.answers else None
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -190,3 +190,24 @@ def test_what_fails_is_tried_again_less_and_less_often_and_reported_when_it_last
 
     turned(requeuing, at + 30.0)
     assert published[-1] is None
+
+
+class Panic(BaseException):
+    """As a panic of delta-rs, or `exit()` in a transform."""
+
+
+def test_what_is_no_exception_is_reported_too_and_not_what_was_put_back_before_it(
+    requeuing: Requeuing,
+    played: Played,
+    log: Log,
+    published: list[str | None],
+    happened: list[tuple[str, str]],
+) -> None:
+    log.commit()
+    played.answers = [PutBack(3, 2, 1), *[Panic("index out of bounds")] * 5]
+    turned(requeuing, 100.0)
+    for second in (0.0, GRACE_SECONDS + 1):
+        turned(requeuing, 110.0 + second)
+
+    assert len(happened) == 1
+    assert published == ["dead letters cannot be put back: index out of bounds; next try in 2 s"]
