@@ -232,20 +232,24 @@ class LakeTable:
         except Exception as error:  # whatever delta-rs raises of a type that it does not know
             raise TableRefused(f"a Delta table cannot have these columns: {error}") from error
         with self._lock, self.errors():
-            try:
-                DeltaTable.create(
-                    self.folder.uri,
-                    schema,
-                    partition_by=list(partition_by),
-                    name=self.folder.name,
-                    storage_options=self.folder.options,
-                )
-            except DeltaError as error:
-                if not self.exists():
-                    raise StorageUnusable(
-                        f"the table {self.folder} cannot be made: {self.folder.explain(error)}"
-                    ) from error
-                # another worker was first
+            for is_last in (False, True):
+                try:
+                    DeltaTable.create(
+                        self.folder.uri,
+                        schema,
+                        partition_by=list(partition_by),
+                        name=self.folder.name,
+                        storage_options=self.folder.options,
+                    )
+                except DeltaError as error:
+                    if self.exists():
+                        return  # another worker was first
+                    if is_last:  # else it may be a conflict (409) that nobody has won
+                        raise StorageUnusable(
+                            f"the table {self.folder} cannot be made: {self.folder.explain(error)}"
+                        ) from error
+                else:
+                    return
 
     def _add_columns(self, wanted: Sequence[Mapping[str, Any]]) -> None:
         """The lock is held. Raises TableRefused, StorageUnusable."""
