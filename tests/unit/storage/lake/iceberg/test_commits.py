@@ -228,8 +228,7 @@ storage = lake.opened()
 stored = 0
 while (now := at(storage)).next < int(sys.argv[2]):
     try:
-        begun(storage, now.next, now.next + 3).commit()
-        stored += 3
+        stored += sum(file.rows for file in begun(storage, now.next, now.next + 3).commit())
     except StoredOffsetMoved:
         pass
 print(stored, storage.table.commits_retried)
