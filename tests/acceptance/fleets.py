@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,12 @@ class Fleet(DemoFleet):
     def jvm(self, worker: str = "worker-0") -> psutil.Process:
         """That in which this worker's queries run."""
         driver = "engine" if self.has_engine else worker
-        children = psutil.Process(self.processes()[driver]["pid"]).children(recursive=True)
-        [jvm] = [child for child in children if child.name() == "java"]
+        found = []
+        for child in psutil.Process(self.processes()[driver]["pid"]).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # idle Pythons of executors end
+                if child.name() == "java":
+                    found.append(child)
+        [jvm] = found
         return jvm
 
     def family(self, *names: str) -> list[psutil.Process]:

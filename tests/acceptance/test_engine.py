@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from time import monotonic
@@ -80,11 +81,12 @@ def two(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
 
 def with_pandas(fleet: Fleet) -> list[psutil.Process]:
     """The processes of the fleet that have imported pandas, by its libraries in their memory."""
-    return [
-        each
-        for each in alive(psutil.Process(fleet.pid).children(recursive=True))
-        if "/pandas/" in Path(f"/proc/{each.pid}/maps").read_text()
-    ]
+    found = []
+    for each in alive(psutil.Process(fleet.pid).children(recursive=True)):
+        with suppress(FileNotFoundError, ProcessLookupError):  # idle Pythons of executors end
+            if "/pandas/" in Path(f"/proc/{each.pid}/maps").read_text():
+                found.append(each)
+    return found
 
 
 def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
