@@ -208,12 +208,17 @@ def backdate(table: Path) -> None:
 def beside(fleet: Fleet, delta: DeltaSpark, statement: str) -> None:
     """Delta refuses a DELETE or MERGE when a batch was committed since it began to read, whatever rows it is of: where
     batches come faster than that, the fleet is paused. Where a worker's checkpoint has entries removed that `backdate`
-    has made old, between Spark's listing of the log and its reading, it begins anew."""
+    has made old, between Spark's listing of the log and its reading, it begins anew; if that was after its commit, the
+    column is there."""
     try:
         delta.sql(statement)
     except DeltaRefused as refused:
         if "FILE_NOT_EXIST" in str(refused) and "/_delta_log/" in str(refused):
-            delta.sql(statement)
+            try:
+                delta.sql(statement)
+            except DeltaRefused as again:
+                if again.condition != "FIELD_ALREADY_EXISTS":
+                    raise
             return
         if refused.condition != "ConcurrentAppendException":
             raise
