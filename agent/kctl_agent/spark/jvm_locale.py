@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+
+from kctl_agent.spark.exported import exported
 
 __all__ = ["LC_ALL", "PYTHON_LC_ALL", "is_utf8", "of_utf8"]
 
@@ -32,15 +34,6 @@ def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
     return asked.stdout.strip().upper() in ("UTF-8", "UTF8")
 
 
-@contextmanager
-def of_utf8() -> Iterator[None]:
+def of_utf8() -> AbstractContextManager[None]:
     """What is started meanwhile has a locale of UTF-8, if the machine has one."""
-    given = os.environ.get(LC_ALL)
-    os.environ[LC_ALL] = UTF8
-    try:
-        yield
-    finally:
-        if given is None:
-            del os.environ[LC_ALL]
-        else:
-            os.environ[LC_ALL] = given
+    return exported(LC_ALL, UTF8)

@@ -6,13 +6,13 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl_agent.spark import class_archive
 from kctl_agent.spark.conf import configuration, is_local, properties_file
+from kctl_agent.spark.exported import exported
 from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, is_utf8, of_utf8
 from kctl_agent.spark.own_jvm import talk_to_no_other
 from kctl_agent.spark.settings import SparkSettings
@@ -70,19 +70,10 @@ def java_options(scratch_dir: Path, given: str) -> str:
     return f"{ours} {HEAP_OPTIONS} {class_archive.java_options(given)} {given}"
 
 
-@contextmanager
-def _submitting(properties: Path) -> Iterator[None]:
+def _submitting(properties: Path) -> AbstractContextManager[None]:
     """Has PySpark start its JVM with these properties; a user's own arguments come after them."""
-    given = os.environ.get(SUBMIT_ARGUMENTS)
     words = ["--properties-file", str(properties), "--load-spark-defaults"]
-    os.environ[SUBMIT_ARGUMENTS] = f"{shlex.join(words)} {given or 'pyspark-shell'}"
-    try:
-        yield
-    finally:
-        if given is None:
-            del os.environ[SUBMIT_ARGUMENTS]
-        else:
-            os.environ[SUBMIT_ARGUMENTS] = given
+    return exported(SUBMIT_ARGUMENTS, f"{shlex.join(words)} {os.environ.get(SUBMIT_ARGUMENTS) or 'pyspark-shell'}")
 
 
 def lost_jvm(error: BaseException) -> str | None:

@@ -1,0 +1,23 @@
+"""A variable of the environment for a JVM that PySpark starts, which inherits that of this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["exported"]
+
+
+@contextmanager
+def exported(name: str, text: str) -> Iterator[None]:
+    """What is started meanwhile has this variable; then this process has again what it had."""
+    given = os.environ.get(name)
+    os.environ[name] = text
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = given
