@@ -25,7 +25,6 @@ help: ## list the targets
 setup: $(SETUP_DONE) ## what the tests need, and jars: downloads what is missing, verified; at once when nothing is
 	@$(BIN)/python -m kctl.jars fetch broker spark s3
 	@$(BIN)/python -m tests.delta_jars
-	@$(BIN)/python -m tests.iceberg_jars
 	@$(BIN)/python -m kctl.demo.record_classes
 
 $(SETUP_DONE): requirements.lock pyproject.toml agent/pyproject.toml scripts/setup

@@ -11,13 +11,9 @@ The file has one row; pyarrow writes it, which is not timed.
 - `workers`: 1, 2, 5 and 10 processes on one table, each with partitions of its own: a commit a second each (`paced`),
   and as fast as they can (`flat_out`).
 
-Of an Iceberg table with a catalog in a SQLite file: the first and the last 50 of 300 commits in a row, each by a
-process of its own (`iceberg_commits_first`, `iceberg_commits_last`), and workers that are paced.
+    python -m benchmarks.lake_commits [--commits 300] [--seconds 20] [--files 100000] [--versions 10000]
 
-    python -m benchmarks.lake_commits [--formats delta iceberg] [--commits 300] [--seconds 20] [--files 100000]
-                                      [--versions 10000]
-
-Prints JSON lines. Targets, of Delta: 99 of 100 `commit`s take at most 100 ms in each table; `start` at most 2 s more
+Prints JSON lines. Targets: 99 of 100 `commit`s take at most 100 ms in each table; `start` at most 2 s more
 than of `empty`; `rss` grows by at most 5 MB over the commits, and is at most 25 MB more than of `empty`; the processor
 time of a commit of ten workers that are paced at most 1.5 of that of one.
 """
@@ -41,19 +37,16 @@ from time import perf_counter, time
 
 from benchmarks._fleet import progress
 from kctl_agent.storage.base import Advance, Binding, StoredOffset, TopicPartition
-from kctl_agent.storage.lake import IcebergStorage, LakeBatch, LakeStorage, TableStorage
+from kctl_agent.storage.lake import LakeBatch, LakeStorage
 from kctl_agent.storage.lake.commit_actions import append_actions
 from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.log import write_entry
 from kctl_agent.wire import JsonObject
 
-WORKERS_OF = {"delta": "lake_workers_", "iceberg": "iceberg_workers_"}
-"""How the JSON lines of a format's workers begin."""
 PARTITIONS = 8
 WORKERS = (1, 2, 5, 10)
 DELTA_RS_COMMITS = 20
-ROW_OF_COMMITS = 50
 WARM_UP = 3
 COMMIT_SECONDS = 0.1
 START_SECONDS = 2.0
@@ -67,7 +60,6 @@ SCHEMA = json.dumps(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="the cost of a commit to a large table, and beside other workers")
-    parser.add_argument("--formats", nargs="+", choices=("delta", "iceberg"), default=("delta", "iceberg"))
     parser.add_argument("--commits", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each number of workers")
     parser.add_argument("--files", type=int, default=100_000)
@@ -75,16 +67,9 @@ def main() -> None:
     options = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="k", dir="/var/tmp"))  # on a disk: what is synced there is written
     try:
-        if "delta" in options.formats:
-            sizes(
-                place,
-                options.commits,
-                {"empty": (1, 1), "versions": (options.versions,) * 2, "files": (options.files, 100)},
-            )
-            workers(place, "delta", options.seconds, (1.0, 0.0))
-        if "iceberg" in options.formats:
-            iceberg(place / "iceberg", options.commits)
-            workers(place, "iceberg", options.seconds, (1.0,))
+        tables = {"empty": (1, 1), "versions": (options.versions,) * 2, "files": (options.files, 100)}
+        sizes(place, options.commits, tables)
+        workers(place, options.seconds)
     finally:
         rmtree(place)
 
@@ -95,7 +80,7 @@ def sizes(place: Path, commits: int, tables: Mapping[str, tuple[int, int]]) -> N
         table = place / name
         made(table, files, versions)
         progress(f"{name} is made (load {os.getloadavg()[0]:.1f})")
-        [ours] = in_processes(1, row_of_commits, "delta", table, commits)
+        [ours] = in_processes(1, row_of_commits, table, commits)
         [theirs] = in_processes(1, row_of_delta_rs, table, min(commits, DELTA_RS_COMMITS))
         empty = empty or ours
         line = {"benchmark": f"lake_commits_{name}", "files": files, "versions": versions, **ours, **theirs}
@@ -110,24 +95,9 @@ def sizes(place: Path, commits: int, tables: Mapping[str, tuple[int, int]]) -> N
         print(json.dumps({**line, "met": is_met}), flush=True)
 
 
-def iceberg(table: Path, commits: int) -> None:
-    open_table("iceberg", table)
-    progress(f"iceberg (load {os.getloadavg()[0]:.1f})")
-    rest = max(commits - 2 * ROW_OF_COMMITS, 1)
-    for name, count in (("first", ROW_OF_COMMITS), ("", rest), ("last", ROW_OF_COMMITS)):
-        [row] = in_processes(1, row_of_commits, "iceberg", table, count)
-        if name:
-            print(json.dumps({"benchmark": f"iceberg_commits_{name}", "commits": count, **row}), flush=True)
-
-
-def open_table(format_: str, table: Path) -> TableStorage:
+def open_table(table: Path) -> LakeStorage:
     """As a worker does it; a table that does not exist is made."""
-    storage: TableStorage
-    if format_ == "delta":
-        storage = LakeStorage(LocalFolder(table))
-    else:
-        catalog = {"type": "sql", "uri": f"sqlite:///{table}.catalog.db"}
-        storage = IcebergStorage(LocalFolder(table), "bench.orders", catalog)
+    storage = LakeStorage(LocalFolder(table))
     storage.prepare()
     storage.fit(SCHEMA)
     return storage
@@ -157,8 +127,8 @@ def _file(number: int) -> DataFile:
 class Worker:
     """Of its own partitions of a table."""
 
-    def __init__(self, format_: str, table: Path, number: int) -> None:
-        self.storage = open_table(format_, table)
+    def __init__(self, table: Path, number: int) -> None:
+        self.storage = open_table(table)
         self.storage.bind(Binding(f"bench-{number}", "bench"))
         self.partitions: list[TopicPartition] = [("orders", each) for each in range(PARTITIONS)]
         there = self.storage.stored_offsets(self.partitions)
@@ -180,8 +150,7 @@ class Worker:
         self._next += 1
 
     def end(self) -> None:
-        if isinstance(self.storage, LakeStorage):
-            self.storage.table.checkpoints.wait()
+        self.storage.table.checkpoints.wait()
         self.storage.close()
 
 
@@ -193,9 +162,9 @@ def _write(batch: LakeBatch) -> None:
     pq.write_table(pa.table({"topic": ["orders"], "offset": [1]}), Path(batch.folder.uri) / "part-0.parquet")
 
 
-def row_of_commits(format_: str, table: Path, commits: int, _: int) -> JsonObject:
+def row_of_commits(table: Path, commits: int, _: int) -> JsonObject:
     began = perf_counter()
-    worker = Worker(format_, table, 0)
+    worker = Worker(table, 0)
     counts = worker.storage.stats().counts
     started = perf_counter() - began
     assert counts is not None
@@ -234,18 +203,18 @@ def row_of_delta_rs(table: Path, commits: int, _: int) -> JsonObject:
     return {**_milliseconds("delta_rs", taken), "delta_rs_rss_mb": _rss()}
 
 
-def workers(place: Path, format_: str, seconds: float, paces: Sequence[float]) -> None:
-    for pace in paces:
+def workers(place: Path, seconds: float) -> None:
+    for pace in (1.0, 0.0):
         alone = 0.0
         for count in WORKERS:
-            table = place / f"{format_}-workers-{count}-{pace}"
-            open_table(format_, table).close()
-            rows = in_processes(count, row_of_load, format_, table, seconds, pace)
+            table = place / f"workers-{count}-{pace}"
+            open_table(table).close()
+            rows = in_processes(count, row_of_load, table, seconds, pace)
             commits = sum(len(row["commit"]) for row in rows)
             cpu_ms = sum(row["cpu_seconds"] for row in rows) / commits * 1e3
             alone = alone or cpu_ms
             line: JsonObject = {
-                "benchmark": WORKERS_OF[format_] + ("paced" if pace else "flat_out"),
+                "benchmark": "lake_workers_" + ("paced" if pace else "flat_out"),
                 "workers": count,
                 "commits_per_second": round(commits / seconds, 1),
                 "retries": sum(row["retries"] for row in rows),
@@ -254,7 +223,7 @@ def workers(place: Path, format_: str, seconds: float, paces: Sequence[float]) -
                 "cpu_ms_per_commit": round(cpu_ms, 2),
                 "ratio": round(cpu_ms / alone, 2),
             }
-            if pace and format_ == "delta":
+            if pace:
                 line |= {"target": LINEAR, "met": cpu_ms <= LINEAR * alone}
             print(json.dumps(line), flush=True)
 
@@ -267,9 +236,9 @@ def _at_the_same_time(barrier: Barrier) -> None:
     _start = barrier
 
 
-def row_of_load(format_: str, table: Path, seconds: float, pace: float, number: int) -> JsonObject:
+def row_of_load(table: Path, seconds: float, pace: float, number: int) -> JsonObject:
     """Commits for so many seconds, one each `pace` seconds; 0: at once."""
-    worker, never = Worker(format_, table, number), Event()
+    worker, never = Worker(table, number), Event()
     for _ in range(WARM_UP):  # imports what a first commit does
         worker.step()
     worker.begin.clear()

@@ -20,7 +20,7 @@ from kctl_agent.errors import StorageError
 from kctl_agent.messages import number_of
 from kctl_agent.process import parent_watch
 from kctl_agent.storage import open_lake
-from kctl_agent.storage.lake import LakeStorage, TableStorage
+from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact, small_files
 from kctl_agent.storage.lake.folder import FOLDER
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
@@ -49,7 +49,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def looked_after(lake: TableStorage) -> tuple[list[str], list[str]]:
+def looked_after(lake: LakeStorage) -> tuple[list[str], list[str]]:
     """Does what is due; what was done, and what failed: nothing keeps the rest from being done. Raises
     StorageUnusable."""
     done: list[str] = []

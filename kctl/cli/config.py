@@ -65,7 +65,7 @@ def _check(
 ) -> None:
     """Check a configuration, its handler and its transform.
 
-    Starts no fleet and asks no broker, no object store and no catalog. Files of secrets are read, and the packages and
+    Starts no fleet and asks no broker and no object store. Files of secrets are read, and the packages and
     the folder that a table needs are looked for; folders that another user could change are refused. Handler and
     transform are imported, each in a process of its own. What else `kctl start` finds on its machine (Java, a port in
     use, folders that cannot be written) is not checked. Exit code 2 if the configuration or the code that it names

@@ -1,4 +1,4 @@
-"""The rules that join the settings of mode `lake`: where a table is, of which format, and what is of no use to it."""
+"""The rules that join the settings of mode `lake`: where a table is, and what is of no use to it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import re
 from urllib.parse import unquote, urlsplit
 
 from kctl.config.sections import Config
-from kctl.config.values import shown_url
 from kctl.errors import ConfigError
 
 __all__ = ["check_lake", "uri_hint"]
 
 KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 """Of a table without a transform, as Spark's source of Kafka names them."""
-CATALOG_REFUSED = frozenset({"auth", "ssl", "py-io-impl", "py-catalog-impl"})
-"""Properties of pyiceberg that name code to run, or that it takes no texts for."""
 
 
 def check_lake(config: Config) -> None:
@@ -31,8 +28,6 @@ def check_lake(config: Config) -> None:
             f"{config.path}: storage.uri is {storage.uri}, which names no folder of its own: write its path from the "
             "root on, without `.`, `..` and control characters"
         )
-    if storage.format == "iceberg":
-        _check_iceberg(config)
     _check_unused(config)
     _check_partition_by(config)
     if config.sinkers.count > 0 or config.sinkers.handler:
@@ -62,11 +57,6 @@ def uri_hint(uri: str) -> str:
 def _check_unused(config: Config) -> None:
     """Settings that nobody would read: to set one is a mistake that nothing else shows."""
     storage = config.storage
-    if storage.format != "iceberg" and (name := _first(table=storage.table, catalog=storage.catalog)):
-        raise ConfigError(
-            f'{config.path}: storage.{name} is set and storage.format is "{storage.format}", but only an Iceberg table '
-            f'has one: write format = "iceberg", or leave {name} out'
-        )
     of_store = _first(endpoint=storage.endpoint, region=storage.region, credentials_file=storage.credentials_file)
     if of_store and not storage.uri.startswith("s3://"):
         raise ConfigError(
@@ -89,44 +79,4 @@ def _check_partition_by(config: Config) -> None:
         raise ConfigError(
             f"{config.path}: storage.partition_by names {unknown[0]}, but without workers.transform the columns are "
             f"{', '.join(KAFKA_COLUMNS)}"
-        )
-
-
-def _check_iceberg(config: Config) -> None:
-    storage = config.storage
-    if not storage.table:
-        raise ConfigError(
-            f'{config.path}: storage.format is "iceberg", but storage.table is empty: name the table, as `sales.orders`'
-        )
-    if (kind := storage.catalog.get("type")) not in ("sql", "rest"):
-        shown = "no type" if kind is None else f"the type {kind}"
-        raise ConfigError(
-            f"{config.path}: storage.catalog has {shown}: of catalogs `sql` and `rest` can be used, which refuse a "
-            "commit that was decided on an older snapshot"
-        )
-    uri = storage.catalog.get("uri", "")
-    if not uri:
-        raise ConfigError(f"{config.path}: storage.catalog has no uri: name where the catalog is")
-    try:
-        urlsplit(uri)
-    except ValueError:  # whose text may hold a password
-        raise ConfigError(f"{config.path}: storage.catalog has a uri that cannot be read: correct it") from None
-    if re.match(r"sqlite(\+\w+)?:(?!////)", uri):
-        raise ConfigError(
-            f"{config.path}: storage.catalog has the uri {shown_url(uri)}, which is in memory, or relative to the "
-            "working directory, of each process: write sqlite:////absolute/path"
-        )
-    for name, text in storage.catalog.items():
-        if re.search(r"[\x00-\x1f\x7f-\x9f]|^\s|\s$", text):
-            raise ConfigError(
-                f"{config.path}: storage.catalog.{name} has a control character, or a blank at an end: leave it out"
-            )
-        if (kind := name.partition(".")[0]) in CATALOG_REFUSED:
-            raise ConfigError(
-                f"{config.path}: storage.catalog.{name} cannot be used: kctl has pyiceberg use no {kind}: leave it out"
-            )
-    if storage.uri.startswith("s3://"):
-        raise ConfigError(
-            f'{config.path}: storage.format is "iceberg" and storage.uri is {storage.uri}, but only Delta '
-            'tables can be in an object store: use "delta", or a folder of this machine'
         )

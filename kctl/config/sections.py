@@ -351,20 +351,8 @@ class Storage:
     )
     format: str = setting(
         "delta",
-        "The format of the table of mode `lake`: Delta, or Iceberg with a catalog.",
-        choices=("delta", "iceberg"),
-    )
-    catalog: Mapping[str, str] = setting(
-        {},
-        'The catalog of an Iceberg table, such as `{ type = "sql", uri = "sqlite:////srv/lake/catalog.db" }`: of type '
-        "`sql` or `rest`, its `name` (`default`), and further properties of pyiceberg. `kctl config show` shows "
-        "no other than these three.",
-        is_secret=True,
-    )
-    table: str = setting(
-        "",
-        "The name of an Iceberg table in its catalog, such as `sales.orders`.",
-        pattern=(r"|[^\s.]+(\.[^\s.]+)+", "a namespace and a name, such as `sales.orders`"),
+        "The format of the table of mode `lake`.",
+        choices=("delta",),
     )
     uri: str = setting(
         "",
@@ -406,8 +394,7 @@ class Storage:
     upkeep: bool = setting(
         True,
         "Whether the master has the table of mode `lake` looked after: small files are compacted at quiet times, and "
-        "once a day files are removed that no version of the last seven days has. Of an Iceberg table workers expire "
-        "their own old snapshots.",
+        "once a day files are removed that no version of the last seven days has.",
     )
     block_messages: int = setting(500, "The most messages of one block.", unit="messages", minimum=1, maximum=100_000)
     block_bytes: str = setting(

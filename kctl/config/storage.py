@@ -25,14 +25,11 @@ def dead_letters_of(table: Path) -> Path:
 
 def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
     """The folders of this machine that a table of mode `lake` depends on, each with its setting: those of rows and of
-    dead letters with their logs and plans, the one where both are, and that of a catalog in a file."""
+    dead letters with their logs and plans, and the one where both are."""
     if (table := table_folder(config)) is not None:
         yield "storage.uri", table.parent
         for each in (table, dead_letters_of(table)):
             yield from (("storage.uri", folder) for folder in (each, each / "_delta_log", each / "_kctl"))
-    catalog = urlsplit(config.storage.catalog.get("uri", ""))
-    if config.storage.mode == "lake" and catalog.scheme.startswith("sqlite") and catalog.path:
-        yield "storage.catalog", Path(catalog.path[1:]).parent
 
 
 def storage_settings(config: Config) -> dict[str, Any]:
@@ -43,16 +40,12 @@ def storage_settings(config: Config) -> dict[str, Any]:
         "mode": storage.mode,
         "path": str(storage.path),
         "url": storage.url,
-        "format": storage.format,
         "uri": storage.uri,
-        "catalog": dict(storage.catalog),
-        "table": storage.table,
         "endpoint": storage.endpoint,
         "region": storage.region,
         "credentials_file": str(config.path.parent / storage.credentials_file) if storage.credentials_file else "",
         "partition_by": list(storage.partition_by),
         "merge_schema": storage.merge_schema,
-        "upkeep": storage.upkeep,
         "target_file_bytes": size_bytes(storage.target_file_bytes),
         "password_file": str(config.path.parent / storage.password_file) if storage.password_file else "",
         "namespace": storage.namespace or config.kafka.group,

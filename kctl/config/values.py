@@ -29,8 +29,6 @@ _KIND_WORDS = {
     "Mapping[str, str]": "a table of texts",
 }
 HIDDEN = "***"
-CATALOG_SHOWN = frozenset({"type", "name", "uri"})
-"""All else in `storage.catalog` goes to pyiceberg and its drivers, which name secrets as they like."""
 _TRUTH = {"true": True, "false": False}
 
 
@@ -57,9 +55,7 @@ def allowed(setting: Field[Any]) -> str:
 
 def shown(setting: Field[Any], value: Any) -> Any:
     """A value as it may be shown: without passwords inside a URL, and in a table without what its name or its text
-    declares secret; of a catalog its kind and place alone."""
-    if setting.name == "catalog":
-        return {name: _shown_place(text) if name in CATALOG_SHOWN else HIDDEN for name, text in value.items()}
+    declares secret."""
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
     if setting.metadata["is_secret"] and isinstance(value, str):
@@ -71,10 +67,6 @@ def _shown_entry(name: str, text: str) -> str:
     """As Spark itself redacts: a text that speaks of a secret, such as Java options, is hidden as a whole."""
     is_secret = any(re.search(SECRET_NAMES, each) for each in (name, text))
     return HIDDEN if is_secret and text else shown_url(text)
-
-
-def _shown_place(text: str) -> str:
-    return HIDDEN if "@" in text and "://" not in text else shown_url(text)
 
 
 def shown_url(url: str) -> str:

@@ -16,13 +16,12 @@ import pytest
 from kctl.testing.redis_server import RedisServer
 from tests.acceptance.fleets import Eventually, Fleet
 from tests.acceptance.schedule import OwnBroker, Schedule
-from tests.acceptance.tables import DeltaLake, IcebergLake, Lake
+from tests.acceptance.tables import Lake
 
 pytestmark = [pytest.mark.real]
 
 ROOT = Path(__file__).parents[2]
 STRIKES = 50
-LAKES: dict[str, type[Lake]] = {"lake": DeltaLake, "iceberg": IcebergLake}
 SEEDS = [int(word) for word in os.environ.get("KCTL_TEST_SEEDS", "1").split()]
 
 
@@ -37,18 +36,15 @@ def own_broker() -> Iterator[OwnBroker]:
 
 
 @pytest.fixture
-def lake(storage: str, short_dir: Path) -> Iterator[Lake | None]:
+def lake(storage: str, short_dir: Path) -> Lake | None:
     """None: what is stored is no table."""
-    made = LAKES[storage](short_dir) if storage in LAKES else None
-    yield made
-    if made is not None:
-        made.close()
+    return Lake(short_dir) if storage == "lake" else None
 
 
 @pytest.mark.long
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("storage", ["redis", "file", "lake", "iceberg"])
+@pytest.mark.parametrize("storage", ["redis", "file", "lake"])
 def test_whatever_is_killed_or_frozen_whenever_all_is_whole_afterwards_and_nothing_is_lost(
     seed: int,
     storage: str,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
-from tests.acceptance.tables import DeltaLake, IcebergLake, Lake, lake, places, sent
+from tests.acceptance.tables import Lake, lake, places, sent
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -94,18 +94,12 @@ def is_full(fleet: Fleet) -> str:
     return error if "No space left" in error or "disk is full" in error else ""
 
 
-@pytest.fixture(params=[DeltaLake, IcebergLake], ids=["delta", "iceberg"])
-def any_lake(request: pytest.FixtureRequest, short_dir: Path) -> Iterator[Lake]:
-    made: Lake = request.param(short_dir)
-    yield made
-    made.close()
-
-
 def test_two_fleets_fill_one_table_while_their_workers_are_killed(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, any_lake: Lake
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
 ) -> None:
     drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
-    fleets = [make_fleet(partitions=2, workers=2, storage=any_lake.settings()) for _ in range(2)]
+    table = Lake(short_dir)
+    fleets = [make_fleet(partitions=2, workers=2, storage=table.settings()) for _ in range(2)]
     for fleet in fleets:
         fleet.start()
     for fleet in fleets:
@@ -124,4 +118,4 @@ def test_two_fleets_fill_one_table_while_their_workers_are_killed(
         fleet.finish(load)
         eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
-    assert any_lake.places() == sent(fleets[0]) + sent(fleets[1])
+    assert table.places() == sent(fleets[0]) + sent(fleets[1])

@@ -43,7 +43,7 @@ from tests.unconditional_proxy import UnconditionalProxy
 from tests.unit.storage.lake.test_compaction import while_it_compacts
 from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, schema
 
-DEFAULTS = {"format": "delta", "partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}
+DEFAULTS = {"partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from kctl_agent.storage.base import Storage, StorageError
 from kctl_agent.storage.block import BLOCK_BYTES
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.storage.lake import IcebergStorage, LakeStorage, TableStorage
+from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.packages import need_packages
 from kctl_agent.storage.memory import MemoryStorage
@@ -56,7 +56,7 @@ def open_storage(settings: Mapping[str, Any], *, reply_seconds: float = REPLY_SE
     raise StorageError(f"storage.mode is {mode!r}; known are: {', '.join(MODES)}")
 
 
-def open_lake(settings: Mapping[str, Any]) -> TableStorage:
+def open_lake(settings: Mapping[str, Any]) -> LakeStorage:
     """The table that the `[storage]` settings of mode `lake` name. It opens no file and no connection yet.
 
     Raises:
@@ -64,16 +64,13 @@ def open_lake(settings: Mapping[str, Any]) -> TableStorage:
         TableRefused: a kind of table that cannot be there.
     """
     need_packages(settings)
-    folder = _folder(settings)
-    common: dict[str, Any] = {
-        "partition_by": settings["partition_by"],
-        "target_file_bytes": settings["target_file_bytes"],
-        "merge_schema": settings["merge_schema"],
-        "limits": Limits.of(settings),
-    }
-    if settings["format"] == "iceberg":
-        return IcebergStorage(folder, settings["table"], settings["catalog"], is_expiring=settings["upkeep"], **common)
-    return LakeStorage(folder, **common)
+    return LakeStorage(
+        _folder(settings),
+        partition_by=settings["partition_by"],
+        target_file_bytes=settings["target_file_bytes"],
+        merge_schema=settings["merge_schema"],
+        limits=Limits.of(settings),
+    )
 
 
 def _folder(settings: Mapping[str, Any]) -> Folder:

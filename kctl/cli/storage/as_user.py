@@ -1,6 +1,6 @@
 """`kctl storage` by root for the fleet of another user: what it does to the storage is done as that user.
 
-What a configuration names is its user's choice: a server, a catalog, a file of keys that is sent there. Libraries of
+What a configuration names is its user's choice: a server, a file of keys that is sent there. Libraries of
 others open it. So it is done by a process that has none of root's environment and memory, and no way back to root.
 """
 
@@ -57,20 +57,11 @@ _LOADED_FOR_REDIS = (
     "redis.backoff",
     "redis.retry",
 )
-_LOADED_FOR_ICEBERG = (
-    "kctl_agent.storage.lake.iceberg.catalog",
-    "kctl_agent.storage.lake.iceberg.data_files",
-    "kctl_agent.storage.lake.iceberg.transaction",
-    "sqlalchemy.dialects.sqlite",
-)
-"""A second more, or two."""
 
 
 def import_packages(config: Config) -> None:
     """What is used of a storage, before our own files may become unreadable."""
-    storage = config.storage
-    more = _LOADED_FOR_REDIS if storage.mode == "redis" else _LOADED_FOR_ICEBERG if storage.format == "iceberg" else ()
-    for name in (*_LOADED, *more):
+    for name in (*_LOADED, *(_LOADED_FOR_REDIS if config.storage.mode == "redis" else ())):
         with suppress(ImportError):  # what is not installed is reported where it is needed
             import_module(name)
 

@@ -19,11 +19,11 @@ from kctl.privileges import owner_to_act_as
 if TYPE_CHECKING:
     from kctl.config import Config
     from kctl_agent.storage.base import DeadLetterStore, Storage
-    from kctl_agent.storage.lake import TableStorage
+    from kctl_agent.storage.lake import LakeStorage
 
 __all__ = ["load_fleet", "opened", "opened_dead_letters", "opened_lake", "opened_table"]
 
-S = TypeVar("S", bound="Storage | TableStorage")
+S = TypeVar("S", bound="Storage | LakeStorage")
 
 
 def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
@@ -70,7 +70,7 @@ def opened(config: Config) -> Iterator[Storage]:
 
 
 @contextmanager
-def opened_lake(config: Config) -> Iterator[TableStorage]:
+def opened_lake(config: Config) -> Iterator[LakeStorage]:
     """The table of a fleet of mode `lake`. Raises StorageUnusable, TableRefused: it cannot be used."""
     from kctl.config.storage import storage_settings
     from kctl_agent.storage import open_lake
@@ -80,15 +80,10 @@ def opened_lake(config: Config) -> Iterator[TableStorage]:
 
 
 @contextmanager
-def opened_table(config: Config) -> Iterator[TableStorage]:
-    """As `opened_lake`, of a fleet that has one whose files are looked after. Raises UsageError too."""
+def opened_table(config: Config) -> Iterator[LakeStorage]:
+    """As `opened_lake`, of a fleet that may have one, which has to be there. Raises UsageError too."""
     if config.storage.mode != "lake":
         raise UsageError(f'storage.mode is "{config.storage.mode}": only a table (mode `lake`) has files to look after')
-    if config.storage.format == "iceberg":
-        raise UsageError(
-            'storage.format is "iceberg": its files are compacted and removed by the engine that you use beside kctl '
-            "(rewrite_data_files, expire_snapshots, remove_orphan_files)"
-        )
     with opened_lake(config) as lake:
         with lake.table.state():  # which raises where there is none yet
             pass

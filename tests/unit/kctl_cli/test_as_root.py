@@ -236,7 +236,7 @@ def test_config_check_takes_the_fleets_user_for_the_owner_of_its_folders(kctl: K
     assert f"belong to several users (uids {STRANGER - 1}, {STRANGER})" in refused.err
 
 
-@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "PYICEBERG_CATALOG__DEFAULT__URI", "SSL_CERT_FILE"])
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "SSL_CERT_FILE"])
 def test_roots_environment_is_not_that_of_the_process_that_uses_another_users_storage(
     kctl: Kctl, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

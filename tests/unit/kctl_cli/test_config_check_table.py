@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 S3 = 'uri = "s3://bucket/orders"\ncredentials_file = "keys"\nendpoint = "http://127.0.0.1:1"'
 KEYS = "[default]\naws_access_key_id = a\naws_secret_access_key = b\n"
-ICEBERG = 'format = "iceberg"\ntable = "a.b"\ncatalog = { type = "sql", uri = "sqlite:////srv/c.db" }\n'
 
 
 def written(folder: Path, storage: str) -> str:
@@ -65,8 +64,6 @@ def test_keys_that_cannot_be_used_are_refused_by_check_and_by_status_with_one_ex
     [
         ('uri = "file:///srv/t"', "deltalake", 'storage.mode = "lake" needs deltalake: pip install deltalake'),
         ('uri = "s3://bucket/t"', "obstore", "storage.uri = s3://… needs obstore: pip install obstore"),
-        (f'{ICEBERG}uri = "file:///srv/t"', "pyiceberg", "needs pyiceberg: pip install pyiceberg"),
-        (f'{ICEBERG}uri = "file:///srv/t"', "sqlalchemy", "a catalog of type sql needs SQLAlchemy: pip install SQL"),
     ],
 )
 def test_a_package_that_is_missing_is_named_as_pip_installs_it(
@@ -175,16 +172,6 @@ def test_an_endpoint_of_the_environment_is_checked_too_and_its_password_is_not_s
         True,
         False,
     )
-
-
-@pytest.mark.parametrize("uri", ["http://u:hunter2@[::1", "http://[hunter2", "http://u:hunter2\u2100@h"])
-def test_a_catalog_whose_uri_is_none_is_refused_without_a_part_of_it(kctl: Kctl, short_dir: Path, uri: str) -> None:
-    catalog = f'format = "iceberg"\ntable = "a.b"\ncatalog = {{ type = "rest", uri = "{uri}" }}\n'
-
-    ran = kctl("config", "check", "-c", written(short_dir, f'{catalog}uri = "{(short_dir / "orders").as_uri()}"'))
-
-    assert (ran.code, ran.out, "hunter2" in ran.err) == (2, "", False)
-    assert "storage.catalog has a uri that cannot be read" in ran.err
 
 
 @pytest.mark.parametrize("command", ["vacuum", "optimize"])

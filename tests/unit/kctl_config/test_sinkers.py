@@ -13,8 +13,6 @@ KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
 
 LAKE = '[storage]\nmode = "lake"\n'
 TABLE = f'{LAKE}uri = "file:///srv/t"\n'
-ICEBERG = '[storage]\nmode = "lake"\nuri = "file:///srv/t"\nformat = "iceberg"\ntable = "a.b"\n'
-CATALOG = f"{ICEBERG}catalog = {{ type = 'rest', uri = 'http://h', "
 
 
 def loaded(folder: Path, more: str) -> Config:
@@ -43,20 +41,7 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
             '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n[spark]\nmaster = "spark://one:7077"',
             'storage.mode is "lake" and spark.master is "spark://one:7077"',
         ),
-        ('[storage]\nmode = "lake"\nuri = "file:///srv/t"\nformat = "iceberg"', "but storage.table is empty"),
-        (f"{ICEBERG}catalog = {{ uri = 'sqlite:////c' }}", "storage.catalog has no type: of catalogs `sql` and `rest`"),
-        (f"{ICEBERG}catalog = {{ type = 'hive', uri = 'thrift://h' }}", "storage.catalog has the type hive: of"),
-        (f"{ICEBERG}catalog = {{ type = 'sql' }}", "storage.catalog has no uri: name where the catalog is"),
-        (f'{CATALOG}token = "secret\\n" }}', "storage.catalog.token has a control character, or a blank at an end"),
-        (f"{CATALOG}token = ' secret' }}", "storage.catalog.token has a control character, or a blank at an end"),
-        (
-            f"{CATALOG}auth.type = 'custom' }}",
-            "storage.catalog.auth.type cannot be used: kctl has pyiceberg use no auth",
-        ),
-        (
-            f"{ICEBERG.replace('file:///srv', 's3://bucket')}catalog = {{ type = 'sql', uri = 'sqlite:////c' }}",
-            "only Delta tables can be in an object store",
-        ),
+        (f'{TABLE}format = "iceberg"', 'storage.format is "iceberg", but it takes "delta"'),
         ('[storage]\nmode = "lake"\nuri = "s3://bucket/a//b"', "`s3://BUCKET/PREFIX`"),
         ('[storage]\nmode = "lake"\nuri = "s3://bucket"', "`s3://BUCKET/PREFIX`"),
         (f"{LAKE}uri = 's3://bucket/'", "`s3://BUCKET/PREFIX`; name a folder in the bucket too"),
@@ -67,11 +52,6 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
         (f"{LAKE}uri = 'file://srv/t'", "; an absolute path has three slashes: file:///"),
         (f"{LAKE}uri = 'gs://bucket/a'", "; tables cannot be in gs://"),
         ("[storage]\nuri = 'file:///srv/t'", 'storage.uri is set and storage.mode is "file", but only mode "lake"'),
-        (
-            f"{TABLE}table = 'a.b'",
-            'storage.table is set and storage.format is "delta", but only an Iceberg table has one',
-        ),
-        (f"{TABLE}catalog = {{ type = 'sql' }}", "storage.catalog is set and storage.format is"),
         (f"{TABLE}endpoint = 'http://h:1'", "storage.endpoint is set and storage.uri is file:///srv/t, but only"),
         (f"{TABLE}region = 'eu'", "storage.region is set and"),
         (f"{TABLE}credentials_file = 'k'", "storage.credentials_file is set and"),
@@ -80,12 +60,6 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
             f"{TABLE}partition_by = ['country']",
             "storage.partition_by names country, but without workers.transform the columns are topic, partition,",
         ),
-        (
-            f"{ICEBERG}catalog = {{ type = 'sql', uri = 'sqlite:///c.db' }}",
-            "has the uri sqlite:///c.db, which is in memory, or relative to the working directory, of each process: "
-            "write sqlite:////",
-        ),
-        ('[storage]\ntable = "orders"', "a namespace and a name, such as `sales.orders`"),
         (
             '[storage]\nmode = "directly"\n[sinkers]\ncount = 1\nhandler = "m:f"',
             'storage.mode is "directly" and sinkers.count is 1',

@@ -107,36 +107,3 @@ def test_a_url_that_cannot_be_read_is_refused_without_a_part_of_its_password(url
         where(url)
 
     assert "hunter2" not in str(refused.value)
-
-
-def test_a_catalog_is_given_on_as_it_is_and_shown_without_what_is_secret(tmp_path: Path) -> None:
-    setting = next(each for each in fields(Storage) if each.name == "catalog")
-    given = 'catalog = { type = "rest", uri = "https://u:hunter2@host/c", name = "n", header.X-Any = "hunter2" }'
-
-    assert settings(tmp_path, given)["catalog"]["header.X-Any"] == "hunter2"
-    catalog = shown(setting, load(tmp_path / "kctl.toml", {}).storage.catalog)
-    assert catalog == {
-        "type": "rest",
-        "uri": "https://u:***@host/c",
-        "name": "n",
-        "header.X-Any": "***",
-    }
-    assert shown(setting, {"uri": "u:hunter2@host/c"}) == {"uri": "***"}
-    assert shown(setting, {"uri": "sqlite:////srv/c.db?password=hunter2"}) == {
-        "uri": "sqlite:////srv/c.db?password=***"
-    }
-    variable = {"KCTL_STORAGE_CATALOG": "type=sql,uri=sqlite:////srv/c.db"}
-    assert load(tmp_path / "kctl.toml", variable).storage.catalog == {"type": "sql", "uri": "sqlite:////srv/c.db"}
-
-
-@pytest.mark.parametrize(
-    "uri", ["sqlite:///c.db", "sqlite+pysqlite:///c.db", "sqlite://", "sqlite:///:memory:", "sqlite:"]
-)
-def test_a_catalog_that_would_be_another_one_in_each_process_is_refused(tmp_path: Path, uri: str) -> None:
-    given = (
-        'mode = "lake"\nformat = "iceberg"\nuri = "file:///srv/t"\ntable = "a.b"\n'
-        f'catalog = {{ type = "sql", uri = "{uri}" }}\n'
-    )
-
-    with pytest.raises(ConfigError, match=r"storage\.catalog has the uri sqlite.*: write sqlite:////absolute/path"):
-        settings(tmp_path, given)

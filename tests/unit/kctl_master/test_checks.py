@@ -84,10 +84,7 @@ def test_a_folder_that_its_group_can_write_to_is_reported(tmp_path: Path, caplog
 LAKE = f"""{TOML}
 [storage]
 mode = "lake"
-format = "iceberg"
-table = "a.b"
 uri = "file://%s/lake/or%%20ders"
-catalog = {{ type = "sql", uri = "sqlite:///%s/catalog/c.db" }}
 """
 FOLDERS = [
     "lake",
@@ -96,20 +93,19 @@ FOLDERS = [
     "lake/or ders/_delta_log",
     "lake/or ders_dead_letters",
     "lake/or ders_dead_letters/_kctl",
-    "catalog",
 ]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folder_of_a_table_that_every_user_can_write_to_is_refused(tmp_path: Path, folder: str) -> None:
-    (tmp_path / "kctl.toml").write_text(LAKE % (tmp_path, tmp_path))
+    (tmp_path / "kctl.toml").write_text(LAKE % tmp_path)
     for each in FOLDERS:
         (tmp_path / each).mkdir(parents=True)
     config = load(tmp_path / "kctl.toml", {})
     make_folders(config)
     (tmp_path / folder).chmod(0o777)
 
-    with pytest.raises(RunDirUnusable, match=rf"{folder} has mode 0777, all users .* correct storage\.(uri|catalog)"):
+    with pytest.raises(RunDirUnusable, match=rf"{folder} has mode 0777, all users .* correct storage\.uri"):
         make_folders(config)
 
 
@@ -151,16 +147,6 @@ def test_a_table_may_be_in_a_folder_such_as_tmp_and_its_folders_are_made_before_
         check_folders(config)
 
 
-def test_a_catalog_in_a_folder_such_as_tmp_is_refused(tmp_path: Path) -> None:
-    """SQLite would take a journal that another user puts beside it for its own."""
-    (tmp_path / "kctl.toml").write_text((LAKE % (tmp_path, tmp_path)).replace("/catalog/", "/lake/"))
-    (tmp_path / "lake").mkdir()
-    (tmp_path / "lake").chmod(0o1777)
-
-    with pytest.raises(RunDirUnusable, match=r"mode 1777, .*: name a folder of the fleet's own in storage\.catalog"):
-        make_folders(load(tmp_path / "kctl.toml", {}))
-
-
 def test_a_folder_that_is_a_loop_of_links_is_one_sentence(shared: Path) -> None:
     (shared / "orders").symlink_to("orders")
 
@@ -171,7 +157,7 @@ def test_a_folder_that_is_a_loop_of_links_is_one_sentence(shared: Path) -> None:
 
 
 def test_folders_of_a_table_are_not_made(tmp_path: Path) -> None:
-    (tmp_path / "kctl.toml").write_text(LAKE % (tmp_path, tmp_path))
+    (tmp_path / "kctl.toml").write_text(LAKE % tmp_path)
 
     make_folders(load(tmp_path / "kctl.toml", {}))
 
@@ -179,7 +165,7 @@ def test_folders_of_a_table_are_not_made(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_dead_letters_is_the_one_that_is_checked(tmp_path: Path) -> None:
-    (tmp_path / "kctl.toml").write_text(LAKE % (tmp_path, tmp_path))
+    (tmp_path / "kctl.toml").write_text(LAKE % tmp_path)
     checked = [folder for _, folder in table_folders(load(tmp_path / "kctl.toml", {}))]
 
     assert dead_letter_folder(LocalFolder(tmp_path / "lake" / "or ders")).local in checked

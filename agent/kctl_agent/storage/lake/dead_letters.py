@@ -31,7 +31,7 @@ from kctl_agent.storage.lake.numbered import NUMBER, TRIES, has_column, read
 from kctl_agent.storage.lake.offsets import dead_letter_owner
 from kctl_agent.storage.lake.requeue import Requeues
 from kctl_agent.storage.lake.selection import READING, of_cluster, of_reading, predicate, reading
-from kctl_agent.storage.lake.storage import LakeBatch, Move, TableStorage
+from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, Move
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +54,7 @@ class EarlierTry:
 class DeadLetterTable(DeadLetterStore):
     """The dead letters of one group."""
 
-    def __init__(self, lake: TableStorage, group: str) -> None:
+    def __init__(self, lake: LakeStorage, group: str) -> None:
         self.group = group
         self._lake = lake
         self.storage = lake.beside()

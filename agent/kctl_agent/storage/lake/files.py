@@ -130,8 +130,7 @@ class DayRefused(TableRefused):
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
-    """Of partitions by these columns of dates. Raises DayRefused: delta-rs would read nothing of the table any more,
-    and pyiceberg commits no such file."""
+    """Of partitions by these columns of dates. Raises DayRefused: delta-rs would read nothing of the table any more."""
     for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
         if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
             raise DayRefused(

@@ -25,7 +25,3 @@ def _needed(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "deltalake", "deltalake", 'storage.mode = "lake"'
     if settings["uri"].startswith("s3://"):
         yield "obstore", "obstore", "storage.uri = s3://…"
-    if settings["format"] == "iceberg":
-        yield "pyiceberg", "pyiceberg", 'storage.format = "iceberg"'
-        if settings["catalog"].get("type") == "sql":
-            yield "sqlalchemy", "SQLAlchemy", "a catalog of type sql"

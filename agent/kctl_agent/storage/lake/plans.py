@@ -18,8 +18,8 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.folder import FOLDER
 
 if TYPE_CHECKING:
-    from kctl_agent.storage.lake.base import Table
     from kctl_agent.storage.lake.folder import Folder, FolderFile
+    from kctl_agent.storage.lake.table import LakeTable
 
 __all__ = ["BATCH", "Plan", "forget", "has_plan_on", "plan_name", "planned", "sweep"]
 
@@ -89,7 +89,7 @@ def forget(table: Folder, batch: str) -> None:
         raise StorageUnusable(f"{table.below(FOLDER)} cannot be written: {error.strerror}") from error
 
 
-def sweep(table: Table) -> None:
+def sweep(table: LakeTable) -> None:
     """Remove what batches have left that can never be committed any more: the stored offset of one of their partitions
     is not the one that they were planned on. A frozen batch that can still be committed keeps its files.
 
@@ -138,7 +138,7 @@ def _is_given_up(table: Folder, plan: FolderFile) -> bool:
     return not table.below(_batch(plan)).exists() and plan.modified < time.time() - GIVEN_UP_SECONDS
 
 
-def _remove(table: Table, file: FolderFile, plan: Plan | None, version: int) -> None:
+def _remove(table: LakeTable, file: FolderFile, plan: Plan | None, version: int) -> None:
     """A batch may have been committed all the same, if its process was killed before it removed the plan: then older
     versions have its files, also where an OPTIMIZE has replaced them since. Where the log does not show it any more,
     they are left to `vacuum`, which keeps what an older version may need."""

@@ -57,7 +57,7 @@ from kctl_agent.storage.lake.selection import (
     predicate,
     reading,
 )
-from kctl_agent.storage.lake.storage import LakeStorage, TableStorage
+from kctl_agent.storage.lake.storage import LakeStorage
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -96,7 +96,7 @@ class PutBack:
 class Requeues:
     """The requests of one group of one cluster. For one thread at a time."""
 
-    def __init__(self, lake: TableStorage, dead: LakeStorage, owner: Binding) -> None:
+    def __init__(self, lake: LakeStorage, dead: LakeStorage, owner: Binding) -> None:
         self._lake = lake
         self._dead = dead
         self.owner = owner

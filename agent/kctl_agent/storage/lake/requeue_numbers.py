@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from kctl_agent.storage.base import Binding, StorageError
-from kctl_agent.storage.lake.base import TableState
-from kctl_agent.storage.lake.storage import LakeStorage, TableStorage
+from kctl_agent.storage.lake.log_state import LogState
+from kctl_agent.storage.lake.storage import LakeStorage
 
 __all__ = ["CANCELLED", "RequeueNumbers", "RequeueState", "RequeueTaken", "unmoved"]
 
@@ -49,7 +49,7 @@ class RequeueState:
 class RequeueNumbers:
     """Of one group of one cluster, in the main table and in that of its dead letters."""
 
-    def __init__(self, lake: TableStorage, dead: LakeStorage, owner: Binding) -> None:
+    def __init__(self, lake: LakeStorage, dead: LakeStorage, owner: Binding) -> None:
         self._lake = lake
         self._dead = dead
         self._group = quote(owner.group, safe="")
@@ -119,10 +119,10 @@ def _of_batch(name: str) -> tuple[str, str, str]:
     return name, f"{name}/kept", f"{name}/above"
 
 
-def unmoved(name: str, before: int | None) -> Callable[[TableState], None]:
+def unmoved(name: str, before: int | None) -> Callable[[LogState], None]:
     """The check of a commit that is decided on this number."""
 
-    def check(table: TableState) -> None:
+    def check(table: LogState) -> None:
         if table.transaction_version(name) != before:
             raise RequeueTaken("another worker has put these dead letters back meanwhile; nothing was written")
 

@@ -6,7 +6,7 @@ Only whole columns are added: a type that has changed is refused as ever, and so
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ def _is_simple(name: str) -> bool:
     return name in TYPES or name == "timestamp_ntz" or name.startswith("decimal")
 
 
-def unknown_type(type_: Any, is_known: Callable[[str], bool] = _is_simple) -> str | None:
+def unknown_type(type_: Any) -> str | None:
     """The first type in this one (Spark's JSON) that a table cannot have; delta-rs itself takes some, such as
     intervals, that other engines cannot read, or gives the table a feature for them."""
     if isinstance(type_, str):
-        return None if is_known(type_) else type_
+        return None if _is_simple(type_) else type_
     inner = {
         "struct": lambda: [field["type"] for field in type_["fields"]],
         "array": lambda: [type_["elementType"]],
@@ -66,4 +66,4 @@ def unknown_type(type_: Any, is_known: Callable[[str], bool] = _is_simple) -> st
     }.get(type_["type"])
     if inner is None:
         return str(type_["type"])
-    return next((found for each in inner() if (found := unknown_type(each, is_known)) is not None), None)
+    return next((found for each in inner() if (found := unknown_type(each)) is not None), None)

@@ -12,12 +12,10 @@ import secrets
 import threading
 import time
 import uuid
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from kctl_agent.storage.base import (
     Advance,
@@ -28,17 +26,17 @@ from kctl_agent.storage.base import (
     StoredOffsetMoved,
     TopicPartition,
 )
-from kctl_agent.storage.lake.base import Counter, Table, TableState
 from kctl_agent.storage.lake.counts import TableCounter, count
 from kctl_agent.storage.lake.files import DataFile, DayRefused, written_files
 from kctl_agent.storage.lake.folder import Folder
+from kctl_agent.storage.lake.log_state import LogState
 from kctl_agent.storage.lake.offsets import app_id, claim_id, owner_of, read_offset, transactions
 from kctl_agent.storage.lake.plans import BATCH, Plan, forget, sweep
 from kctl_agent.storage.lake.table import LakeTable, TableRefused
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
 from kctl_agent.storage.room import Limits, TableCounts, TableStats
 
-__all__ = ["LakeBatch", "LakeStorage", "Move", "TableStorage", "dead_letter_folder"]
+__all__ = ["LakeBatch", "LakeStorage", "Move", "dead_letter_folder"]
 
 Move = tuple[StoredOffset | None, StoredOffset]
 """What a stored offset was (None: there was none), and what it becomes."""
@@ -52,28 +50,27 @@ def dead_letter_folder(table: Folder) -> Folder:
     return table.beside(f"{table.name}_dead_letters")
 
 
-class TableStorage(OffsetStore):
+class LakeStorage(OffsetStore):
     """See `OffsetStore`. `partition_by` are the columns of a table that is made, `target_file_bytes` what files are to
     be compacted to; with `merge_schema` new columns of a batch are added to the table."""
 
     def __init__(
         self,
-        table: Table,
-        counter: Counter,
+        folder: Folder,
         *,
         partition_by: Sequence[str] = (),
         target_file_bytes: int = TARGET_FILE_BYTES,
         merge_schema: bool = False,
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
     ) -> None:
-        self.folder = table.folder
+        self.folder = folder
         self.partition_by = tuple(partition_by)
         self.target_file_bytes = target_file_bytes
         self.merge_schema = merge_schema
         self.limits = limits
-        self.table = table
+        self.table = LakeTable(folder)
         self._owner: Binding | None = None
-        self._counter = counter
+        self._counter = TableCounter(self.table, target_file_bytes)
         self._dead_letters = LakeTable(dead_letter_folder(self.folder))
         self._dead_letter_counter = TableCounter(self._dead_letters, target_file_bytes)
         self._commits_failed = 0
@@ -154,14 +151,15 @@ class TableStorage(OffsetStore):
 
         return DeadLetterTable(self, self._owner.group).expire() if self._owner else 0
 
-    @abstractmethod
     def tables(self) -> list[LakeStorage]:
-        """Those whose files are looked after here: this one, and that of its dead letters where there is one. Raises
+        """Those whose files are looked after: this one, and that of its dead letters where there is one. Raises
         StorageUnusable."""
+        return [self, self.beside()] if self._dead_letters.exists() else [self]
 
-    @abstractmethod
     def count(self) -> TableCounts:
         """What the newest version holds. Raises StorageUnusable."""
+        with self.table.errors():
+            return count(self.folder, self.target_file_bytes)
 
     def group_offsets(self, group: str) -> list[tuple[Binding, StoredOffset]]:
         """Of all partitions that a group has ever stored, by the cluster. Raises StorageUnusable."""
@@ -236,11 +234,11 @@ class TableStorage(OffsetStore):
     def commit_files(
         self,
         id_: str,
-        check: Callable[[TableState], None],
+        check: Callable[[LogState], None],
         transactions: Mapping[str, int],
         files: Sequence[DataFile] = (),
     ) -> None:
-        """As `Table.commit`, which is counted where it fails."""
+        """As `LakeTable.commit`, which is counted where it fails."""
         try:
             self.table.commit(id_, check, transactions, files)
         except (StorageUnusable, TableRefused):
@@ -251,7 +249,7 @@ class TableStorage(OffsetStore):
         self,
         moves: Mapping[TopicPartition, Move],
         claims: Mapping[TopicPartition, int | None],
-        table: TableState,
+        table: LogState,
     ) -> None:
         for tp, (before, _) in moves.items():
             refuse_moved(tp, read_offset(table.transaction_version, self.owner, tp), before)
@@ -261,11 +259,11 @@ class TableStorage(OffsetStore):
                     f"another process is about to store dead letters of {tp[0]}-{tp[1]}; nothing was written"
                 )
 
-    def _judged(self, table: TableState, advances: Collection[Advance]) -> dict[TopicPartition, StoredOffset]:
+    def _judged(self, table: LogState, advances: Collection[Advance]) -> dict[TopicPartition, StoredOffset]:
         stored = self._read(table, [each.tp for each in advances])
         return {each.tp: judged(each, stored.get(each.tp)) for each in advances}
 
-    def _read(self, table: TableState, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+    def _read(self, table: LogState, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         found = {tp: read_offset(table.transaction_version, self.owner, tp) for tp in partitions}
         return {tp: stored for tp, stored in found.items() if stored is not None}
 
@@ -296,31 +294,14 @@ class TableStorage(OffsetStore):
             self._sweeping.release()
 
 
-class LakeStorage(TableStorage):
-    """A Delta table."""
-
-    table: LakeTable
-
-    def __init__(self, folder: Folder, *, target_file_bytes: int = TARGET_FILE_BYTES, **more: Any) -> None:
-        table = LakeTable(folder)
-        super().__init__(table, TableCounter(table, target_file_bytes), target_file_bytes=target_file_bytes, **more)
-
-    def tables(self) -> list[LakeStorage]:
-        return [self, self.beside()] if self._dead_letters.exists() else [self]
-
-    def count(self) -> TableCounts:
-        with self.table.errors():
-            return count(self.folder, self.target_file_bytes)
-
-
 class LakeBatch:
     """The files of one batch on their way into the table, and what becomes of stored offsets with them. `below`:
     offsets under these are stored already, and must not be written. `claims`: who was last about to store dead letters
-    of its partitions (`TableStorage.claim`)."""
+    of its partitions (`LakeStorage.claim`)."""
 
     def __init__(
         self,
-        storage: TableStorage,
+        storage: LakeStorage,
         table_id: str,
         moves: Mapping[TopicPartition, Move],
         below: Mapping[TopicPartition, int],

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.base import TableState
 from kctl_agent.storage.lake.checkpoint import Checkpoints
 from kctl_agent.storage.lake.commit_actions import append_actions, compaction_actions
 from kctl_agent.storage.lake.compaction_commit import CompactionBasis, Overtaken, is_touched
@@ -43,7 +42,7 @@ COMMIT_SECONDS = 30.0
 
 
 class LakeTable:
-    """See `lake.base.Table`."""
+    """May be used by any thread, by one at a time."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -53,9 +52,16 @@ class LakeTable:
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
         """The columns and partitions that the table was last found to take."""
         self.commits_retried = 0
+        """How often others got ahead of a commit in a way that had it decided anew."""
         self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
+        """Check what is there; the table itself is made by `fit`.
+
+        Raises:
+            StorageUnusable: the place is missing or cannot be used, or the folder holds something else.
+            TableRefused: a table, or a place, that cannot be written to.
+        """
         if not self._is_checked:
             self.folder.check()
             self.folder.check_create()
@@ -70,6 +76,8 @@ class LakeTable:
             raise StorageUnusable(f"{self.folder} (storage.uri) is no Delta table and not empty: name another folder")
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
+        """Make sure that the table takes rows of this schema (Spark's JSON); one that does not exist is made, with
+        `merge_schema` columns that it lacks too. Raises TableRefused, StorageUnusable."""
         wanted = json.loads(schema)["fields"]
         check_columns(wanted, partition_by)
         if not self.exists():
@@ -85,7 +93,8 @@ class LakeTable:
 
     @contextmanager
     def state(self) -> Iterator[LogState]:
-        """Without its files."""
+        """The newest version without its files, which stays the one that is read until the end of the block. Raises
+        StorageUnusable."""
         with self._lock, self.errors():
             yield self._log.newest()
 
@@ -107,10 +116,19 @@ class LakeTable:
     def commit(
         self,
         id_: str,
-        check: Callable[[TableState], None],
+        check: Callable[[LogState], None],
         transactions: Mapping[str, int],
         files: Sequence[DataFile] = (),
     ) -> None:
+        """Add these files and set these numbers, all or nothing. `check` is called with the version that is written
+        upon, and raises if it is not what the commit was decided on; nobody commits between the two.
+
+        Raises:
+            what `check` raises.
+            TableRefused: others have changed the table, and what was written does not fit it any more.
+            StorageUnusable: it is not known to be written, or the table is not `id_` any more.
+        """
+
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
             if state.id != id_:
                 raise StorageUnusable(f"the table {self.folder} was replaced by another while a batch was written")
@@ -142,6 +160,8 @@ class LakeTable:
         return version
 
     def was_added(self, folder: str, versions: range) -> bool | None:
+        """Whether a commit of these versions has added files of this folder; None: nobody can know any more. Raises
+        OSError, StorageUnusable."""
         return was_added(self.folder, folder, versions)
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[TableFile], basis: CompactionBasis) -> int:
@@ -285,6 +305,7 @@ class LakeTable:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
+        """Where something of the table is used. Raises StorageUnusable."""
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:

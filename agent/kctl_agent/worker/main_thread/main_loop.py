@@ -20,7 +20,7 @@ from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox, is_paused
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore
-from kctl_agent.storage.lake import TableStorage, dead_letter_folder
+from kctl_agent.storage.lake import LakeStorage, dead_letter_folder
 from kctl_agent.storage.lake.requeue import PutBack
 from kctl_agent.worker.consumer_group.membership import Fenced, Lost, Membership
 from kctl_agent.worker.lifecycle import events
@@ -141,7 +141,7 @@ class MainLoop:
         )
 
     def _made_requeuing(self, storage: OffsetStore) -> Requeuing | None:
-        if not isinstance(storage, TableStorage):
+        if not isinstance(storage, LakeStorage):
             return None
         pipeline = self._pipeline
 

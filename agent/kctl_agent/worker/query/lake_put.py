@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kctl_agent.messages import number_of
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Advance, StorageUnusable, TopicPartition
-from kctl_agent.storage.lake import LakeBatch, TableStorage
+from kctl_agent.storage.lake import LakeBatch, LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable, EarlierTry
 from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.folder import Folder
@@ -37,7 +37,7 @@ class LakePut(BatchPut):
     """The transform is a function of a batch. Messages whose rows it marks as not readable become dead letters. Of one
     query: its partitions are nobody else's from the first batch on."""
 
-    def __init__(self, storage: TableStorage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
+    def __init__(self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)
         self._storage = storage
         self._schema: str | None = None

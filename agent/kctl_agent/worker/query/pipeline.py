@@ -27,7 +27,7 @@ from kafka import TopicPartition
 
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.storage.base import OffsetStore, Storage
-from kctl_agent.storage.lake import TableStorage
+from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.worker.query.batch_failure import Failure, failure
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PartitionPlan
 from kctl_agent.worker.query.block_put import BlockPut
@@ -220,7 +220,7 @@ class Pipeline:
         """What a query does with its batches."""
         if isinstance(storage, Storage):
             return BlockPut(storage, self._transform, self._settings.pipeline.transform)
-        if not isinstance(storage, TableStorage):
+        if not isinstance(storage, LakeStorage):
             raise TypeError(f"a batch cannot be put into {storage.identity}")
         return LakePut(storage, self._transform, self._settings.pipeline.transform)
 
@@ -232,7 +232,7 @@ class Pipeline:
     def requeue_put(self) -> RequeuePut | None:
         """What puts dead letters back, as long as the transform is this one; None: with this storage that is no
         worker's part, or it is not known yet of which cluster they are."""
-        if not isinstance(self._storage, TableStorage) or not self._storage.is_bound:
+        if not isinstance(self._storage, LakeStorage) or not self._storage.is_bound:
             return None
         if self._requeue_put is None:
             name, group = self._settings.pipeline.transform, self._settings.kafka.group

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kctl_agent.messages import number_of
 from kctl_agent.storage.base import Binding, StorageUnusable
-from kctl_agent.storage.lake import TableStorage
+from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.numbered import NUMBER, TRIES
@@ -43,7 +43,7 @@ class RequeuePut:
 
     def __init__(
         self,
-        storage: TableStorage,
+        storage: LakeStorage,
         transform: Callable[[DataFrame], DataFrame],
         name: str,
         group: str,

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.lake import LakeStorage, TableStorage
+from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder
 from tests.table_conformance import OpenTable, TableDead, TableOffsets, opened
-from tests.unit.storage.lake.iceberg.tables import Lake
 
 
-@pytest.fixture(params=["delta", "iceberg"])
-def open_table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenTable]:
-    lake = Lake(tmp_path)
-
-    def another() -> TableStorage:
-        return opened(lake.storage() if request.param == "iceberg" else LakeStorage(LocalFolder(lake.path)))
-
-    yield another
-    lake.close()
+@pytest.fixture
+def open_table(tmp_path: Path) -> OpenTable:
+    return lambda: opened(LakeStorage(LocalFolder(tmp_path / "orders")))
 
 
 class TestOffsets(TableOffsets): ...

@@ -22,7 +22,7 @@ from kctl_agent.storage.base import (
     StoredOffset,
     StoredOffsetMoved,
 )
-from kctl_agent.storage.lake import LakeBatch, LakeStorage, TableStorage, table
+from kctl_agent.storage.lake import LakeBatch, LakeStorage, table
 from kctl_agent.storage.lake.commit_actions import append_actions
 from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.folder import LocalFolder, local
@@ -64,7 +64,7 @@ def storage(path: Path) -> LakeStorage:
     return made
 
 
-def begun(storage: TableStorage, start: int, end: int, version: int = 1) -> LakeBatch:
+def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeBatch:
     """A batch whose file is written."""
     batch = storage.begin([Advance(*TP, version, start, end)])
     batch.folder.make()
@@ -87,7 +87,7 @@ def offsets(path: Path) -> list[int]:
     return sorted(DeltaTable(path).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
 
 
-def at(storage: TableStorage) -> StoredOffset | None:
+def at(storage: LakeStorage) -> StoredOffset | None:
     return storage.stored_offsets([TP]).get(TP)
 
 
