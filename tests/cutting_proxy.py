@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,13 +19,18 @@ class CuttingProxy:
         self.cuts = 0
         self._server = server
         self._is_armed = threading.Event()
+        self._of = b""
+        self._meanwhile: Callable[[], object] = int
         self._listener = socket.socket(socket.AF_UNIX)
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
-    def cut_next_reply(self) -> None:
-        """The next reply of the server is thrown away, and its connection ends."""
-        self._is_armed.set()
+    def cut_next_reply(self, of: bytes = b"", meanwhile: Callable[[], object] = int) -> None:
+        """The next reply of the server, to a request that holds `of`, is thrown away, and its connection ends;
+        `meanwhile` is done before."""
+        self._of, self._meanwhile = of, meanwhile
+        if not of:
+            self._is_armed.set()
 
     def __enter__(self) -> CuttingProxy:
         self._listener.bind(str(self.path))
@@ -62,7 +68,11 @@ class CuttingProxy:
                 if is_reply and self._is_armed.is_set():
                     self._is_armed.clear()
                     self.cuts += 1
+                    self._meanwhile()
                     break
+                if not is_reply and self._of and self._of in data:
+                    self._of = b""
+                    self._is_armed.set()
                 target.sendall(data)
         self._end(source)
         self._end(target)

@@ -27,7 +27,8 @@ And to the sinkers that claim:
 - **The lease decides.** What holds no lease any more can settle nothing: `settle` changes everything or nothing, and
   returns which. A lease that ran out but was not given to anybody else since is still good.
 - **A message is never between two places.** One transaction takes it out of its block and puts it where it belongs:
-  nowhere, into the smaller block of those that come again, or among the dead letters.
+  nowhere, into the smaller block of those that come again, or among the dead letters; there in the place of the one
+  that it has there already.
 - **Order.** Blocks of a partition are handed out in offset order as long as nothing failed; what comes again comes
   before what was put later. With `ordered` nothing of a partition is handed out while an earlier block of it is leased
   or waits for its next try.

@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -239,9 +239,11 @@ class MemoryStorage(Storage):
     def _add(self, blocks: list[Block]) -> None:
         self._queue.update({next(self._ids): _Queued(block, self._clock()) for block in blocks})
 
-    def _add_dead(self, dead_letters: Collection[DeadLetter] | Iterator[DeadLetter]) -> None:
+    def _add_dead(self, dead_letters: Iterable[DeadLetter]) -> None:
         for dead_letter in dead_letters:
-            id_ = next(self._ids)
+            b = dead_letter.block
+            id_ = f"{b.topic}:{b.partition}:{b.topic_id}:{b.first}-{b.last}"
+            self._dead.pop(id_, None)  # the newest is the last
             self._dead[id_] = replace(dead_letter, id=id_)
 
     def _leased(self, claim: Claim) -> _Queued | None:

@@ -6,9 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import DeadLetterStore, Selection, Settled, Storage
+from kctl_agent.storage.base import DeadLetterStore, Selection, Settled, Storage, StoredOffset
 from kctl_agent.storage.conformance.dead import ERROR, Dead
-from kctl_agent.storage.conformance.given import everything, fill, offsets, stored, total
+from kctl_agent.storage.conformance.given import (
+    OTHER_TOPIC_ID,
+    TOPIC_ID,
+    chunk,
+    everything,
+    fill,
+    offsets,
+    put,
+    stored,
+    total,
+)
 
 __all__ = ["Damage", "DeadLetters"]
 
@@ -48,6 +58,29 @@ class DeadLetters(Dead[Storage]):
         assert storage.stats().bytes == len(dead_letter.block.body)
         assert storage.find_dead(dead_letter.id) == dead_letter
         assert storage.find_dead("no such") is None
+
+    def test_what_dies_once_more_takes_the_place_of_its_dead_letter(self, storage: Storage) -> None:
+        self.kill(storage, 3)
+        before = storage.stored_offsets([("t", 0)])
+        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 1)], before)  # a seek back
+        put(storage, chunk(1, 3, version=2))
+        (claim,) = storage.claim("a", 3, 60.0)
+
+        storage.settle(claim, [False, True], reason="KeyError: 'id'", max_tries=1)
+        for error in ("the first", "the last"):
+            storage.dead_letter([Message("t", 0, 2, None, b"0002", 20, (), 4)], error, TOPIC_ID)
+        storage.dead_letter([Message("t", 0, 2, None, b"0002", 20)], "a recreated topic's", OTHER_TOPIC_ID)
+
+        assert [(x.offset, x.tries, x.error) for x in storage.dead()] == [
+            (0, 1, ERROR),
+            (1, 1, "KeyError: 'id'"),
+            (2, 4, "the last"),
+            (2, 0, "a recreated topic's"),
+        ]
+        assert total(storage) == (0, 0, 0, 4)
+        assert storage.stats().bytes == sum(len(dead_letter.block.body) for dead_letter in storage.dead())
+        assert storage.requeue_dead() == 4
+        assert sorted(offset for offset, _ in self.again(storage)) == [0, 1, 2, 2]
 
     def test_a_requeued_dead_letter_begins_anew(self, storage: Storage) -> None:
         self.kill(storage, 9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import DeadLetter, Selection
@@ -19,8 +19,12 @@ PAGE_BYTES = 16 << 20
 COLUMNS = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
 
 
-def insert(db: sqlite3.Connection, dead_letters: Iterable[DeadLetter]) -> None:
-    """New ones. Within a transaction of the caller."""
+def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None:
+    """New ones, in the place of those that there were of the same messages. Within a transaction of the caller."""
+    db.executemany(
+        "delete from dead where topic=? and partition=? and first=? and last=? and topic_id is ?",
+        ((b.topic, b.partition, b.first, b.last, b.topic_id) for b in (x.block for x in dead_letters)),
+    )
     db.executemany(
         "insert into dead(topic, topic_id, partition, first, last, count, bytes, tries, error, at, damaged, body)"
         " values (?,?,?,?,?,?,?,?,?,?,?,?)",

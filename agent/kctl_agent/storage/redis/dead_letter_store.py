@@ -49,7 +49,7 @@ def requeue(
         for b in blocks
         for word in (name_of((b.topic, b.partition)), b.topic_id or "", b.first, b.last, b.count, b.body)
     ]
-    done = int(session.run("requeue_dead", len(ids), *ids, *rows))
+    done = int(session.run_once("requeue_dead", len(ids), *ids, *rows))
     if done >= 0:
         return done
     return requeue(session, _left(session, dead_letters), block_messages, block_bytes, codec)
@@ -57,7 +57,7 @@ def requeue(
 
 def remove(session: RedisSession, dead_letters: list[DeadLetter]) -> int:
     """Messages removed for good: put back as no blocks."""
-    removed = int(session.run("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
+    removed = int(session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
     return removed if removed >= 0 else remove(session, _left(session, dead_letters))
 
 

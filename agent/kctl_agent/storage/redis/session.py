@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,11 @@ class RedisSession:
             self._scripts[name] = script(self.client, name)
         with as_unusable(self.place):
             return self._scripts[name](keys=[self.prefix], args=args)
+
+    def run_once(self, name: str, *args: object) -> Any:
+        """A script whose first argument is a token, by which a call that redis-py repeats is known. Raises
+        StorageUnusable."""
+        return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:
         """Unix seconds, by the clock that dates dead letters: those of the hosts may differ from it."""

@@ -37,7 +37,7 @@ from kctl_agent.storage.room import Limits
 
 __all__ = ["RedisStorage"]
 
-LAYOUT_VERSION = b"4"
+LAYOUT_VERSION = b"5"
 """`migrate.lua` brings older ones up to it. Blocks stay as they are: those of layout 1 are read as before."""
 PAGE = 500
 """Of blocks that are read or cleared at a time."""
@@ -180,7 +180,7 @@ class RedisStorage(Storage):
         return bool(self._session.run("renew", claim.id, claim.token, int(lease_seconds * 1000)))
 
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        return int(self._session.run("release", owner, int(count_try)))
+        return int(self._session.run_once("release", owner, int(count_try)))
 
     def stats(self) -> StorageStats:
         partitions = partitions_of(*self._session.run("stats"))
@@ -196,7 +196,7 @@ class RedisStorage(Storage):
             for x in dead_letters
             for word in (name_of((x.block.topic, x.block.partition)), x.offset, x.tries, x.block.body)
         ]
-        self._session.run("dead_letter", topic_id or "", dead_letters[0].error if dead_letters else "", *rows)
+        self._session.run_once("dead_letter", topic_id or "", dead_letters[0].error if dead_letters else "", *rows)
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         left = limit
@@ -216,7 +216,7 @@ class RedisStorage(Storage):
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         age = selection.older_than_seconds
-        return int(self._session.run("stuck", *_words(selection), "" if age is None else int(age * 1000)))
+        return int(self._session.run_once("stuck", *_words(selection), "" if age is None else int(age * 1000)))
 
     def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
         if state == "dead":
@@ -230,7 +230,7 @@ class RedisStorage(Storage):
         after: Any = 0
         removed, age = 0, int((selection.older_than_seconds or 0) * 1000)
         while after != b"":
-            count, after = self._session.run("clear", name, after, PAGE, *_words(selection)[2:], age)
+            count, after = self._session.run_once("clear", name, after, PAGE, *_words(selection)[2:], age)
             removed += count
         return removed
 

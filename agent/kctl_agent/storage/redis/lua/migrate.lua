@@ -1,13 +1,16 @@
--- ARGV: the layout of this release. Brings a storage of layout 1 to 3 up to it, all or nothing; a new one gets it. The
+-- ARGV: the layout of this release. Brings a storage of an older layout up to it, all or nothing; a new one gets it. The
 -- layout as it is now.
-local function is_older(layout) return layout == '1' or layout == '2' or layout == '3' end
-
 local layout = redis.call('GET', P .. 'layout')
-if not layout or is_older(layout) then -- without one: emptied under processes of an earlier commit, which went on
+-- Without one: emptied under processes of an earlier commit, which went on.
+if not layout or (string.match(layout, '^%d+$') and tonumber(layout) < tonumber(ARGV[1])) then
   for _, tp in ipairs(redis.call('SMEMBERS', P .. 'partitions')) do
     local older = P .. 'mark:' .. tp -- the key of a stored offset before layout 4
     if redis.call('EXISTS', older) == 1 then redis.call('RENAME', older, P .. 'offset:' .. tp) end
   end
+  for _, id in ipairs(redis.call('ZRANGE', P .. 'dead', 0, -1)) do -- before layout 5 there was no `dead_at`
+    local place = redis.call('HMGET', P .. 'dead:' .. id, 'tp', 'topic_id', 'first', 'last')
+    if place[1] then redis.call('HSET', P .. 'dead_at', place_of(unpack(place)), id) end
+  end
+  redis.call('SET', P .. 'layout', ARGV[1])
 end
-if not layout or is_older(layout) then redis.call('SET', P .. 'layout', ARGV[1]) end
 return redis.call('GET', P .. 'layout')

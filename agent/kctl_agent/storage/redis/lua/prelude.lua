@@ -12,9 +12,11 @@
 --   timed        zset    ids that are leased or delayed; score is when that ends, on the storage's clock
 --   line:TP      zset    every id of a partition that is not dead
 --   dead         zset    ids of dead letters; dead:ID hash
+--   dead_at      hash    where it was in Kafka (`place_of`) -> id of the newest dead letter of there
 --   counts       hash    "TP STATE" -> messages, "TP bytes" -> bytes: what `stats` reads
 --   claimed      hash    owner -> its last claim, and
 --   settled      hash    owner -> its last settle, so that one whose reply was lost can be repeated
+--   done:TOKEN   string  the reply of a call that can be repeated (`once`)
 --   clock        hash    machine: the server's TIME when it was last read; now: the storage's clock; milliseconds
 --
 -- Numbers are compared as Lua's doubles, exact up to 2^53, and stored as the text they came in.
@@ -101,8 +103,30 @@ local function remove(id)
   return tonumber(messages)
 end
 
+local function place_of(tp, topic_id, first, last)
+  return table.concat({tp, topic_id, first, last}, ' ')
+end
+
+-- The number of its messages; 0 when it is gone already.
+local function remove_dead_letter(id)
+  local key = P .. 'dead:' .. id
+  local tp, topic_id, first, last, messages =
+    unpack(redis.call('HMGET', key, 'tp', 'topic_id', 'first', 'last', 'count'))
+  if not tp then return 0 end
+  count(tp, 'dead', -messages, -redis.call('HSTRLEN', key, 'body'))
+  redis.call('DEL', key)
+  redis.call('ZREM', P .. 'dead', id)
+  local place = place_of(tp, topic_id, first, last)
+  if redis.call('HGET', P .. 'dead_at', place) == id then redis.call('HDEL', P .. 'dead_at', place) end
+  return tonumber(messages)
+end
+
+-- In the place of the one that there was of the same message.
 local function add_dead_letter(tp, topic_id, first, last, messages, tries, reason, damaged, body, machine)
+  local place = place_of(tp, topic_id, first, last)
+  remove_dead_letter(redis.call('HGET', P .. 'dead_at', place) or '')
   local id = redis.call('INCR', P .. 'seq')
+  redis.call('HSET', P .. 'dead_at', place, id)
   redis.call('HSET', P .. 'dead:' .. id, 'tp', tp, 'topic_id', topic_id, 'first', first, 'last', last,
     'count', messages, 'tries', tries, 'error', reason, 'damaged', damaged, 'body', body, 'at', text(machine))
   redis.call('ZADD', P .. 'dead', id, id)
@@ -116,4 +140,14 @@ local function selects(topic, partition, offset_from, offset_to, tp, first, last
   return (topic == '' or topic == its_topic) and (partition == '' or partition == its_partition)
     and (offset_from == '' or tonumber(last) >= tonumber(offset_from))
     and (offset_to == '' or tonumber(first) <= tonumber(offset_to))
+end
+
+-- What `change` returns, also when the call is repeated with its token since the reply was lost: it is done once.
+local function once(token, change)
+  local done = P .. 'done:' .. token
+  local reply = redis.call('GET', done)
+  if reply then return cmsgpack.unpack(reply) end
+  reply = change()
+  redis.call('SET', done, cmsgpack.pack(reply), 'EX', 60)
+  return reply
 end

@@ -1,10 +1,12 @@
--- ARGV: owner, '1' to count a try. The number of messages given back.
-local messages = 0
-for _, id in ipairs(redis.call('ZRANGE', P .. 'timed', 0, -1)) do
-  if redis.call('HGET', P .. 'block:' .. id, 'owner') == ARGV[1] then
-    messages = messages + free(id, ARGV[2] == '1')
+-- ARGV: token, owner, '1' to count a try. The number of messages given back.
+return once(ARGV[1], function()
+  local messages = 0
+  for _, id in ipairs(redis.call('ZRANGE', P .. 'timed', 0, -1)) do
+    if redis.call('HGET', P .. 'block:' .. id, 'owner') == ARGV[2] then
+      messages = messages + free(id, ARGV[3] == '1')
+    end
   end
-end
-redis.call('HDEL', P .. 'settled', ARGV[1])
-redis.call('HDEL', P .. 'claimed', ARGV[1])
-return messages
+  redis.call('HDEL', P .. 'settled', ARGV[2])
+  redis.call('HDEL', P .. 'claimed', ARGV[2])
+  return messages
+end)
