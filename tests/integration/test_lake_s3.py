@@ -32,6 +32,7 @@ from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
 from kctl_agent.storage.lake.folder import lease as lease_module
 from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.folder.s3 import S3Folder
+from kctl_agent.storage.lake.log import entry_name
 from kctl_agent.storage.lake.numbered import count, numbered
 from kctl_agent.storage.lake.plans import sweep
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
@@ -211,6 +212,17 @@ def test_a_commit_whose_reply_is_lost_is_found_in_the_log_and_not_refused(
     assert offsets(storage) == list(range(100, 110))
     begun(storage, 110, 120).commit()
     assert offsets(storage) == list(range(100, 120))
+
+
+def test_a_commit_that_another_writer_has_overwritten_is_reported(storage: LakeStorage) -> None:
+    """As S3A does, which puts an entry without a condition after it has seen none."""
+    begun(storage, 100, 110).commit()
+    version = table_of(storage).version()
+    begun(storage, 110, 120).commit()
+    storage.folder.write(entry_name(version), b'{"commitInfo":{"operation":"WRITE"}}\n')
+
+    with pytest.raises(StorageUnusable, match=f"has overwritten version {version} of the table"):
+        begun(storage, 120, 130)
 
 
 def test_small_files_are_compacted_and_removed_once_no_version_needs_them(storage: LakeStorage) -> None:

@@ -12,20 +12,25 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from kctl_agent.storage.lake.folder import Folder, LocalFolder
-from kctl_agent.storage.lake.log import LAST_CHECKPOINT, LOG, checkpoint_name
+from kctl_agent.storage.lake.folder import FOLDER, Folder, LocalFolder
+from kctl_agent.storage.lake.folder.local import sync_file
+from kctl_agent.storage.lake.log import LAST_CHECKPOINT, LOG, EntryMissing, checkpoint_name, entry_name
+from kctl_agent.storage.lake.log_state import LogState
 from kctl_agent.storage.lake.raced import read_again
 
 if TYPE_CHECKING:
-    from kctl_agent.storage.lake.log_state import LogState
+    from deltalake import DeltaTable
 
 __all__ = ["Checkpoints", "main"]
 
@@ -36,6 +41,10 @@ INTERVAL = 100
 DECIMAL = re.compile(r"[1-9][0-9]{0,17}")
 SECONDS = 600.0
 """After so long one is given up."""
+CLEAN_UP_SECONDS = 3600.0
+"""Between two clean-ups of the log by one process: each lists all of it."""
+UNFINISHED = "checkpoint-"
+"""How a folder begins in which one is written."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -45,6 +54,7 @@ class Checkpoints:
     def __init__(self, table: Folder) -> None:
         self._table = table
         self._running: threading.Thread | None = None
+        self._clean_up_at = 0.0
 
     def after(self, state: LogState, version: int) -> None:
         """Have one written if it is due with this version, which this process has committed, and none is under way. The
@@ -53,7 +63,11 @@ class Checkpoints:
         if version % (int(interval) if DECIMAL.fullmatch(interval) else INTERVAL):
             return
         if self._running is None or not self._running.is_alive():
-            self._running = threading.Thread(target=_run, args=(self._table,), name="kctl-checkpoint", daemon=True)
+            cleans_up = time.monotonic() >= self._clean_up_at
+            if cleans_up:
+                self._clean_up_at = time.monotonic() + CLEAN_UP_SECONDS
+            args = self._table, cleans_up
+            self._running = threading.Thread(target=_run, args=args, name="kctl-checkpoint", daemon=True)
             self._running.start()
 
     def wait(self) -> None:
@@ -62,9 +76,9 @@ class Checkpoints:
             self._running.join()
 
 
-def _run(table: Folder) -> None:
+def _run(table: Folder, cleans_up: bool) -> None:
     command = [sys.executable, "-P", "-m", __name__]
-    given = json.dumps([table.uri, table.options])  # which may hold keys, and arguments are open to all
+    given = json.dumps([table.uri, table.options, cleans_up])  # which may hold keys, and arguments are open to all
     try:
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, timeout=SECONDS, start_new_session=True
@@ -79,23 +93,46 @@ def _run(table: Folder) -> None:
         log.warning("no checkpoint of the log of %s was written: %s", table, reason)
 
 
-def main(uri: str, options: dict[str, str] | None) -> None:
-    """Write one, synced in a folder of this machine, and clean up the log as it is configured."""
+def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> None:
+    """Write one, and clean up the log as it is configured. `options` are those of a store, if the table is in one."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     def written() -> DeltaTable:
+        if options is None:
+            return _written_local(LocalFolder(Path(uri)))
         table = DeltaTable(uri, storage_options=options)
-        table.create_checkpoint()
+        table.create_checkpoint()  # an object is there as a whole, or not at all
         return table
 
-    opened = read_again(written, DeltaError)
-    if options is None:
-        log_names = (checkpoint_name(opened.version()), LAST_CHECKPOINT)
-        LocalFolder(Path(uri, LOG)).sync(name.removeprefix(f"{LOG}/") for name in log_names)
-    if opened.metadata().configuration.get("delta.enableExpiredLogCleanup", "").lower() != "false":
+    opened = read_again(written, DeltaError, FileNotFoundError, EntryMissing)
+    if cleans_up and opened.metadata().configuration.get("delta.enableExpiredLogCleanup", "").lower() != "false":
         with suppress(FileNotFoundError):  # another process removes the same entries, and the next one what is left
-            opened.cleanup_metadata()
+            DeltaTable(uri, storage_options=options).cleanup_metadata()
+
+
+def _written_local(table: LocalFolder) -> DeltaTable:
+    """It has its name when it is on the disk, and the pointer to it is moved there after it. delta-rs writes it in a
+    folder of its own, which has links to what the log consists of without a checkpoint that is damaged."""
+    from deltalake import DeltaTable
+
+    place = table.local / FOLDER
+    place.mkdir(exist_ok=True)
+    for left in place.glob(f"{UNFINISHED}*"):
+        if left.stat().st_mtime < time.time() - SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
+    log = LogState.read(table).log
+    with TemporaryDirectory(prefix=UNFINISHED, dir=place) as made:
+        Path(made, LOG).mkdir()
+        for name in (*log.checkpoint_files, *map(entry_name, log.versions)):
+            Path(made, name).symlink_to((table.local / name).absolute())
+        opened = DeltaTable(made)
+        opened.create_checkpoint()
+        for name in (checkpoint_name(opened.version()), LAST_CHECKPOINT):
+            sync_file(Path(made, name))
+            os.replace(Path(made, name), table.local / name)
+            sync_file(table.local / LOG)
+    return opened
 
 
 def _yield_to_others() -> None:

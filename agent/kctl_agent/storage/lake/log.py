@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LAST_CHECKPOINT",
     "LOG",
+    "CheckpointDamaged",
     "EntryMissing",
     "LogFiles",
     "LogUnreadable",
@@ -50,6 +51,10 @@ MOST_ENTRIES = 10_000
 
 class LogUnreadable(ValueError):
     """A log that is damaged, or lacks something."""
+
+
+class CheckpointDamaged(LogUnreadable):
+    """One of its files cannot be read."""
 
 
 class EntryMissing(LogUnreadable):
@@ -97,7 +102,7 @@ def own_file(path: str) -> str:
 @contextmanager
 def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
     """One of its parts, to be read part by part. In memory of the C library: of what pyarrow's own allocator takes for
-    a log of 100,000 files, 40 MB stay a part of the process. Raises LogUnreadable, OSError."""
+    a log of 100,000 files, 40 MB stay a part of the process. Raises CheckpointDamaged, OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -106,6 +111,10 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
     try:
         with reading_log(name), table.open(name) as opened, pq.ParquetFile(opened, buffer_size=1 << 20) as file:
             yield file
+    except (LogUnreadable, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # pyarrow has some without for what is damaged
+            raise
+        raise CheckpointDamaged(str(error)) from error
     finally:
         pa.set_memory_pool(before)
 
@@ -125,17 +134,36 @@ class LogFiles:
         return -1 if self.checkpoint is None else self.checkpoint
 
 
-def log_files(table: Folder) -> LogFiles:
-    """By their names: what `_last_checkpoint` has may be older, or damaged. A checkpoint in parts, which Delta's own
-    writes one after the other, counts once it has all of them. Raises OSError."""
+def log_files(table: Folder, below: int | None = None) -> LogFiles:
+    """By their names, which are listed from the checkpoint on that `_last_checkpoint` has: there may be a newer one.
+    All are where it has none that is there, or one below this version is wanted. Raises OSError."""
+    names = table.below(LOG).names
+    if below is None:
+        found = _log_files(names(_pointed_at(table)))
+        if found.checkpoint is not None:
+            return found
+    return _log_files(names(), below)
+
+
+def _pointed_at(table: Folder) -> str:
+    """How the names begin of the checkpoint that `_last_checkpoint` has; empty where it is damaged, or not there."""
+    try:
+        return f"{int(json.loads(table.read(LAST_CHECKPOINT))['version']):020}"
+    except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+        return ""
+
+
+def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
+    """A checkpoint in parts, which Delta's own writes one after the other, counts once it has all of them."""
     entries: list[int] = []
     checkpoints: dict[tuple[int, int, str], list[str]] = {}
-    for name in table.below(LOG).names():
+    for name in names:
         if name.endswith(".json") and name[:-5].isdecimal():
             entries.append(int(name[:-5]))
         elif (found := CHECKPOINT.fullmatch(name)) is not None:
             version, kind, parts = found["version"], found["id"] or "", found["parts"] or 1
-            checkpoints.setdefault((int(version), int(parts), kind), []).append(name)
+            if below is None or int(version) < below:
+                checkpoints.setdefault((int(version), int(parts), kind), []).append(name)
     whole = [which for which, files in checkpoints.items() if len(files) == which[1]]
     newest = max(whole, default=None)
     if newest is None:

@@ -8,11 +8,14 @@ costs is the same in a table of 100,000 files.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl_agent.storage.lake.commit_actions import ENGINE
 from kctl_agent.storage.lake.log import (
+    CheckpointDamaged,
     EntryMissing,
     LogFiles,
     LogUnreadable,
@@ -22,16 +25,17 @@ from kctl_agent.storage.lake.log import (
     parsed,
     reading_log,
 )
-from kctl_agent.storage.lake.raced import read_again
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder
 
 __all__ = ["LogState", "NoTable"]
 
+log = logging.getLogger(__name__)
+
 KINDS = ("protocol", "metaData", "txn")
 """The actions that are kept."""
-STAMPS = 16
+ENTRIES = 16
 """Of so many of the newest versions it is known whether their entries are still the ones that were read."""
 
 
@@ -39,56 +43,68 @@ class NoTable(Exception):
     """A folder without a log."""
 
 
+class LogEntry(NamedTuple):
+    """`content` is a hash of it."""
+
+    stamp: str
+    content: int
+
+
 class LogState:
     """Of one version, until `advance`. For one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: LogFiles) -> None:
+        self.log = log
+        """What it was read from."""
         self.version = -1
         self.protocol: Mapping[str, Any] = {}
         self.metadata: Mapping[str, Any] = {}
         self._transactions: dict[str, int] = {}
-        self.stamps: dict[int, str] = {}
-        """Of entries of the newest versions, where they can be written over (`Folder.read_stamped`)."""
+        self.entries: dict[int, LogEntry] = {}
+        """Of the newest versions, as they were read: others may write them over."""
         self.unsynced: list[int] = []
         """Versions that were read whose entries others have written, which sync none."""
 
     @classmethod
-    def read(cls, table: Folder) -> LogState:
-        """The newest version. Raises NoTable, LogUnreadable, OSError."""
-
-        def read() -> LogState:
-            state = cls()
-            state.replay(table, log_files(table))
-            return state
-
+    def read(cls, table: Folder, below: int | None = None) -> LogState:
+        """The newest version, by the newest checkpoint, below this version, that can be read. Raises NoTable,
+        LogUnreadable, FileNotFoundError, OSError."""
+        state = cls(log_files(table, below))
         try:
-            return read_again(read, FileNotFoundError, EntryMissing)
-        except FileNotFoundError as error:
-            raise LogUnreadable(f"{error.filename} is not there") from error
+            state._replay(table)
+        except CheckpointDamaged as damaged:
+            checkpoint = state.log.newest_checkpoint
+            with suppress(NoTable, EntryMissing):
+                state = cls.read(table, checkpoint)
+            if state.version < checkpoint:  # there are no entries any more for what it stands for
+                raise
+            log.warning("the log of %s is read without a checkpoint, for %s: move it away", table, damaged)
+        return state
 
-    def replay(self, table: Folder, log: LogFiles) -> None:
-        """From its newest checkpoint on. Raises NoTable, LogUnreadable, OSError."""
+    def _replay(self, table: Folder) -> None:
+        """From the newest checkpoint on. Raises NoTable, LogUnreadable, OSError."""
+        log = self.log
         if not log.versions and log.checkpoint is None:
             raise NoTable
         for name in log.checkpoint_files:
             for kind, action in _of_checkpoint(table, name):
                 self._take(kind, action)
-        if log.checkpoint is not None:
-            self.version = log.checkpoint
+        self.version = log.newest_checkpoint
         self.advance(table)
         if log.versions and self.version < log.versions[-1]:
             raise EntryMissing(self.version + 1)
         if not self.protocol or not self.metadata:
             raise LogUnreadable("its log has no protocol, or no schema")
 
-    def advance(self, table: Folder) -> None:
-        """To the newest version. Raises LogUnreadable, OSError."""
-        while True:
+    def advance(self, table: Folder, most: int | None = None) -> bool:
+        """To the newest version; False: there are so many entries, or more. Raises LogUnreadable, OSError."""
+        end = None if most is None else self.version + most
+        while self.version != end:
             name = entry_name(self.version + 1)
             try:
                 content, stamp = table.read_stamped(name)
             except FileNotFoundError:
-                return
+                return True
             with reading_log(name):
                 actions = list(parsed(content))
                 found = list(_of_entry(actions))
@@ -98,9 +114,9 @@ class LogState:
             self.version += 1
             if not is_synced:
                 self.unsynced.append(self.version)
-            if stamp is not None:
-                self.stamps[self.version] = stamp
-                self.stamps.pop(self.version - STAMPS, None)
+            self.entries[self.version] = LogEntry(stamp, hash(content))
+            self.entries.pop(self.version - ENTRIES, None)
+        return False
 
     def _take(self, kind: str, action: dict[str, Any]) -> None:
         if kind == "txn":

@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 ATTEMPTS = 5
 """Of a change by delta-rs that others got ahead of in a way that it does not rebase by itself, such as a new schema."""
+CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days"}
+"""Of a table that is made: Delta's own 30 days are of no use where files that were replaced are kept for seven."""
 COMMIT_SECONDS = 30.0
 """For so long a commit is tried again where others come first."""
 
@@ -259,6 +261,7 @@ class LakeTable:
                         schema,
                         partition_by=list(partition_by),
                         name=self.folder.name,
+                        configuration=CONFIGURATION,
                         storage_options=self.folder.options,
                     )
                 except DeltaError as error:

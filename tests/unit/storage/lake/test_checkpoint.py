@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage.base import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, checkpoint, table
+from kctl_agent.storage.lake.folder.local import sync_file
 from kctl_agent.storage.lake.log import log_files, write_entry
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
 
@@ -51,15 +52,15 @@ def test_a_checkpoint_that_is_due_is_written_though_others_have_committed_meanwh
 
 
 @pytest.mark.parametrize(("cleans_up", "is_kept"), [("FALSE", True), ("true", False)])
-def test_the_log_is_cleaned_up_unless_the_table_forbids_it_in_whatever_case(
+def test_the_log_is_cleaned_up_after_a_week_unless_the_table_forbids_it_in_whatever_case(
     path: Path, cleans_up: str, is_kept: bool
 ) -> None:
-    storage = configured(path, enableExpiredLogCleanup=cleans_up, logRetentionDuration="interval 1 days")
+    storage = configured(path, enableExpiredLogCleanup=cleans_up)
     begun(storage, 0, 10).commit()
     checkpoint.main(str(path), None)
     begun(storage, 10, 20).commit()
     for entry in (path / "_delta_log").iterdir():
-        os.utime(entry, (time.time() - 3 * DAY,) * 2)
+        os.utime(entry, (time.time() - 8 * DAY,) * 2)
 
     checkpoint.main(str(path), None)
 
@@ -77,6 +78,48 @@ def test_of_two_that_clean_up_at_once_none_fails(path: Path, monkeypatch: pytest
     checkpoint.main(str(path), None)
 
     assert log_files(storage.folder).checkpoint == 2
+
+
+def test_a_checkpoint_has_its_name_once_it_is_on_the_disk_and_the_pointer_to_it_comes_last(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut in between leaves the log with the checkpoint of before."""
+    storage = configured(path)
+    left = path / "_kctl" / "checkpoint-of-one-that-was-killed"
+    left.mkdir(parents=True)
+    os.utime(left, (1, 1))
+    log, steps = path / "_delta_log", []
+
+    def synced(file: Path) -> None:
+        steps.append(f"sync {file.name if file != log else 'log'}")
+        sync_file(file)
+
+    def named(file: Path, to: Path) -> None:
+        assert not to.exists()
+        steps.append(f"name {to.name}")
+        file.rename(to)
+
+    monkeypatch.setattr(checkpoint, "sync_file", synced)
+    monkeypatch.setattr(os, "replace", named)
+
+    checkpoint.main(str(path), None)
+
+    written, pointer = f"{2:020}.checkpoint.parquet", "_last_checkpoint"
+    assert steps == [f"sync {written}", f"name {written}", "sync log", f"sync {pointer}", f"name {pointer}", "sync log"]
+    assert not list((path / "_kctl").glob("checkpoint-*"))
+    assert log_files(storage.folder).checkpoint == DeltaTable(path).version() == 2
+
+
+def test_a_log_is_listed_to_be_cleaned_up_once_an_hour(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, asked = configured(path, checkpointInterval="1"), []
+    monkeypatch.setattr(checkpoint, "_run", lambda _, cleans_up: asked.append(cleans_up))
+    storage.table.checkpoints = checkpoint.Checkpoints(storage.folder)
+
+    for start in range(3):
+        begun(storage, start, start + 1).commit()
+        storage.table.checkpoints.wait()
+
+    assert asked == [True, False, False]
 
 
 def test_its_memory_is_not_that_of_the_worker(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

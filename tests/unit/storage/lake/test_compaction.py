@@ -20,7 +20,7 @@ from deltalake.schema import PrimitiveType
 from deltalake.table import TableOptimizer
 
 from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
-from kctl_agent.storage.lake import LakeStorage, compaction
+from kctl_agent.storage.lake import LakeStorage, checkpoint, compaction
 from kctl_agent.storage.lake.compaction import compact, small_files
 from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
 from kctl_agent.storage.lake.log import entry_name
@@ -516,8 +516,9 @@ def test_vacuum_leaves_alone_what_no_writer_of_the_table_has_left(storage: LakeS
 
 
 def test_commits_of_batches_write_checkpoints_of_the_log_and_clean_it_up_and_no_stored_offset_is_lost(
-    path: Path,
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(checkpoint, "CLEAN_UP_SECONDS", 0)
     storage = opened(path)
     DeltaTable(path).alter.set_table_properties(
         {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 days"}

@@ -283,4 +283,4 @@ def test_of_older_versions_only_the_last_sixteen_are_checked(storage: LakeStorag
         storage.advance_offsets([Advance(*TP, 1, start, start + 1)])
     with storage.table.state() as state:
         newest = state.version
-        assert set(state.stamps) == set(range(newest - 15, newest + 1))
+        assert set(state.entries) == set(range(newest - 15, newest + 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kctl_agent.storage.base import StoredOffset
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake import LakeStorage, checkpoint
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.log import LogUnreadable, actions, log_files
 from kctl_agent.storage.lake.log_state import LogState, NoTable
@@ -95,6 +96,43 @@ def test_what_unicode_takes_for_an_end_of_a_line_ends_no_line_of_a_log(
     assert offsets(path) == sorted([*range(20), 1])
     [added] = [action["add"] for action in actions(LocalFolder(path), version) if "add" in action]
     assert json.loads(added["stats"])["minValues"]["topic"] == f"a{character}b"
+
+
+@pytest.mark.parametrize("damage", [lambda _: b"", lambda content: content[:-100], lambda content: bytes(len(content))])
+def test_a_checkpoint_that_is_damaged_is_passed_over_and_named(
+    storage: LakeStorage, path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    DeltaTable(path).create_checkpoint()
+    begun(storage, 10, 20).commit()
+    DeltaTable(path).create_checkpoint()
+    begun(storage, 20, 30).commit()
+    [first, second] = sorted((path / "_delta_log").glob("*.checkpoint.parquet"))
+    second.write_bytes(damage(second.read_bytes()))
+
+    begun(opened(path), 30, 40).commit()
+    assert f"{path} is read without a checkpoint, for {second.name} of its log cannot be read" in caplog.text
+    assert first.name not in caplog.text
+
+    first.write_bytes(b"")
+    begun(opened(path), 40, 50).commit()
+    checkpoint.main(str(path), None)  # from which on delta-rs reads, too
+    assert offsets(path) == list(range(50))
+
+
+def test_a_damaged_checkpoint_is_refused_by_its_name_where_entries_below_it_are_gone(
+    storage: LakeStorage, path: Path
+) -> None:
+    begun(storage, 10, 20).commit()
+    DeltaTable(path).create_checkpoint()
+    [checkpoint] = (path / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(b"")
+
+    (path / "_delta_log" / f"{int(checkpoint.name[:20]):020}.json").unlink()
+    with pytest.raises(LogUnreadable, match=f"{checkpoint.name} of its log cannot be read"):
+        LogState.read(LocalFolder(path))
+    (path / "_delta_log" / f"{0:020}.json").unlink()
+    with pytest.raises(LogUnreadable, match=f"{checkpoint.name} of its log cannot be read"):
+        LogState.read(LocalFolder(path))
 
 
 def test_a_damaged_entry_is_refused_by_its_name(storage: LakeStorage, path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_count_and_a_start_try_again_where_entries_were_cleaned_up_since_they_
         (path / "_delta_log" / f"{version:020}.json").unlink()
     left = [times]
 
-    def listed(table: Folder) -> LogFiles:
+    def listed(table: Folder, *_: object) -> LogFiles:
         left[0] -= 1
         return before if left[0] >= 0 else log_files(table)
 

@@ -95,8 +95,8 @@ class Folder(ABC):
         """Whether anything is in it beside these; also where it is no folder at all."""
 
     @abstractmethod
-    def names(self) -> list[str]:
-        """Of the files right in it; none where it is not there."""
+    def names(self, after: str = "") -> list[str]:
+        """Of the files right in it that sort after this one; none where it is not there."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
@@ -107,10 +107,9 @@ class Folder(ABC):
         with self.open(name) as file:
             return file.read()
 
-    def read_stamped(self, name: str) -> tuple[bytes, str | None]:
-        """And its stamp; None where a file that was created is never written over by anybody. Raises
-        FileNotFoundError, OSError."""
-        return self.read(name), None
+    @abstractmethod
+    def read_stamped(self, name: str) -> tuple[bytes, str]:
+        """And its stamp. Raises FileNotFoundError, OSError."""
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
@@ -129,6 +128,10 @@ class Folder(ABC):
     @abstractmethod
     def find(self, name: str) -> FolderFile | None:
         """None: there is no such file."""
+
+    def stamps(self, names: Collection[str]) -> dict[str, str]:
+        """Of those of these files that are there; all are in one folder."""
+        return {file.name: file.stamp for file in map(self.find, names) if file is not None}
 
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:

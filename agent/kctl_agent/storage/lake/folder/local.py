@@ -103,16 +103,16 @@ class LocalFolder(Folder):
             path.name not in than and not path.name.startswith(f"{FOLDER}-") for path in self.local.iterdir()
         )
 
-    def names(self) -> list[str]:
+    def names(self, after: str = "") -> list[str]:
         try:
-            return os.listdir(self.local)
+            return [name for name in os.listdir(self.local) if name > after]
         except FileNotFoundError:
             return []
 
     def open(self, name: str) -> BinaryIO:
         return (self.local / name).open("rb")
 
-    def read_stamped(self, name: str) -> tuple[bytes, str | None]:
+    def read_stamped(self, name: str) -> tuple[bytes, str]:
         with self.open(name) as file:
             return file.read(), _stamp(os.fstat(file.fileno()))
 

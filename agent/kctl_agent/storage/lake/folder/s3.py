@@ -138,12 +138,8 @@ class S3Folder(Folder):
     def exists(self) -> bool:
         return any(True for _ in self.files())
 
-    def names(self) -> list[str]:
-        import obstore
-
-        with self._errors():
-            found = obstore.list_with_delimiter(self._client, f"{self._path}/")["objects"]
-        return [self._file(each).name for each in found]
+    def names(self, after: str = "") -> list[str]:
+        return [file.name for file in self._listed("", after) if "/" not in file.name]
 
     def open(self, name: str) -> BinaryIO:
         file = self.find(name)
@@ -158,10 +154,14 @@ class S3Folder(Folder):
             return bytes(obstore.get_range(self._client, self._key(name), start=start, end=end))
 
     def read(self, name: str) -> bytes:
+        return self.read_stamped(name)[0]
+
+    def read_stamped(self, name: str) -> tuple[bytes, str]:
         import obstore
 
         with self._errors():
-            return bytes(obstore.get(self._client, self._key(name)).bytes())
+            found = obstore.get(self._client, self._key(name))
+            return bytes(found.bytes()), self._file(found.meta).stamp
 
     def write(self, name: str, content: bytes) -> None:
         import obstore
@@ -210,18 +210,28 @@ class S3Folder(Folder):
             return self._file(obstore.head(self._client, self._key(name)))
         return None
 
+    def stamps(self, names: Collection[str]) -> dict[str, str]:
+        """By one listing, from the first of them on."""
+        first = min(names)
+        listed = self._listed(first[: first.rfind("/") + 1], first[:-1])
+        return {file.name: file.stamp for file in listed if file.name in names}
+
     def files(self) -> Iterator[FolderFile]:
+        # An empty one may be what S3A keeps for a folder; obstore takes the `/` off its end.
+        return (file for file in self._listed() if file.size)
+
+    def _listed(self, folder: str = "", after: str = "") -> Iterator[FolderFile]:
         import obstore
 
+        offset = self._key(after) if after else None
         with self._errors():
-            for found in obstore.list(self._client, f"{self._path}/"):
-                # An empty one may be what S3A keeps for a folder; obstore takes the `/` off its end.
-                yield from (self._file(each) for each in found if each["size"])
+            for found in obstore.list(self._client, self._key(folder), offset=offset):
+                yield from map(self._file, found)
 
     def _file(self, found: Any) -> FolderFile:
         name = found["path"].removeprefix(f"{self._path}/")
-        at: datetime = found["last_modified"]
-        return FolderFile(name, found["size"], at.timestamp(), f"{found['e_tag']} {at.isoformat()}")
+        at: datetime = found["last_modified"]  # a listing of some servers has parts of a second, what else answers none
+        return FolderFile(name, found["size"], at.timestamp(), f"{found['e_tag']} {int(at.timestamp())}")
 
     def remove(self, names: Iterable[str]) -> int:
         keys = [self._key(name) for name in names]
