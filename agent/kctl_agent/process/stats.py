@@ -161,11 +161,16 @@ class StoringStats(ProcessStats):
         super().__init__(name, server, inbox)
         self._storage = storage
         self._expire_at = time.monotonic()
+        self._exchanges = 0
 
     def _before_publishing(self) -> None:
         if time.monotonic() >= self._expire_at:
             self._expire_at = time.monotonic() + _EXPIRE_SECONDS
             self._expire_dead()
+        if self._storage.exchanges > self._exchanges:
+            self._exchanges = self._storage.exchanges
+            text = f"another file is in the place of {self._storage.identity}; claims of the former are dropped"
+            self._record(Event(time.time(), "storage_exchanged", text))
 
     def _expire_dead(self) -> None:
         try:

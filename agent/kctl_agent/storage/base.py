@@ -111,6 +111,8 @@ class OffsetStore(ABC):
     """How far each partition is stored, and in what. Every method may be called from any process and any thread."""
 
     limits: Limits = Limits()
+    exchanges: int = 0
+    """How often this process has found another file in the place of this one, of a storage that is a file."""
 
     @property
     @abstractmethod

@@ -37,7 +37,15 @@ class Log:
     @property
     def is_long(self) -> bool:
         """It should be copied into the database file (`checkpoint.begin_copy`)."""
-        return os.fstat(self._descriptor).st_size > LOG_BYTES
+        return self._stat().st_size > LOG_BYTES
+
+    @property
+    def is_in_place(self) -> bool:
+        """It still is the log at its path, and something is in it."""
+        try:
+            return self._stat().st_size > 0 and os.path.samestat(self._stat(), os.stat(f"{self._path}-wal"))
+        except FileNotFoundError:
+            return False
 
     @property
     def is_current(self) -> bool:
@@ -73,6 +81,9 @@ class Log:
         if self._thread is not None:
             self._thread.shutdown()
         os.close(self._descriptor)
+
+    def _stat(self) -> os.stat_result:
+        return os.fstat(self._descriptor)
 
     def _write(self) -> None:
         try:

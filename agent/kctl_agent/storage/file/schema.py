@@ -80,9 +80,10 @@ TRIGGERS = (
 )
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection for any thread, one at a time. Raises sqlite3.Error."""
-    db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
+def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
+    """A connection for any thread, one at a time; with `rwc` the file is made. Raises sqlite3.Error."""
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    db = sqlite3.connect(uri, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False, uri=True)
     try:
         db.execute("pragma wal_autocheckpoint=0")  # the reason is in `checkpoint`
         db.execute(f"pragma journal_size_limit={LOG_BYTES}")

@@ -72,13 +72,16 @@ class FileStorage(Storage):
         self._log: Log | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        self._file: tuple[int, int] | None = None
+        """Device and inode of the file that was opened last, here or in the process that this was pickled in."""
 
     def __del__(self) -> None:
         if getattr(self, "_db", None) is not None and self._pid == os.getpid():
             self._forget()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.path, self.block_messages, self.block_bytes, self.codec, self.limits, self.clock)
+        settings = (self.path, self.block_messages, self.block_bytes, self.codec, self.limits, self.clock)
+        return _again, settings, {"_file": self._file}
 
     @property
     def identity(self) -> str:
@@ -91,7 +94,7 @@ class FileStorage(Storage):
             raise StorageUnusable(f"cannot make the folder {self.path.parent}: {error.strerror}") from error
         with self._lock, self._as_unusable():
             recover(self.path)
-            with closing(connect(self.path)) as db:
+            with closing(connect(self.path, "rwc")) as db:
                 create(db, self.path, self.clock)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
@@ -125,6 +128,8 @@ class FileStorage(Storage):
                 offset_table.advance(db, judged(each, before.get(each.tp)), each.end)
 
     def writer(self) -> Writer:
+        if self._file not in (None, self._found()):
+            raise StorageUnusable(f"the file {self.path} was exchanged since this batch was planned")
         with self._as_unusable():
             return FileWriter(self.path, self.clock, self.block_messages, self.block_bytes, self.codec)
 
@@ -249,6 +254,7 @@ class FileStorage(Storage):
                 _INHERITED.append(self._db)
                 self._db = None
         with self._lock, self._as_unusable():
+            self._notice_exchange()
             if is_durable:
                 recover(self.path)
                 if self._log is not None and not self._log.is_current:
@@ -262,6 +268,27 @@ class FileStorage(Storage):
                 self._log.sync()
             if self._log.is_long:
                 begin_copy(self.path, LONG_SECONDS)
+
+    def _notice_exchange(self) -> None:
+        """Go on with the file that is at the path now. Raises StorageUnusable: there is none, or the log beside it is
+        that of the file before, which SQLite would mix into it."""
+        found = self._found()
+        if self._file not in (None, found):
+            if self._log is not None and self._log.is_in_place:
+                raise StorageUnusable(
+                    f"{self.path} was exchanged, and {self.path}-wal belongs to the file that was there before: "
+                    f"remove {self.path}-wal and {self.path}-shm"
+                )
+            self._forget()
+            self.exchanges += 1
+        self._file = found
+
+    def _found(self) -> tuple[int, int]:
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise StorageUnusable(f"the storage {self.path} cannot be used: {error.strerror}") from error
+        return found.st_dev, found.st_ino
 
     @contextmanager
     def _as_unusable(self) -> Iterator[None]:

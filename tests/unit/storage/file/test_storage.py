@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import pickle
 import resource
 import sqlite3
 import subprocess
@@ -93,7 +94,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_never_prepared_is_named_unusable(path: Path) -> None:
-    with pytest.raises(StorageUnusable, match="no such table"):
+    with pytest.raises(StorageUnusable, match="No such file"):
         FileStorage(path).stats()
 
 
@@ -209,6 +210,50 @@ def test_a_storage_that_was_lost_and_made_again_is_used_again(path: Path, storag
     fill(storage, 3)
 
     assert stored(storage) == [0, 1, 2]
+
+
+def test_a_file_that_is_exchanged_under_a_process_is_noticed_before_anything_is_read_of_it(
+    path: Path, storage: FileStorage
+) -> None:
+    fill(storage, 3)
+    older = path.with_name("older.sqlite")
+    with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(older)) as copied:
+        now.backup(copied)
+    put(storage, chunk(3, 6))
+    (claim, _) = storage.claim("a", 100, 60.0)
+    with storage.writer() as writer:
+        task = pickle.loads(pickle.dumps(storage))
+
+        os.rename(older, path)
+        with pytest.raises(StorageUnusable, match="sqlite-wal belongs to the file that was there before"):
+            storage.stats()
+        with pytest.raises(StorageUnusable, match="was exchanged since this batch was planned"):
+            task.writer()
+        writer.put(chunk(6, 9))
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink()
+
+    assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3, "what was put meanwhile is put again"
+    assert storage.exchanges == 1
+    assert storage.settle(claim, [True] * 3).is_lost
+    with closing(pickle.loads(pickle.dumps(storage))) as task:
+        put(task, chunk(3, 9))
+    assert stored(storage) == list(range(9))
+
+
+def test_a_file_that_is_gone_is_not_made_again_by_those_that_use_it(path: Path, storage: FileStorage) -> None:
+    fill(storage, 3)
+    aside = path.with_name("aside.sqlite")
+    os.rename(path, aside)
+
+    for use in (storage.stats, storage.writer, pickle.loads(pickle.dumps(storage)).stats):
+        with pytest.raises(StorageUnusable, match="cannot be used"):
+            use()
+    assert not path.exists()
+
+    os.rename(aside, path)
+    assert stored(storage) == [0, 1, 2]
+    assert storage.exchanges == 0
 
 
 def test_what_could_not_be_synced_does_not_count_as_stored(
