@@ -8,17 +8,18 @@ Secrets are never part of a line; ASCII only, so a terminal may show it.
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
 import pwd
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from kctl.ownership import refuse_others
+from kctl.regular_files import open_regular
 
 if TYPE_CHECKING:
     from kctl.config import Config
@@ -27,10 +28,7 @@ __all__ = ["Operation", "append", "fleet_log", "operation", "user_log"]
 
 log = logging.getLogger(__name__)
 
-_FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
-_CALLER = os.getuid()
-"""Who runs this process: that of root may become the fleet's user later."""
 
 
 def fleet_log(config: Config) -> Path:
@@ -39,9 +37,12 @@ def fleet_log(config: Config) -> Path:
 
 
 def user_log(env: Mapping[str, str]) -> Path:
-    """`$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`."""
+    """`$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. Raises ConfigError: we are root, and that
+    is another user's."""
     home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
-    return Path(env.get("XDG_STATE_HOME") or Path(home, ".local", "state"), "kctl", "audit.jsonl")
+    path = Path(env.get("XDG_STATE_HOME") or Path(home, ".local", "state"), "kctl", "audit.jsonl")
+    refuse_others(path)
+    return path
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
@@ -51,43 +52,11 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
         OSError: it cannot be written, or it is a link, no regular file, or of another user.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        descriptor = _opened(folder, path.name)
-        try:
-            os.write(descriptor, json.dumps(line).encode() + b"\n")
-        finally:
-            os.close(descriptor)
+        os.write(descriptor, json.dumps(line).encode() + b"\n")
     finally:
-        os.close(folder)
-
-
-def _opened(folder: int, name: str) -> int:
-    """The file, as we have made it or as an earlier line has.
-
-    We may be root (`sudo kctl`) in a folder of another user, who could have put a link to any file of the machine
-    there: only a file that we make ourselves becomes that user's, and one that is there is used only as what it is.
-    """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO must not hold us up
-    owner = os.fstat(folder)
-    try:
-        descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, _FILE_MODE, dir_fd=folder)
-    except FileExistsError:
-        descriptor = os.open(name, flags, dir_fd=folder)
-        is_new = False
-    else:
-        is_new = True
-    try:
-        found = os.fstat(descriptor)
-        is_ours = found.st_uid in (owner.st_uid, os.geteuid(), 0)
-        if not (stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and is_ours):
-            raise PermissionError(errno.EPERM, "it is a link, no regular file, or another user's", name)
-        if is_new and os.geteuid() == 0:  # or the fleet's own user would be locked out
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
-    except BaseException:
         os.close(descriptor)
-        raise
-    return descriptor
 
 
 class Operation:
@@ -103,7 +72,7 @@ def operation(path: Path, name: str, params: Mapping[str, Any]) -> Iterator[Oper
 
     What cannot be written down is logged and done all the same: a full disk must not keep anybody from making room.
     """
-    uid = _CALLER
+    uid = os.getuid()
     began = time.time()
     line = {
         "id": f"{os.getpid()}-{int(began * 1000)}",

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kctl.errors import NoSocketFile, UsageError
+from kctl.errors import ConfigError, NoSocketFile, UsageError
+from kctl.ownership import refuse_others
 from kctl_agent.errors import PathError
 from kctl_agent.paths import ProcessIdentity, is_alive, prepare_run_dir, process_identity
 
@@ -42,8 +43,9 @@ def registry_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 def _is_own_folder(path: str) -> bool:
     try:
+        refuse_others(Path(path))
         found = os.stat(path)
-    except OSError:
+    except (ConfigError, OSError):
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 

@@ -1,4 +1,4 @@
-"""Opens a file that another process keeps, and nothing that was put in its place."""
+"""Opens a file as what it is expected to be, and nothing that was put in its place."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from pathlib import Path
 __all__ = ["open_regular"]
 
 
-def open_regular(path: Path, flags: int) -> int:
-    """The descriptor of a regular file that is there; never waits. Raises OSError: also for a symbolic link, a pipe or
-    a folder of that name."""
+def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
+    """The descriptor of a regular file; never waits. One to write to is our own, and for us alone where it is made.
+
+    Raises OSError: also for a pipe or a folder of that name, and for a link that is not fine.
+    """
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if is_link_fine else os.O_NOFOLLOW)
     try:
-        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, flags, 0o600)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "it is a symbolic link", str(path)) from None
         raise
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if flags & os.O_ACCMODE != os.O_RDONLY and found.st_uid != os.geteuid():
+            raise OSError(errno.EPERM, f"it belongs to uid {found.st_uid}", str(path))
     except BaseException:
         os.close(descriptor)
         raise

@@ -29,6 +29,7 @@ __all__ = [
     "BoundSocket",
     "ProcessIdentity",
     "bind_socket",
+    "check_run_dir",
     "is_alive",
     "is_permitted",
     "list_agents",
@@ -58,11 +59,16 @@ def prepare_run_dir(path: Path) -> None:
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.lstat()
+        check_run_dir(path)
     except FileExistsError:
         raise PathError(f"run_dir {path} is not a directory: remove it or choose another run_dir") from None
     except OSError as error:
         raise PathError(f"run_dir {path} cannot be made ({error.strerror}): choose one that you may write to") from None
+
+
+def check_run_dir(path: Path) -> None:
+    """As `prepare_run_dir`, without making it. Raises PathError, OSError."""
+    found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         raise PathError(f"run_dir {path} is a symbolic link: name the directory itself")
     if found.st_uid != os.geteuid():

@@ -1,9 +1,8 @@
 """`python -m kctl_agent.user_code`: imports a handler or a transform as its process will, and reports what is wrong.
 For `kctl config check`: in a process of its own, for what is imported may do anything.
 
-Reads `{"kind": "handler" | "transform", "name": …, "import_dir": …, "user": …}` from stdin and writes `{"error": …,
-"traceback": …}` to stdout, both null where it can be used. What the code itself prints goes to stderr. `user` is null,
-or `[uid, gid, [group, …]]`, which the process becomes before it imports the code, and stays.
+Reads `{"kind": "handler" | "transform", "name": …, "import_dir": …}` from stdin and writes `{"error": …, "traceback":
+…}` to stdout, both null where it can be used. What the code itself prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ def main() -> None:
     asked = json.loads(sys.stdin.readline())
     stdout = os.dup(1)
     os.dup2(2, 1)
-    load = _loader(asked["kind"])  # before our own files may become unreadable
-    if asked["user"] is not None:
-        _become(*asked["user"])
-    error, trace = _wrong_with(load, asked["name"], Path(asked["import_dir"]))
+    error, trace = _wrong_with(_loader(asked["kind"]), asked["name"], Path(asked["import_dir"]))
     sys.stdout.flush()
     os.write(stdout, json.dumps({"error": error, "traceback": trace}).encode())
     os._exit(0)
@@ -44,12 +40,6 @@ def _loader(kind: str) -> Callable[[str, Path], object]:
     from kctl_agent.worker.query.transform import load_transform
 
     return load_transform
-
-
-def _become(uid: int, gid: int, groups: list[int]) -> None:
-    os.setgroups(groups)
-    os.setgid(gid)
-    os.setuid(uid)
 
 
 def _wrong_with(load: Callable[[str, Path], object], name: str, import_dir: Path) -> tuple[str | None, str | None]:

@@ -12,7 +12,7 @@ from kctl.cli.options import ConfigOption
 from kctl.cli.table import clean
 from kctl.errors import UsageError
 
-__all__ = ["COMMANDS", "WORDS", "build", "run"]
+__all__ = ["COMMANDS", "build", "run"]
 
 _MODULES = {
     "start": "fleet.start",
@@ -45,8 +45,6 @@ _MODULES = {
 """Command to its module under kctl.cli, in the order of the help page; each has `register(app)`. It is imported when
 its command is run: all of them together take longer than most commands."""
 COMMANDS = tuple(_MODULES)
-WORDS = "kctl.words"
-"""In `Context.meta`: the whole command line, for who runs it once more."""
 
 _EXIT_CODES = """\
 Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer, 4 above --fail-above, 5 no master,
@@ -88,7 +86,6 @@ def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
         # Not `app(words)`: Typer itself would end the process on a broken pipe and on Ctrl-C, and print errors its way.
         root = typer.main.get_command(app)
         with root.make_context("kctl", list(words)) as context:
-            context.meta[WORDS] = words
             outcome = root.invoke(context)
     except typer.Exit as end:
         return end.exit_code

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,10 +17,9 @@ from kctl.cli.table import Column, render
 from kctl.cli.user_code import problems
 from kctl.config import Config, contexts, load
 from kctl.config.sections import SECTIONS
-from kctl.config.storage import storage_settings, table_folder
+from kctl.config.storage import storage_settings
 from kctl.config.values import shown
 from kctl.errors import ConfigError
-from kctl.privileges import as_owner, owner_to_act_as
 from kctl.secrets import cluster_secret
 
 __all__ = ["register"]
@@ -79,9 +77,8 @@ def _check(
         typer.echo(f"{path} can be used by `kctl kafka`: contexts {', '.join(sorted(known))}")
         return
     loaded = load(path, os.environ, overrides(set_))
-    with _as_owner(loaded):
-        cluster_secret(loaded)
-        sentences = [*map(str, refusals(loaded)), *_table_refusals(loaded)]
+    cluster_secret(loaded)
+    sentences = [*map(str, refusals(loaded)), *_table_refusals(loaded)]
     for problem in problems(loaded, timeout):
         sentences.append(problem.sentence)
         if problem.details:
@@ -91,22 +88,6 @@ def _check(
     typer.echo(f"{loaded.path} can be used")
     if loaded.sinkers.count == 0 and loaded.storage.mode not in ("directly", "lake"):
         sys.stderr.write("kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n")
-
-
-@contextmanager
-def _as_owner(config: Config) -> Iterator[None]:
-    """Root reads files that a configuration names with the rights of the fleet's user: sentences show some of what is
-    in them."""
-    table = table_folder(config)
-    fleet = config.fleet
-    named = (config.path, config.path.parent, fleet.run_dir, fleet.data_dir, fleet.log_dir)
-    places = named if table is None else (*named, table, table.parent)
-    if owner_to_act_as(*places) is not None:
-        from kctl.cli.storage.as_user import import_packages
-
-        import_packages(config)
-    with as_owner(*places):
-        yield
 
 
 def _table_refusals(config: Config) -> Iterator[str]:

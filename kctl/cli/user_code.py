@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from kctl.children import child_environment, python_module
-from kctl.privileges import User, environment_of, owner_to_act_as
+from kctl.errors import RunDirUnusable
 
 if TYPE_CHECKING:
     from kctl.config import Config
@@ -32,12 +32,14 @@ class Problem(NamedTuple):
 
 
 def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
-    """Of the code that the configuration names; at most so long for each. Root has it run by the fleet's user, with
-    nothing of root's environment.
+    """Of the code that the configuration names; at most so long for each. What another user could change is not run."""
+    from kctl.start.checks import check_code  # half a second of imports
 
-    Raises:
-        UsageError: code, configuration and the fleet's folders belong to several users.
-    """
+    try:
+        check_code(config)
+    except RunDirUnusable as error:
+        yield Problem(str(error))
+        return
     folder = config.path.absolute().parent
     named = (
         ("handler", "sinkers.handler", config.sinkers.handler),
@@ -45,20 +47,17 @@ def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
     )
     for kind, setting, name in named:
         if name:
-            user = owner_to_act_as(_file_of(name, folder), folder, config.path, *_folders(config))
-            found = _imported(kind, f"{setting} {name!r}", name, folder, user, timeout_seconds)
+            found = _imported(kind, f"{setting} {name!r}", name, folder, timeout_seconds)
             if found is not None:
                 yield found
 
 
-def _imported(
-    kind: str, what: str, name: str, folder: Path, user: User | None, timeout_seconds: float
-) -> Problem | None:
+def _imported(kind: str, what: str, name: str, folder: Path, timeout_seconds: float) -> Problem | None:
     """Output goes to files, not pipes: a process that the code leaves behind would hold those open."""
     with TemporaryFile() as answer, TemporaryFile() as output:
         process = subprocess.Popen(
             python_module("kctl_agent.user_code"),
-            env=child_environment(os.environ if user is None else environment_of(user)),
+            env=child_environment(),
             stdin=subprocess.PIPE,
             stdout=answer,
             stderr=output,
@@ -66,7 +65,7 @@ def _imported(
         )
         try:
             with suppress(BrokenPipeError):
-                asked = {"kind": kind, "name": name, "import_dir": str(folder), "user": user and user[:3]}
+                asked = {"kind": kind, "name": name, "import_dir": str(folder)}
                 process.communicate(json.dumps(asked).encode(), timeout_seconds)
             code = process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -79,16 +78,6 @@ def _imported(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         return _judged(what, code, answer, output)
-
-
-def _file_of(name: str, folder: Path) -> Path:
-    """Where the module would lie in this folder."""
-    path = folder.joinpath(*name.partition(":")[0].split("."))
-    return path if path.is_dir() else path.with_suffix(".py")
-
-
-def _folders(config: Config) -> tuple[Path, ...]:
-    return config.fleet.run_dir, config.fleet.data_dir, config.fleet.log_dir
 
 
 def _judged(what: str, code: int, answer: IO[bytes], output: IO[bytes]) -> Problem | None:

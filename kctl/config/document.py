@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from kctl.errors import ConfigError
+from kctl.ownership import refuse_others
+from kctl.regular_files import open_regular
 
 __all__ = ["read_document"]
+
+_LIMIT_BYTES = 1024 * 1024
 
 
 def read_document(path: Path) -> dict[str, Any]:
     """The file's tables, not checked any further.
 
     Raises:
-        ConfigError: no such file, not readable, or not TOML.
+        ConfigError: no such file, not readable, too large, or not TOML; or we are root, and it is another user's.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(open_regular(path, os.O_RDONLY, is_link_fine=True), encoding="utf-8") as file:
+            refuse_others(path, file.fileno())
+            text = file.read(_LIMIT_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(f"there is no configuration file {path}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    if len(text) > _LIMIT_BYTES:
+        raise ConfigError(f"{path} is no configuration: it has more than {_LIMIT_BYTES} characters")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

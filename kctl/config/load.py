@@ -11,9 +11,11 @@ from kctl.config import contexts
 from kctl.config.document import read_document
 from kctl.config.lake import check_lake, uri_hint
 from kctl.config.sections import SECTIONS, Cluster, Config, size_bytes
+from kctl.config.storage import table_folder
 from kctl.config.tables import named_tables
 from kctl.config.values import allowed, from_text, from_toml, shown_url
 from kctl.errors import ConfigError
+from kctl.ownership import refuse_others
 
 __all__ = ["CLUSTERS", "check_together", "clusters", "is_setting_variable", "load", "read", "sections", "variable"]
 
@@ -26,7 +28,8 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
     Relative paths, wherever they were given, are taken relative to the folder of the file and come back absolute.
 
     Raises:
-        ConfigError: no such file, a syntax error, an unknown or missing key, a value that is not allowed.
+        ConfigError: no such file, a syntax error, an unknown or missing key, a value that is not allowed; or we are
+            root, and the file or one of the fleet's folders is another user's.
     """
     path = path.absolute()
     values, sources, _ = read(path, env, overrides)
@@ -36,6 +39,10 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
         **sections(path, values, SECTIONS),
     )
     check_together(config)
+    fleet = config.fleet
+    for place in (fleet.run_dir, fleet.data_dir, fleet.log_dir, config.storage.path, table_folder(config)):
+        if place is not None:
+            refuse_others(place)
     return config
 
 

@@ -31,7 +31,7 @@ _FLOOD_LIMITS = 4
 KEPT_BYTES = 64 * 1024
 """What a rotation leaves in the log, so that its last lines are still found where they were."""
 _COPY_BYTES = 1024 * 1024
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _TAIL_BYTES = 8 * 1024
 _TAIL_LINE_CHARACTERS = 400
 _COLLAPSE_RANGE = 0x08
@@ -57,7 +57,7 @@ class ProcessLog:
             if self.path.lstat().st_size > LOG_LIMIT_BYTES:
                 self.path.replace(rotated(self.path))
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.fdopen(os.open(self.path, _APPEND, 0o666), "ab", buffering=0)
+        file = os.fdopen(open_regular(self.path, _APPEND), "ab", buffering=0)
         self._start = file.seek(0, os.SEEK_END)
         return file
 

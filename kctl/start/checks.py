@@ -20,6 +20,7 @@ from kctl.jars import LockName, jar_paths, java_command
 from kctl.kafka.access import of_fleet
 from kctl.master.launch import names
 from kctl.master.process import kill_session, remove_socket
+from kctl.ownership import others_can_write, refuse_others
 from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
 from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, prepare_run_dir, socket_owner, socket_path
@@ -27,6 +28,7 @@ from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, prepare_run
 __all__ = [
     "ABOUT_NAME",
     "await_former_workers",
+    "check_code",
     "check_folders",
     "find_jars",
     "make_folders",
@@ -198,15 +200,37 @@ def check_folders(config: Config) -> dict[Path, int]:
         mode = _mode_of(setting, folder)
         if mode is None or (setting, folder) == shared:
             continue
-        if mode & stat.S_IWOTH:
-            advice = (
-                f"name a folder of the fleet's own in {setting}"
-                if mode & stat.S_ISVTX
-                else f"chmod o-w {folder}, or correct {setting}"
-            )
-            raise RunDirUnusable(f"{folder} has mode {mode:04o}, all users can write to it: {advice}")
+        _check_mode(setting, folder, mode)
         modes[folder] = mode
     return modes
+
+
+def check_code(config: Config) -> None:
+    """Of handler and transform: the folder of the configuration, which is searched first, and what they are in there.
+
+    Raises:
+        RunDirUnusable: all users can write there.
+        ConfigError: we are root, and it is another user's.
+    """
+    for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
+        for each in _code_of(name, config.path.parent) if name else ():
+            if each.exists():
+                refuse_others(each)
+                _check_mode(setting, each, stat.S_IMODE(each.stat().st_mode))
+
+
+def _code_of(name: str, folder: Path) -> Iterator[Path]:
+    yield folder
+    for part in name.partition(":")[0].split("."):
+        folder /= part
+        yield from (folder, Path(f"{folder}.py"))
+
+
+def _check_mode(setting: str, path: Path, mode: int) -> None:
+    if others_can_write(path, mode & stat.S_IWOTH):
+        own = f"name a folder of the fleet's own in {setting}"
+        advice = own if mode & stat.S_ISVTX else f"chmod o-w {path}, or correct {setting}"
+        raise RunDirUnusable(f"{path} has mode {mode:04o}, all users can write to it: {advice}")
 
 
 def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:

@@ -16,7 +16,7 @@ from kctl.kafka.access import of_fleet
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.launch import WORKER_COMMAND, names
 from kctl.secrets import cluster_secret
-from kctl.start.checks import await_former_workers, find_jars, make_folders, own_run_dir
+from kctl.start.checks import await_former_workers, check_code, find_jars, make_folders, own_run_dir
 from kctl.start.interpreter import tune_interpreter
 from kctl.start.master import Master
 from kctl.start.signals import StopSignals
@@ -53,6 +53,7 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is none
     supervised = names(config)
     cluster_secret(config)
+    check_code(config)
     with StopSignals() as signals, own_run_dir(config.fleet.run_dir, supervised):
         jars = await find_jars(config)
         broker_cache = BrokerCache.of(

@@ -17,7 +17,6 @@ from kctl.cli.fleet.log_files import Follower, tail
 from kctl.cli.options import ConfigOption, config_option
 from kctl.errors import KctlError, NoMaster, UsageError
 from kctl.fleets import Fleet, find
-from kctl.privileges import as_owner
 from kctl.rpc import answers
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import wire_method
@@ -57,12 +56,6 @@ def _logs(
     """
     fleet = find(config_option(context, config), os.environ)
     paths = _paths(fleet, names or [])
-    path = next(iter(paths.values()))
-    with as_owner(path, path.parent, fleet.config):
-        _print(paths, lines, follow=follow)
-
-
-def _print(paths: dict[str, Path], lines: int, *, follow: bool) -> None:
     widest = max(map(len, paths)) if len(paths) > 1 else 0
     outputs = [(_Lines(f"{name:<{widest}} | " if widest else ""), path) for name, path in paths.items()]
     ends = [_show(out, path, lines) for out, path in outputs]

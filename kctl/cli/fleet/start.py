@@ -16,6 +16,7 @@ from kctl.children import PRIVATE, python_module, safe_environment
 from kctl.cli.fleet.submit import carry_out, fleet_of
 from kctl.cli.options import Output, SetOption, config_file, overrides
 from kctl.errors import RunDirUnusable
+from kctl.regular_files import open_regular
 
 if TYPE_CHECKING:
     from kctl.config import Config
@@ -86,7 +87,7 @@ def _detach(config: Config, path: Path, assignments: list[str]) -> int:
     os.umask(PRIVATE)
     try:
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        log = log_path.open("ab")
+        log = os.fdopen(open_regular(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
     except OSError as error:
         raise RunDirUnusable(f"{log_path} cannot be written ({error.strerror}): correct fleet.log_dir") from None
     words = ["-c", str(path.absolute()), "start", *(word for each in assignments for word in ("--set", each))]

@@ -15,7 +15,8 @@ from kctl.cli.fleet.submit import carry_out
 from kctl.cli.options import ConfigOption, Output, config_option
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout
 from kctl.fleets import Fleet, find
-from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, recorded_identity
+from kctl_agent.errors import PathError
+from kctl_agent.paths import MASTER_NAME, ProcessIdentity, check_run_dir, is_alive, recorded_identity
 
 __all__ = ["register"]
 
@@ -62,11 +63,14 @@ def _master_of(fleet: Fleet) -> ProcessIdentity:
     """The process that serves the fleet's `master.sock`, as recorded beside it: pid and start time."""
     path = fleet.run_dir / f"{MASTER_NAME}.pid"
     try:
+        check_run_dir(fleet.run_dir)  # in another user's the file may name any process of ours
         return recorded_identity(path)
     except (FileNotFoundError, NotADirectoryError):
         raise NoSocketFile(f"no master is running there: {path} does not exist") from None
     except PermissionError:
         raise SocketNotPermitted(f"you are not permitted to read {path}: it belongs to another user") from None
+    except PathError as error:
+        raise SocketNotPermitted(f"you are not permitted to stop {fleet.name}: {error}") from None
     except (OSError, ValueError):
         raise NobodyListening(f"{path} does not name the master's process") from None
 
@@ -80,21 +84,10 @@ def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
     try:
         if not is_alive(master):
             raise NobodyListening(gone)
-        _check_owner(fleet, master, gone)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _check_owner(fleet: Fleet, master: ProcessIdentity, gone: str) -> None:
-    """A master has its run_dir to itself: another process named there was named to have root signal a stranger."""
-    try:
-        owners = os.stat(f"/proc/{master.pid}").st_uid, os.stat(fleet.run_dir).st_uid
-    except OSError:
-        raise NobodyListening(gone) from None
-    if owners[0] != owners[1]:
-        raise NobodyListening(f"no master is running there: pid {master.pid} is not of the owner of {fleet.run_dir}")
 
 
 def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float, timeout: float) -> None:

@@ -1,11 +1,10 @@
-"""The storage of the fleet that is meant, whether the fleet runs or not. By root it is used as the fleet's own user."""
+"""The storage of the fleet that is meant, whether the fleet runs or not."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -14,7 +13,6 @@ from kctl.children import PRIVATE
 from kctl.cli.options import ConfigOption, config_option
 from kctl.errors import UsageError
 from kctl.fleets import find
-from kctl.privileges import owner_to_act_as
 
 if TYPE_CHECKING:
     from kctl.config import Config
@@ -27,30 +25,10 @@ S = TypeVar("S", bound="Storage | LakeStorage")
 
 
 def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
-    """The configuration of the fleet that is meant.
-
-    Raises:
-        typer.Exit: we are root and it is another user's: a process of that user has done it.
-        UsageError: we are root, and whose fleet it is is not known.
-    """
+    """The configuration of the fleet that is meant."""
     from kctl.config import load
 
-    fleet = load(find(config_option(context, config), os.environ).config, os.environ)
-    if (user := owner_to_act_as(*_places(fleet))) is not None:
-        from kctl.cli.app import WORDS
-        from kctl.cli.storage.as_user import become_owner
-
-        become_owner(user, context.meta[WORDS], fleet)
-    return fleet
-
-
-def _places(config: Config) -> tuple[Path, ...]:
-    """What shows whose fleet it is."""
-    from kctl.config.storage import table_folder
-
-    is_file = config.storage.mode not in ("redis", "lake")
-    place = config.storage.path if is_file else table_folder(config) or config.path
-    return place, place.parent, config.path
+    return load(find(config_option(context, config), os.environ).config, os.environ)
 
 
 @contextmanager

@@ -417,12 +417,23 @@ def test_stop_never_signals_a_later_process_with_the_pid_of_a_dead_master(
 
 def test_stop_without_a_master_exits_5_and_names_the_reason(kctl: Kctl, config: Path) -> None:
     absent = kctl("stop", "-c", str(config))
-    (config.parent / "run").mkdir()
+    (config.parent / "run").mkdir(mode=0o700)
     (config.parent / "run" / "master.pid").write_text("garbage")
     garbage = kctl("stop", "-c", str(config))
 
     assert (absent.code, "does not exist" in absent.err) == (5, True)
     assert (garbage.code, "does not name the master's process" in garbage.err) == (5, True)
+
+
+def test_start_in_the_background_writes_its_log_through_no_link(kctl: Kctl, config: Path) -> None:
+    log = config.parent / "logs" / "master.log"
+    log.parent.mkdir()
+    log.symlink_to(config.parent / "target")
+
+    ran = kctl("start", "--daemon", "-c", str(config))
+
+    assert (ran.code, "logs/master.log cannot be written (it is a symbolic link)" in ran.err) == (14, True), ran.err
+    assert not (config.parent / "target").exists()
 
 
 def test_jars_fetch_and_verify_take_their_locks(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:

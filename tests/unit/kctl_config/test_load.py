@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -222,8 +223,13 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
         load(tmp_path / "absent.toml", {})
     with pytest.raises(ConfigError, match="is not UTF-8 text"):
         load(latin, {})
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
-        load(tmp_path, {})
+    os.mkfifo(tmp_path / "fifo")
+    for each in (tmp_path, tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(ConfigError, match="cannot be read: it is no regular file"):
+            load(each, {})
+    latin.write_text("#" * 2_000_000)
+    with pytest.raises(ConfigError, match="is no configuration: it has more than 1048576 characters"):
+        load(latin, {})
 
 
 def test_a_value_in_a_message_is_shortened(written: Written) -> None:

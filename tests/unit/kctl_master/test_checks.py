@@ -13,7 +13,7 @@ from kctl.children import PRIVATE
 from kctl.config import load
 from kctl.config.storage import table_folders
 from kctl.errors import RunDirUnusable
-from kctl.start.checks import check_folders, make_folders
+from kctl.start.checks import check_code, check_folders, make_folders
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import dead_letter_folder
 
@@ -23,6 +23,13 @@ bootstrap_servers = "localhost:9092"
 group = "g"
 topics = ["t"]
 """
+
+
+@pytest.fixture(autouse=True)
+def _as_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root's configuration names no such folder: tests/unit/kctl_cli/test_as_root.py."""
+    if os.geteuid() == 0:
+        monkeypatch.setattr(os, "geteuid", lambda: 1)
 
 
 @pytest.fixture
@@ -179,6 +186,22 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RunDirUnusable, match="belongs to uid 65534"):
         make_folders(load(tmp_path / "kctl.toml", {}))
+
+
+HANDLER = f'{TOML}[sinkers]\ncount = 1\nhandler = "shop.orders:handle"\n'
+
+
+@pytest.mark.parametrize("exposed", ["shop", "shop/orders.py", "."])
+def test_code_that_every_user_can_change_is_refused(tmp_path: Path, exposed: str) -> None:
+    (tmp_path / "kctl.toml").write_text(HANDLER)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "orders.py").touch()
+    config = load(tmp_path / "kctl.toml", {})
+    check_code(config)
+    (tmp_path / exposed).chmod(0o777)
+
+    with pytest.raises(RunDirUnusable, match=r"has mode 0777, all users .* or correct sinkers\.handler"):
+        check_code(config)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a link of another user")

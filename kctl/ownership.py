@@ -1,0 +1,78 @@
+"""Root acts for nobody else: what another user owns or can change is refused to `sudo kctl`.
+
+With a configuration kctl imports code, sends files as passwords, writes logs and signals processes. So root takes one
+only that nobody else could have put there: no folder and no link on the way to it is another user's either.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from kctl.errors import ConfigError
+
+__all__ = ["others_can_write", "refuse_others"]
+
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+_MAX_LINKS = 40
+"""Of one path, as Linux follows them (path_resolution(7))."""
+
+
+def refuse_others(path: Path, descriptor: int | None = None) -> None:
+    """Nothing for anybody but root. What is not there is judged by the folders on the way; an open file by itself.
+
+    Raises:
+        ConfigError: another user owns it or the way to it, or can write there.
+    """
+    if os.geteuid() != 0:
+        return
+    try:
+        for step in _steps(path.absolute()):
+            found = step.lstat()
+            is_open = stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_ISVTX
+            _judge(step, found, stat.S_IWOTH if is_open else 0)  # in one such as /tmp nobody can move what is ours
+        found = os.stat(path if descriptor is None else descriptor)
+        _judge(path, found, stat.S_IWOTH | (stat.S_IWGRP if found.st_gid else 0))
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise ConfigError(f"{path} cannot be used: {error.strerror}") from None
+
+
+def others_can_write(path: Path, bits: int) -> bool:
+    """By these bits of its mode. Nobody can where Kubernetes mounts a ConfigMap: mode 0777, read-only."""
+    return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
+
+
+def _steps(path: Path) -> Iterator[Path]:
+    """The folders and links that lead to a path, and what it names in the end, from the root on."""
+    at, left, links = Path("/"), list(reversed(path.parts[1:])), 0
+    yield at
+    while left:
+        at /= left.pop()
+        yield at
+        if at.is_symlink():
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            target = at.readlink()
+            at = Path("/") if target.is_absolute() else at.parent
+            left += reversed(target.parts[target.is_absolute() :])
+
+
+def _judge(path: Path, found: os.stat_result, forbidden: int) -> None:
+    if found.st_uid:
+        try:
+            user = pwd.getpwuid(found.st_uid).pw_name
+        except KeyError:  # a container's user without a name
+            user = f"'#{found.st_uid}'"
+        raise ConfigError(f"{path} belongs to {user}, and root acts for no other user: sudo -u {user} kctl …")
+    if others_can_write(path, found.st_mode & forbidden):
+        mode = stat.S_IMODE(found.st_mode)
+        raise ConfigError(
+            f"{path} has mode {mode:04o}, other users can write to it, and root acts on nothing that they can change: "
+            f"chmod go-w {path}, or sudo -u USER kctl …"
+        )
