@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.process import parent_watch
+from kctl_agent.process.stop import Stop
 from kctl_agent.server import AgentServer
-from kctl_agent.sinker.stop import Stop
 from kctl_agent.snapshot import (
     BrokerMetadata,
     MemberInfo,

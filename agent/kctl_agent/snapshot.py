@@ -8,6 +8,7 @@ Times are `time.monotonic()` seconds of this process; answers turn them into age
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from kctl_agent.operations import Scope
 
@@ -16,12 +17,14 @@ __all__ = [
     "EngineStats",
     "Event",
     "MemberInfo",
+    "Outside",
     "PartitionMetadata",
     "PartitionStats",
     "SinkerStats",
     "Snapshot",
     "StorageUsage",
     "TableUsage",
+    "WaitingFor",
     "WorkStats",
 ]
 
@@ -139,6 +142,20 @@ class Event:
     to_offset: int | None = None
 
 
+Outside: TypeAlias = Literal["brokers", "storage", "engine", "disk"]
+"""What a process cannot do without, and cannot bring back."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFor:
+    """An outage of something outside, which a process waits for, for as long as it lasts."""
+
+    what: Outside
+    reason: str
+    since: float
+    """Unix seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkStats:
     """What the pipeline is doing. `batch_started_at` is set while a batch runs."""
@@ -214,6 +231,8 @@ class Snapshot:
     events: tuple[Event, ...] = ()
     paused: tuple[Scope, ...] = ()
     """What it was asked not to read."""
+    waiting_for: WaitingFor | None = None
+    """Of several outages the one that began first."""
     sinker: SinkerStats | None = None
     """Of a sinker only; its `work` counts handled messages and calls of the handler."""
     engine: EngineStats | None = None

@@ -46,4 +46,12 @@ class Agents:
 
 def heartbeat(ping: PingRow) -> Heartbeat:
     """What a supervisor judges an agent by."""
-    return Heartbeat(ping.pid, ping.state, ping.batches_total, ping.lag, ping.progress, ping.main_thread_age_seconds)
+    return Heartbeat(
+        ping.pid,
+        ping.state,
+        ping.batches_total,
+        ping.lag,
+        ping.progress,
+        ping.main_thread_age_seconds,
+        is_waiting=ping.waiting_for is not None,
+    )

@@ -50,6 +50,8 @@ class Heartbeat:
     """Changes with each batch and while a long one stores messages."""
     main_thread_age_seconds: float | None = None
     """Since the last turn of its main thread."""
+    is_waiting: bool = False
+    """For the end of an outage of something outside: nothing is expected of it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,11 @@ def on_heartbeat(health: Health, beat: Heartbeat, now: float) -> Health:
         or (beat.progress is not None and beat.progress != health.progress)
     )
     is_excused = not beat.lag or beat.state in _AT_REST
+    is_well = beat.is_waiting or ((is_moving or is_excused) and not _is_unbegun(beat))
     return replace(
         health,
         heartbeat_at=now,
-        progress_at=now if (is_moving or is_excused) and not _is_unbegun(beat) else health.progress_at,
+        progress_at=now if is_well else health.progress_at,
         state=beat.state,
         batches_total=beat.batches_total,
         progress=beat.progress,

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 __all__ = [
     "EXIT_CONFIG",
+    "EXIT_OUTAGE",
     "Cause",
     "Due",
     "Event",
@@ -32,6 +33,8 @@ __all__ = [
 
 EXIT_CONFIG = 78
 """The worker cannot start with this configuration (EX_CONFIG of sysexits.h): trying again cannot help."""
+EXIT_OUTAGE = 75
+"""Something outside is away or full (EX_TEMPFAIL of sysexits.h): it is tried again for as long as that lasts."""
 
 
 class State(StrEnum):
@@ -77,6 +80,8 @@ class Status:
     state: State = State.STOPPED
     failures: int = 0
     """In a row."""
+    outages: int = 0
+    """Ends in a row that count as no failures."""
     cause: Cause | None = None
     """Why the next start will be a restart; None when it will be a first start."""
     restarts: Mapping[Cause, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -158,7 +163,7 @@ def _launch(_policy: RestartPolicy, status: Status, _event: Event, now: float, _
 
 
 def _launch_afresh(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
-    return _launch(policy, replace(status, failures=0, cause=None), event, now, jitter)
+    return _launch(policy, replace(status, failures=0, outages=0, cause=None), event, now, jitter)
 
 
 def _retry_when_due(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
@@ -201,7 +206,7 @@ def _left(policy: RestartPolicy, status: Status, event: Event, now: float, jitte
 
 def _died(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
     if _is_stable(policy, status, now):
-        status = replace(status, failures=0)
+        status = replace(status, failures=0, outages=0)
     return _failed(policy, status, event, now, jitter)
 
 
@@ -211,14 +216,15 @@ def _is_stable(policy: RestartPolicy, status: Status, now: float) -> bool:
 
 def _failed(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
     code = event.code if isinstance(event, Exited) else 1
-    failures = status.failures + 1
     cause = status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)
-    status = replace(status, failures=failures, cause=cause)
-    if code == EXIT_CONFIG or (policy.max_failures is not None and failures >= policy.max_failures):
-        return _enter(status, State.FATAL, now)
-    return replace(
-        _enter(status, State.BACKOFF, now), next_try_at=now + backoff_seconds(policy, failures, jitter), cause=cause
-    )
+    if code == EXIT_OUTAGE:
+        status = replace(status, outages=status.outages + 1, cause=cause)
+    else:
+        status = replace(status, failures=status.failures + 1, outages=0, cause=cause)
+        if code == EXIT_CONFIG or (policy.max_failures is not None and status.failures >= policy.max_failures):
+            return _enter(status, State.FATAL, now)
+    pause = backoff_seconds(policy, status.outages or status.failures, jitter)
+    return replace(_enter(status, State.BACKOFF, now), next_try_at=now + pause)
 
 
 _RULES: dict[tuple[State, type[Event]], _Rule] = {

@@ -20,6 +20,7 @@ __all__ = [
     "PingRow",
     "SinkerStats",
     "UnreadRow",
+    "WaitingRow",
     "WorkerRow",
     "WorkerStatus",
     "ping_row",
@@ -119,6 +120,16 @@ class UnreadRow:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """The outage that a process waits for: of `brokers`, `storage`, `engine` or `disk`, as of this release."""
+
+    what: str
+    reason: str | None
+    since: float | None
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class EventRow:
     """What an agent reports to have happened; `at` is Unix seconds."""
 
@@ -198,6 +209,7 @@ class WorkerRow:
     batches_total: int | None = None
     queries_failed: int | None = None
     last_error: str | None = None
+    waiting_for: WaitingRow | None = None
     left_out: tuple[UnreadRow, ...] | None = None
     isolated: tuple[UnreadRow, ...] | None = None
     paused: tuple[PauseRow, ...] | None = None
@@ -229,6 +241,7 @@ class PingRow:
     """Changes with each batch and while a long one stores messages."""
     main_thread_age_seconds: float | None = None
     """Since the last turn of its main thread."""
+    waiting_for: WaitingRow | None = None
 
 
 _STATES = {state.value: state for state in AgentState}
@@ -244,6 +257,7 @@ def ping_row(name: str, result: JsonObject) -> PingRow:
         lag=fields.whole(result, "lag"),
         progress=fields.whole(result, "progress"),
         main_thread_age_seconds=fields.number(result, "main_thread_age_seconds"),
+        waiting_for=_waiting(result),
     )
 
 
@@ -267,6 +281,7 @@ def worker_row(name: str, result: JsonObject) -> WorkerRow:
         batches_total=fields.count(result, "batches_total"),
         queries_failed=fields.count(result, "queries_failed"),
         last_error=fields.text(result, "last_error"),
+        waiting_for=_waiting(result),
         left_out=_unread(result, "left_out"),
         isolated=_unread(result, "isolated"),
         paused=_pauses(result),
@@ -345,6 +360,15 @@ def _unread(row: JsonObject, name: str) -> tuple[UnreadRow, ...] | None:
     if objects is None:
         return None
     return tuple(UnreadRow(*topic_partition(each), fields.text(each, "why")) for each in objects)
+
+
+def _waiting(row: JsonObject) -> WaitingRow | None:
+    value = row.get("waiting_for")
+    if value is None:
+        return None
+    found = fields.object_of(value, "waiting_for")
+    what = fields.required(fields.text(found, "what"), "what")
+    return WaitingRow(what, fields.text(found, "reason"), fields.number(found, "since"))
 
 
 def _pauses(row: JsonObject) -> tuple[PauseRow, ...] | None:

@@ -25,8 +25,8 @@ from typing import Any
 from kctl_agent.commands import COMMANDS, operation_commands, ping_of, with_describe
 from kctl_agent.operations import Inbox, Operation, Outcome, Scope, is_paused
 from kctl_agent.process import parent_watch
+from kctl_agent.process.stop import Stop
 from kctl_agent.server import AgentServer
-from kctl_agent.sinker.stop import Stop
 from kctl_agent.snapshot import PartitionStats, Snapshot, StorageUsage, WorkStats
 
 END = 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from kctl_agent import __version__
 from kctl_agent.commands.base import Command
@@ -23,7 +23,7 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float 
 
     `lag` over all partitions that it may read, null while it is not known; `progress`, which rises with each batch and,
     while one runs for long, with what it has stored; `main_thread_age_seconds`, since the last turn of the main thread,
-    null where nobody measures it.
+    null where nobody measures it; `waiting_for`, the outage that it waits for, null while there is none.
     """
     return {
         "name": snapshot.name,
@@ -34,6 +34,7 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float 
         "lag": _lag(snapshot, now),
         "progress": snapshot.work.progress,
         "main_thread_age_seconds": None if taken_at is None else max(now - taken_at, 0.0),
+        "waiting_for": None if snapshot.waiting_for is None else asdict(snapshot.waiting_for),
     }
 
 

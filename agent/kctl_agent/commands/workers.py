@@ -37,6 +37,7 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         "batches_total": work.batches_total,
         "queries_failed": work.queries_failed,
         "last_error": work.last_error,
+        "waiting_for": None if snapshot.waiting_for is None else dataclasses.asdict(snapshot.waiting_for),
         "left_out": _reasons(work.left_out),
         "isolated": _reasons(work.isolated),
         "paused": [scope.to_json() for scope in snapshot.paused],

@@ -83,8 +83,7 @@ def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:
         engine.run()
     except Exception as error:  # the boundary of the process: its last line is why, in one sentence
         why = f"failed: {lost_jvm(error) or f'{type(error).__name__}: {first_line(error)}'}"
-        stats.enter("failed")
-        stats.failed(why[:500])
+        stats.ended(why)
         log_trace(error)
     finally:
         _close(engine)

@@ -6,7 +6,6 @@ For processes of our own only, as `parent_watch`.
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
@@ -15,22 +14,35 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from kctl_agent.commands import Command, with_describe
 from kctl_agent.errors import AgentError, BadParams
 from kctl_agent.object_store import StoreMisconfigured
 from kctl_agent.operations import Inbox, Scope
 from kctl_agent.paths import prepare_run_dir
+from kctl_agent.process.outages import outage
 from kctl_agent.process.tracebacks import indented, traceback_of
 from kctl_agent.server import AgentServer
 
-__all__ = ["EX_CONFIG", "BootstrapError", "Settings", "begin", "fitting", "log_trace", "missing_module", "search_first"]
+__all__ = [
+    "EX_CONFIG",
+    "BootstrapError",
+    "Settings",
+    "begin",
+    "exit_code",
+    "fitting",
+    "log_trace",
+    "missing_module",
+    "search_first",
+]
 
 _LOG = logging.getLogger(__name__)
 
 EX_CONFIG = 78
 """It cannot start as configured, and is not started again; the reason is the last line of its log."""
+EX_TEMPFAIL = 75
+"""An outage of something outside ended it: it is started again for as long as that lasts."""
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while the agent waits for it; Python's own 5 ms were the agent's p99."""
 
@@ -59,11 +71,6 @@ class Settings(Protocol):
     @property
     def paused(self) -> tuple[Scope, ...]: ...
 
-
-_PASSING: Final = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
-)
-"""What may be over at the next try, without a change of the configuration."""
 
 _S = TypeVar("_S", bound=Settings)
 
@@ -96,10 +103,15 @@ def begin(
     except (BootstrapError, OSError) as error:
         log_trace(error, OSError)
         _LOG.error("cannot start: %s", error)
-        return 1 if isinstance(error, OSError) and error.errno in _PASSING else EX_CONFIG
+        return EX_CONFIG if outage(error) is None else EX_TEMPFAIL
     except AgentError as error:
         _LOG.error("%s", error)
-        return 1
+        return exit_code(error)
+
+
+def exit_code(error: BaseException) -> int:
+    """Of a process that ends because of an error that is not one of its configuration."""
+    return 1 if outage(error) is None else EX_TEMPFAIL
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:

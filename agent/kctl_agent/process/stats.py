@@ -13,11 +13,13 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import replace
+from typing import Any
 
 from kctl_agent.errors import StorageError
 from kctl_agent.operations import Inbox
+from kctl_agent.process.troubles import GRACE_SECONDS, Troubles
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, Snapshot, StorageUsage, TableUsage, WorkStats
+from kctl_agent.snapshot import Event, Outside, Snapshot, StorageUsage, TableUsage, WaitingFor, WorkStats
 from kctl_agent.storage.base import OffsetStore, StorageStats
 from kctl_agent.storage.room import TableStats, why_full
 
@@ -52,8 +54,7 @@ class ProcessStats(ABC):
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
         self._last = Snapshot(name, "", self._state, self._state_since, self._started_at, self._started_at)
         """What was published last."""
-        self._aside: str | None = None
-        """What is wrong beside the work itself: the last error as long as there is no other. The stats thread's."""
+        self._troubles = Troubles()
 
     @property
     def state(self) -> str:
@@ -81,11 +82,37 @@ class ProcessStats(ABC):
             self._state, self._state_since = state, time.monotonic()
         self._wake.set()
 
-    def failed(self, error: str | None) -> None:
-        """The last error, in one line; None when it is overcome."""
+    def failing(
+        self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
+    ) -> None:
+        """A part of the process cannot do its work, in one line: for an outage of something outside, which it waits
+        for, or for a reason of its own. Until `works` it is the last error, as soon as it has lasted or if it is
+        grave."""
+        grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
-            self._work = replace(self._work, last_error=error)
-        self._wake.set()
+            is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
+        if is_due:
+            self._log.error("%s", why, exc_info=trace)
+            self._wake.set()
+
+    def ended(self, why: str) -> None:
+        """The process cannot go on."""
+        with self._lock:
+            self._troubles = Troubles()
+            self._troubles.met("process", why[:500], time.monotonic(), time.time())
+        self.enter("failed")
+
+    def works(self, part: str) -> None:
+        """This part can do its work."""
+        with self._lock:
+            was_in_trouble = self._troubles.over(part)
+        if was_in_trouble:
+            self._wake.set()
+
+    def waiting_for(self, besides: str = "") -> WaitingFor | None:
+        """The outage that lasts longest, but for what one part waits for."""
+        with self._lock:
+            return self._troubles.waiting_for(besides)
 
     @abstractmethod
     def _snapshot(self) -> Snapshot: ...
@@ -105,10 +132,11 @@ class ProcessStats(ABC):
             started_at=self._started_at,
             published_at=now,
             storage=storage,
-            work=replace(self._work, rows_per_second=rows_per_second, last_error=self._work.last_error or self._aside),
+            work=replace(self._work, rows_per_second=rows_per_second, last_error=self._troubles.error(now)),
             rss_bytes=_resident_bytes(),
             events=tuple(self._events),
             paused=self._inbox.paused,
+            waiting_for=self._troubles.waiting_for(),
         )
 
     def _record(self, event: Event) -> None:
@@ -179,18 +207,15 @@ class StoringStats(ProcessStats):
             self._log.debug("dead letters were not expired: %s", error)
             return
         except Exception as error:
-            self._report_not_expired(f"dead letters were not expired: {type(error).__name__}: {error}", error)
+            self.failing(
+                "expiry", f"dead letters were not expired: {type(error).__name__}: {error}", is_grave=True, trace=error
+            )
             return
-        self._aside = None
+        self.works("expiry")
         if count:
             age = self._storage.limits.dead_seconds
             text = f"{count} dead letters were older than {age:g} s (storage.dead_expire_seconds) and were removed"
             self._record(Event(time.time(), "dead_letters_expired", text))
-
-    def _report_not_expired(self, text: str, error: Exception) -> None:
-        if self._aside != text:
-            self._log.error("%s", text, exc_info=error)
-        self._aside = text
 
 
 def stored(storage: OffsetStore) -> StorageUsage:

@@ -3,8 +3,9 @@
 When the rest of stdin ends, the master is gone: the sinker finishes the current call, gives back the rest and exits, as
 it does after SIGTERM.
 
-Exit codes: 0 stopped as asked; 78 (EX_CONFIG) the handler or the storage cannot be had as configured; 1 anything else,
-a call of the handler that did not return among it. The reason is the last line of the log.
+Exit codes: 0 stopped as asked; 78 (EX_CONFIG) the handler or the storage cannot be had as configured; 75
+(EX_TEMPFAIL) an outage that could not be waited for; 1 anything else, a call of the handler that did not return among
+it. The reason is the last line of the log.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from collections.abc import Sequence
 from kctl_agent.commands import COMMANDS, Command, operation_commands
 from kctl_agent.operations import Inbox
 from kctl_agent.process import parent_watch
-from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
+from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, exit_code, log_trace
+from kctl_agent.process.outages import Stopped, until_it_works
+from kctl_agent.process.stop import Stop
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, load
@@ -25,7 +28,6 @@ from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.sinker.settings import SinkerSettings, parse
 from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stats import SinkerProcessStats
-from kctl_agent.sinker.stop import Stop
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
 
@@ -51,20 +53,21 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     stats, stop = SinkerProcessStats(settings.name, server, storage, inbox), Stop()
     parent_watch.start(stop.ask)
     code, why = 0, ""
+    stats.start()
     try:
-        storage.prepare()
-        stats.start()
+        until_it_works(storage.prepare, stats, stop)
         handler = load(settings.handler, settings.handler_timeout_seconds, settings.import_dir)
         _run(settings, storage, handler, stats, stop, inbox)
+    except Stopped:
+        pass
     except BootstrapError as error:
         code, why = EX_CONFIG, f"cannot start: {error}"
         log_trace(error)
     except Exception as error:  # the boundary of the process: its last line is the reason in one sentence
-        code, why = 1, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
+        code, why = exit_code(error), f"failed: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
         log_trace(error)
     if why:
-        stats.enter("failed")
-        stats.failed(why)
+        stats.ended(why)
     stats.close()
     storage.close()
     if why:
@@ -86,7 +89,7 @@ def _run(
         why = ""
         try:
             why = sinker.settle_in_flight(call)
-            stats.enter("failed")
+            stats.ended(why)
             stats.close()
         finally:
             log.error("%s", why or "a call of the handler did not return")

@@ -15,6 +15,8 @@ from dataclasses import replace
 from kctl_agent.errors import StorageError
 from kctl_agent.messages import number_of
 from kctl_agent.operations import Inbox, Outcome
+from kctl_agent.process.outages import RETRY_SECONDS, outage, until_it_works
+from kctl_agent.process.stop import Stop
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, described
@@ -22,7 +24,6 @@ from kctl_agent.sinker.in_flight import Decision, InFlightClaim, Part, cut, deci
 from kctl_agent.sinker.journal import Journal
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.stats import Call, SinkerProcessStats
-from kctl_agent.sinker.stop import Stop
 from kctl_agent.storage.base import Storage
 
 __all__ = ["Sinker"]
@@ -31,8 +32,6 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Between polls of a storage that has nothing to claim."""
-RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
-"""Between tries of a storage that cannot be used."""
 MAX_RETRY_SECONDS = 3600.0
 """The back-off of a message doubles with each try, up to this."""
 GIVE_UP_AFTER = 10
@@ -111,7 +110,9 @@ class Sinker:
             self._in_flight = [left]
             self._settle(left)
         self._journal.clear()
-        count = self._storage.release(self._settings.owner, count_try=True)
+        count = until_it_works(
+            lambda: self._storage.release(self._settings.owner, count_try=True), self._stats, self._stop
+        )
         if count:
             log.warning("a sinker of this name died with %s in flight; they come again", number_of(count, "message"))
 
@@ -146,6 +147,7 @@ class Sinker:
             except StorageError as error:
                 failures = self._wait_for_storage(error, failures)
                 continue
+            self._stats.works("storage")
             renew_at = time.monotonic() + self._guard.renew_seconds
             found = [InFlightClaim.of(claim, renew_at) for claim in claims]
             for claimed in found:
@@ -224,6 +226,7 @@ class Sinker:
         while True:
             try:
                 is_lost = not self._written(claimed, decision)
+                self._stats.works("storage")
                 break
             except StorageError as error:
                 if self._stop.is_asked and failures:
@@ -284,7 +287,6 @@ class Sinker:
 
     def _wait_for_storage(self, error: StorageError, failures: int) -> int:
         seconds = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]
-        log.error("%s; next try in %g s", error, seconds)
-        self._stats.failed(str(error))
+        self._stats.failing("storage", str(error), outage(error))
         self._stop.wait(seconds)
         return failures + 1

@@ -63,9 +63,12 @@ class SinkerProcessStats(StoringStats):
                 last_batch_seconds=call.seconds,
                 last_batch_rows=call.messages,
                 batches_total=self._work.batches_total + 1,
-                last_error=error,
             )
             self._sinker = replace(self._sinker, handler_errors=self._sinker.handler_errors + (error is not None))
+            if error is None:
+                self._troubles.over("handler")
+            else:
+                self._troubles.met("handler", error, call.at, time.time())
 
     def settled(self, *, handled: int = 0, again: int = 0, dead: int = 0, lost: int = 0) -> None:
         """So many messages were settled."""

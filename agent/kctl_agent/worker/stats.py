@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from kafka import TopicPartition
 
 from kctl_agent.operations import Inbox, is_paused
+from kctl_agent.process.outages import outage
 from kctl_agent.process.stats import StoringStats, counted
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Event, MemberInfo, PartitionStats, Snapshot, StorageUsage
@@ -47,7 +48,6 @@ class WorkerStats(StoringStats):
         self._throttled_by: str | None = None
         self._stored: StorageUsage | None = None
         self._storage_stats: StorageStats | TableStats | None = None
-        self._storage_failed = False
         self._left_out: Mapping[TopicPartition, str] = {}
         self._isolated: Mapping[TopicPartition, str] = {}
         self._long_batch_seen_at = 0.0
@@ -105,8 +105,8 @@ class WorkerStats(StoringStats):
                 rows_total=self._work.rows_total + batch.rows,
                 batches_total=self._work.batches_total + 1,
                 progress=self._work.progress + 1,
-                last_error=None,
             )
+        self.works("query")
         self._wake.set()
 
     def _snapshot(self) -> Snapshot:
@@ -177,9 +177,9 @@ class WorkerStats(StoringStats):
         try:
             self._storage_stats = self._storage.stats()
         except StorageError as error:
-            if not self._storage_failed and self._sources:
-                self._log.warning("the storage cannot be counted: %s", error)
-            self._storage_failed, self._storage_stats = True, None
+            if self._sources:  # before, it is not prepared yet
+                self.failing("storage", f"it cannot be counted: {error}", outage(error))
+            self._storage_stats = None
             return StorageUsage(self._storage.identity)
-        self._storage_failed = False
+        self.works("storage")
         return counted(self._storage.identity, self._storage_stats)

@@ -9,8 +9,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import TypeVar
 
+from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox
+from kctl_agent.process.outages import until_it_works
+from kctl_agent.process.stop import Stop
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.worker.lifecycle.events import State
@@ -25,6 +29,8 @@ __all__ = ["Worker"]
 
 log = logging.getLogger("kctl_agent.worker")
 
+T = TypeVar("T")
+
 
 class Worker:
     """Everything but the session, the socket and the exit code. `run` and `close` are the main thread's."""
@@ -34,25 +40,25 @@ class Worker:
         self._stats = stats
         self._storage = storage
         self._inbox = inbox
-        self._is_stop_requested = False
+        self._stop = Stop()
         self._stored: deque[Group] = deque()
         self._pipeline = Pipeline(settings, storage, self._batch_done)
         self._endings: list[Callable[[], None]] = [self._pipeline.close]
         """How what was opened is closed, the last first."""
 
     def stop(self) -> None:
-        """May be called from a signal handler and from any thread: it takes no lock, as an event would."""
-        self._is_stop_requested = True
+        """May be called from a signal handler and from any thread."""
+        self._stop.ask()
 
     def run(self) -> None:
-        """Until `stop`. Raises BootstrapError, Fenced, or what cannot be healed from inside."""
-        self._storage.prepare()
+        """Until `stop`. Raises Stopped, BootstrapError, Fenced, or what cannot be healed from inside."""
+        until_it_works(self._storage.prepare, self._stats, self._stop)
         self._pipeline.open()
-        brokers = Brokers(self._settings.kafka, self._settings.name)
+        brokers = self._once_it_answers(lambda: Brokers(self._settings.kafka, self._settings.name))
         self._endings.append(brokers.close)
-        loop = MainLoop(self._settings, self._pipeline, brokers, self._storage, self._stats, self._inbox, self._stored)
+        loop = self._once_it_answers(lambda: self._main_loop(brokers))
         self._endings.append(loop.close)
-        while not self._is_stop_requested:
+        while not self._stop.is_asked:
             loop.turn()
 
     def close(self) -> None:
@@ -63,6 +69,15 @@ class Worker:
                 close()
             except Exception as error:  # a broker or a JVM that is gone must not keep the others from being left
                 log.warning("while stopping: %s: %s", type(error).__name__, first_line(error))
+
+    def _once_it_answers(self, open_: Callable[[], T]) -> T:
+        servers = self._settings.kafka.bootstrap_servers
+        return until_it_works(
+            open_, self._stats, self._stop, lambda error: describe(error, "the group cannot be joined", servers)
+        )
+
+    def _main_loop(self, brokers: Brokers) -> MainLoop:
+        return MainLoop(self._settings, self._pipeline, brokers, self._storage, self._stats, self._inbox, self._stored)
 
     def _batch_done(self, batch: Batch) -> None:
         """On Spark's callback thread."""

@@ -201,6 +201,7 @@ def test_a_worker_reports_its_state_its_pace_and_its_events(snapshot: Snapshot) 
         "left_out": [],
         "isolated": [],
         "last_error": None,
+        "waiting_for": None,
         "paused": [],
         "events": [
             {

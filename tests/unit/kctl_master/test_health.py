@@ -61,6 +61,8 @@ def test_the_gravest_fault_is_named(health: Health, now: float, cause: Cause | N
         (beat(state="rebalancing"), False),
         *((beat(state=state), True) for state in ("joining", "throttled", "paused", "stopping")),
         (replace(beat(state="starting"), main_thread_age_seconds=0.1), True),
+        (replace(beat(), is_waiting=True), True),
+        (replace(beat(state="starting"), is_waiting=True), True),
     ],
 )
 def test_no_batch_is_a_stall_only_where_one_was_to_be_expected(reported: Heartbeat, is_progress: bool) -> None:
@@ -103,6 +105,18 @@ def test_a_process_whose_main_thread_never_comes_to_its_first_turn_is_stalled(ba
     )
     begun = on_heartbeat(health, Heartbeat(1, "starting", batches, main_thread_age_seconds=0.0), 160.5)
     assert judge(RULES, begun, 161.0) is None
+
+
+@pytest.mark.parametrize("state", ["starting", "joining", "assigned", "running"])
+def test_half_an_hour_of_waiting_for_something_outside_is_no_fault_and_then_it_has_its_time_again(state: str) -> None:
+    health = Health(heartbeat_at=0.0, progress_at=0.0)
+    for now in range(1800):
+        health = on_heartbeat(health, replace(beat(state), is_waiting=True), float(now))
+        assert judge(RULES, health, float(now)) is None
+
+    for now in range(1800, 1859):
+        health = on_heartbeat(health, beat(state), float(now))
+        assert judge(RULES, health, float(now)) is None
 
 
 def test_an_agent_that_reports_nothing_of_its_main_thread_is_judged_without() -> None:

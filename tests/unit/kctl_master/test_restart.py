@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kctl.master.restart import (
     EXIT_CONFIG,
+    EXIT_OUTAGE,
     Cause,
     Due,
     Event,
@@ -98,6 +99,21 @@ def test_a_worker_that_fails_too_often_in_a_row_is_given_up() -> None:
 
     assert status.state is State.FATAL
     assert run([(9999, Due())], status) is status
+
+
+def test_a_process_that_ends_because_of_an_outage_is_tried_with_growing_pauses_and_never_given_up() -> None:
+    status = step(POLICY, Status(since=0), Start(), 0.0, 1.0)
+    pauses = []
+    for _ in range(60):
+        status = step(POLICY, status, Exited(EXIT_OUTAGE), status.since, 1.0)
+        assert status.next_try_at is not None
+        pauses.append(status.next_try_at - status.since)
+        status = step(POLICY, status, Due(), status.next_try_at, 1.0)
+        assert status.state is State.STARTING
+    assert pauses[:6] == [2, 4, 8, 16, 32, 60]
+    assert (sum(pauses) > 1800, status.failures) == (True, 0)
+
+    assert run([(status.since, Exited(1))], status).failures == 1
 
 
 def test_without_a_bound_only_a_configuration_that_cannot_be_used_is_given_up() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from kctl_agent.message import Message
 from kctl_agent.operations import Inbox, Scope
+from kctl_agent.process.stop import Stop
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler
@@ -20,7 +21,6 @@ from kctl_agent.sinker.journal import DIED, Journal
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stats import SinkerProcessStats
-from kctl_agent.sinker.stop import Stop
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.conformance.given import fill, total
 from kctl_agent.storage.memory import MemoryStorage

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from kafka import TopicPartition
 
+from kctl_agent.snapshot import Outside
 from kctl_agent.worker.lifecycle.query_groups import Group
 
 __all__ = [
@@ -163,16 +164,18 @@ class QueryStarted:
 class StartFailed:
     """In answer to `StartQuery`."""
 
+    group: Group
     why: str
+    outside: Outside | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryFailed:
-    """A query has ended by itself. The storage's failure is everybody's, whatever they read."""
+    """A query has ended by itself. An outage is everybody's, whatever they read."""
 
     group: Group
     why: str
-    is_storage: bool = False
+    outside: Outside | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +306,7 @@ class ReportRetry:
     why: str
     failures: int
     seconds: float
-    is_storage: bool = False
+    outside: Outside | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,6 @@ from kctl_agent.worker.lifecycle.events import (
 )
 from kctl_agent.worker.lifecycle.left_out import LeftOut
 from kctl_agent.worker.lifecycle.query_groups import Group, Groups
-from kctl_agent.worker.lifecycle.start_backoff import StartBackoff
 
 __all__ = ["Lifecycle"]
 
@@ -74,7 +73,6 @@ class Lifecycle:
         """Which queries there should be, as of the last tick."""
         self._groups = Groups()
         self._left_out = LeftOut()
-        self._backoff = StartBackoff()
         self._rules: dict[type[Event], Callable[..., list[Action]]] = {
             Polled: self._on_polled,
             Paused: self._on_paused,
@@ -139,16 +137,15 @@ class Lifecycle:
     def _on_revoked(self, event: Revoked, _now: float) -> list[Action]:
         if not event.partitions:
             return []
-        self._polled = Polled(NONE, is_rebalancing=True)
-        return [*self._enter(State.REBALANCING), *self._stop_all(is_waited_for=True)]
+        stopped = self._stop_reading(Polled(NONE, is_rebalancing=True), is_waited_for=True)
+        return [*self._enter(State.REBALANCING), *stopped]
 
     def _on_lost(self, _event: Lost, _now: float) -> list[Action]:
-        self._polled = Polled(NONE, is_rebalancing=self._polled.is_rebalancing)
-        return [ReportEvent("lost", "the group went on without this worker; it joins again"), *self._stop_all()]
+        stopped = self._stop_reading(Polled(NONE, is_rebalancing=self._polled.is_rebalancing))
+        return [ReportEvent("lost", "the group went on without this worker; it joins again"), *stopped]
 
     def _on_fenced(self, event: Fenced, _now: float) -> list[Action]:
-        self._polled = Polled(NONE)
-        return [ReportEvent("fenced", event.why), *self._stop_all()]
+        return [ReportEvent("fenced", event.why), *self._stop_reading(Polled(NONE))]
 
     def _on_logs(self, event: LogsObserved, _now: float) -> list[Action]:
         self._logs = event
@@ -159,7 +156,6 @@ class Lifecycle:
         return []
 
     def _on_batch(self, event: BatchStored, _now: float) -> list[Action]:
-        self._backoff.reset()
         self._groups.stored(event.partitions)
         return []
 
@@ -170,8 +166,8 @@ class Lifecycle:
         return [self._commit(), *self._enter(State.RUNNING)]
 
     def _on_start_failed(self, event: StartFailed, now: float) -> list[Action]:
-        seconds = self._backoff.failed(now)
-        return [ReportRetry(event.why, self._backoff.failures, seconds)]
+        failures, seconds = self._groups.failed(event.group, event.why, now, is_own_fault=event.outside is None)
+        return [ReportRetry(event.why, failures, seconds, event.outside)]
 
     def _on_query_failed(self, event: QueryFailed, _now: float) -> list[Action]:
         self._failed[event.group] = event
@@ -241,10 +237,10 @@ class Lifecycle:
         actions = self._stop_one(group)
         if not self.queries:
             actions += self._enter(State.ASSIGNED)
-        failures, seconds = self._groups.failed(group, failure.why, now, may_split=not failure.is_storage)
+        failures, seconds = self._groups.failed(group, failure.why, now, is_own_fault=failure.outside is None)
         return [
             *actions,
-            ReportRetry(failure.why, failures, seconds, failure.is_storage),
+            ReportRetry(failure.why, failures, seconds, failure.outside),
             ReportQueryFailed(failure.why, is_first=failures == 1),
         ]
 
@@ -253,7 +249,7 @@ class Lifecycle:
             return []
         if not self.queries and self._polled.assigned and not self._wanted:
             return self._enter(State.PAUSED)
-        due = [group for group in self._plan if group.isdisjoint(self.reading) and self._is_due(group, now)]
+        due = [group for group in self._plan if group.isdisjoint(self.reading) and self._groups.is_due(group, now)]
         if not due:
             return self._enter(State.RUNNING) if self.state is State.REBALANCING and self.is_complete else []
         actions = self._throttle()
@@ -273,9 +269,6 @@ class Lifecycle:
     @property
     def _wanted(self) -> Group:
         return self._polled.assigned - self._paused
-
-    def _is_due(self, group: Group, now: float) -> bool:
-        return self._backoff.is_due(now) and self._groups.is_due(group, now)
 
     def _throttle(self) -> list[Action]:
         """Once the storage has had no room, it has to have more before it has some again, so that it does not flap."""
@@ -308,6 +301,11 @@ class Lifecycle:
     def _stop_one(self, group: Group) -> list[Action]:
         self.queries = {each: phase for each, phase in self.queries.items() if each != group}
         return [StopQuery(group)]
+
+    def _stop_reading(self, polled: Polled, *, is_waited_for: bool = False) -> list[Action]:
+        """What is assigned, and which queries there should be, is not known before the next poll and tick."""
+        self._polled, self._plan = polled, []
+        return self._stop_all(is_waited_for=is_waited_for)
 
     def _stop_all(self, *, is_waited_for: bool = False) -> list[Action]:
         self.queries = {}

@@ -2,7 +2,7 @@
 
 Then it is halved, and the half that fails is halved again, until the partition that makes it fail is alone in a query
 of its own, which is tried on with a back-off while the others are read. What has not failed for a while comes together
-again. Where everything fails it is nobody's fault: all partitions are in one query again.
+again. What fails while something outside is away splits nothing.
 
 Pure: no clock, no Spark; times are the caller's monotonic seconds. For one thread.
 """
@@ -23,8 +23,6 @@ SPLIT_AFTER = 3
 MOST_QUERIES = 8
 HEALTHY_SECONDS = 30.0
 """What has not failed for so long is read with the others again."""
-WHOLE_SECONDS = 300.0
-"""For so long nothing is halved after everything has failed."""
 
 Group = frozenset[TopicPartition]
 
@@ -35,6 +33,8 @@ class _State:
     """When it was made, or failed last."""
     failures: int = 0
     """In a row."""
+    faults: int = 0
+    """Of these, how many are the partitions' own."""
     retry_at: float = 0.0
     why: str = ""
 
@@ -46,8 +46,6 @@ class Groups:
         self._apart: dict[Group, _State] = {}
         self._rest = _State()
         """Of the query with everything that is in no group apart."""
-        self._has_rest = False
-        self._whole_until = 0.0
 
     def plan(self, wanted: Collection[TopicPartition], now: float) -> list[Group]:
         """The partitions of each query; together they are those that are `wanted`."""
@@ -57,49 +55,48 @@ class Groups:
             self._join(now)
         apart = [group & wanted for group in self._apart]
         rest = wanted.difference(*apart)
-        self._has_rest = bool(rest)
         return [group for group in (rest, *apart) if group]
 
     def is_due(self, group: Group, now: float) -> bool:
         """It may be started."""
         return now >= self._state(group).retry_at
 
-    def failed(self, group: Group, why: str, now: float, *, may_split: bool = True) -> tuple[int, float]:
-        """Its query ended by itself. Returns how often in a row, and after how many seconds it is to be started again;
-        where it was halved, or joined with the others, that holds for all of it."""
+    def failed(self, group: Group, why: str, now: float, *, is_own_fault: bool = True) -> tuple[int, float]:
+        """Its query could not be started, or ended by itself. Returns how often in a row, and after how many seconds it
+        is to be started again; where it was halved, that holds for both halves."""
         before = self._state(group)
-        failures = before.failures + 1
+        failures, faults = before.failures + 1, before.faults + is_own_fault
         seconds = RETRY_SECONDS[min(before.failures, len(RETRY_SECONDS) - 1)]
-        self._set(group, _State(now, failures, now + seconds, why))
-        if failures >= SPLIT_AFTER and may_split and now >= self._whole_until:
-            if len(group) > 1 and len(self._apart) < MOST_QUERIES:
-                self._halve(group, now + seconds)
-            elif self._has_all_failed():
-                self._apart, self._rest = {}, self._state(group)
-                self._whole_until = now + WHOLE_SECONDS
+        self._set(group, _State(now, failures, faults, now + seconds, why))
+        if is_own_fault and faults >= SPLIT_AFTER and (len(self._apart) < MOST_QUERIES or len(group) == 1):
+            self._split(group, now + seconds)
         return failures, seconds
 
     def stored(self, partitions: Collection[TopicPartition]) -> None:
         """A batch of their query has ended well."""
         for group in {self._key(tp) for tp in partitions}:
             if group is None:
-                self._rest = replace(self._rest, failures=0, why="")
+                self._rest = replace(self._rest, failures=0, faults=0, why="")
             else:
-                self._apart[group] = replace(self._apart[group], failures=0, why="")
+                self._apart[group] = replace(self._apart[group], failures=0, faults=0, why="")
 
     def isolated(self) -> dict[TopicPartition, str]:
         """Partitions whose query fails while they are alone in it, and why."""
         found: Mapping[Group, _State] = {group: state for group, state in self._apart.items() if len(group) == 1}
-        return {tp: state.why for group, state in found.items() for tp in group if state.failures >= SPLIT_AFTER}
+        return {tp: state.why for group, state in found.items() for tp in group if state.faults >= SPLIT_AFTER}
 
-    def _halve(self, group: Group, retry_at: float) -> None:
+    def _split(self, group: Group, retry_at: float) -> None:
+        """Into two halves; one that is alone is a group of its own."""
         ordered = sorted(group)
         middle = len(ordered) // 2
-        whole = self._key(ordered[0])
+        whole, state = self._key(ordered[0]), self._state(group)
         if whole is not None:
             del self._apart[whole]
         else:
             self._rest = _State()
+        if not middle:
+            self._apart[group] = state
+            return
         for half in (ordered[:middle], ordered[middle:]):
             self._apart[frozenset(half)] = _State(since=retry_at, retry_at=retry_at)
 
@@ -107,10 +104,6 @@ class Groups:
         for group, state in list(self._apart.items()):
             if state.failures == 0 and now - state.since >= HEALTHY_SECONDS:
                 del self._apart[group]
-
-    def _has_all_failed(self) -> bool:
-        states = [*self._apart.values(), *([self._rest] if self._has_rest else [])]
-        return all(state.failures >= SPLIT_AFTER for state in states)
 
     def _key(self, tp: TopicPartition) -> Group | None:
         return next((group for group in self._apart if tp in group), None)

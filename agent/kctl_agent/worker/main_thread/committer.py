@@ -9,8 +9,8 @@ from kafka.errors import KafkaError
 
 from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
-from kctl_agent.worker.main_thread.reported_error import ReportedError
 from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.stats import WorkerStats
 
 __all__ = ["Committer", "topics_of"]
 
@@ -22,12 +22,12 @@ class Committer:
         self,
         membership: Membership,
         progress: Progress,
-        error: ReportedError,
+        stats: WorkerStats,
         describe: Callable[[KafkaError, str], str],
     ) -> None:
         self._membership = membership
         self._progress = progress
-        self._error = error
+        self._stats = stats
         self._describe = describe
 
     def commit(self, positions: Mapping[TopicPartition, int], now: float) -> None:
@@ -47,7 +47,7 @@ class Committer:
             refused = self._membership.commit(ends)
         except KafkaError as error:
             text = self._describe(error, f"offsets of {topics_of(ends)} are stored, not yet committed")
-            self._error.tolerate("commit", text, now)
+            self._stats.failing("commit", text, "brokers")
         else:
             self._committed(ends, refused, now)
 
@@ -57,9 +57,9 @@ class Committer:
         self._progress.commits.answered(ends, refused, now)
         self._progress.epochs.committed(ends.keys() - refused.keys())
         if refused:
-            self._error.tolerate("commit", f"{refusal(refused)}; the other partitions are", now)
+            self._stats.failing("commit", f"{refusal(refused)}; the other partitions are")
         elif not self._progress.commits.is_refused:
-            self._error.resolve("commit")
+            self._stats.works("commit")
 
 
 def topics_of(partitions: Iterable[TopicPartition]) -> str:

@@ -18,6 +18,9 @@ from kafka.errors import KafkaError
 
 from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox, is_paused
+from kctl_agent.process.outages import disk_error
+from kctl_agent.process.troubles import GRACE_SECONDS
+from kctl_agent.snapshot import Outside
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.lake import LakeStorage, dead_letter_folder
@@ -29,7 +32,6 @@ from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.committer import Committer
 from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.main_thread.query_start import QueryStart
-from kctl_agent.worker.main_thread.reported_error import GRACE_SECONDS, ReportedError
 from kctl_agent.worker.main_thread.requests import Requests
 from kctl_agent.worker.main_thread.requeuing import Requeuing
 from kctl_agent.worker.main_thread.seeking import Seeking
@@ -37,6 +39,7 @@ from kctl_agent.worker.main_thread.unread_partitions import UnreadPartitions
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.offsets.progress import Progress
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
+from kctl_agent.worker.query.batch_failure import Failure
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.stats import Sources, WorkerStats
@@ -51,8 +54,6 @@ LEADERLESS_SECONDS = 15.0
 no leader for longer the query is begun again without it."""
 ABANDON_SECONDS = 30.0
 """A batch that runs for so long beside a partition without leader waits for its records: it is not waited for."""
-ENGINE_SECONDS = 60.0
-"""An engine takes less to start, on a busy machine too."""
 REQUEUE_SECONDS = 5.0
 """For dead letters that are put back while the worker stops, after it has left the group."""
 RESUME_FRACTION = 0.8
@@ -80,7 +81,6 @@ class MainLoop:
         self._stored = stored
         self._progress = Progress()
         self._lifecycle = Lifecycle()
-        self._error = ReportedError(stats.failed)
         self._unread = UnreadPartitions(stats)
         self._actions: dict[type[events.Action], Callable[[Any], None]] = self._performers()
         self._stats.enter(self._lifecycle.state)
@@ -95,8 +95,8 @@ class MainLoop:
             lambda tp: progress.note(tp, start_offsets.identity),
         )
         member = self._membership
-        self._watcher = BrokerWatcher(brokers, lambda: member.partitions)
-        self._committer = Committer(member, progress, self._error, self._describe)
+        self._watcher = BrokerWatcher(brokers, lambda: member.partitions, self._on_watched)
+        self._committer = Committer(member, progress, stats, self._describe)
         self._query_start = QueryStart(pipeline, start_offsets, member, progress, stats, self._describe)
         self._checks = LogChecks(pipeline, brokers, storage, progress, stats)
         seeking = Seeking(pipeline, brokers, storage, member, progress, stats)
@@ -149,16 +149,16 @@ class MainLoop:
             put, session = pipeline.requeue_put(), pipeline.session
             return None if put is None or session is None else partial(put.put_next, session)
 
-        return Requeuing(dead_letter_folder(storage.folder), begin, self._error, self._stats.happened)
+        return Requeuing(dead_letter_folder(storage.folder), begin, self._stats)
 
     def _poll(self) -> None:
         try:
             self._membership.poll(POLL_SECONDS)
         except KafkaError as error:
             text = self._describe(error, f"group {self._settings.kafka.group} cannot be polled")
-            self._error.tolerate("poll", text, time.monotonic())
+            self._stats.failing("poll", text, "brokers")
         else:
-            self._error.resolve("poll")
+            self._stats.works("poll")
         self._handle(events.Polled(self._membership.partitions, self._membership.is_rebalancing))
 
     def _check_queries(self) -> None:
@@ -172,7 +172,7 @@ class MainLoop:
         if running is not None:
             if self._lifecycle.is_complete and self._pipeline.has_settled(GRACE_SECONDS):
                 # Nothing has failed for a while; no batch may come for long that could show it.
-                self._error.resolve("query")
+                self._stats.works("query")
             self._checks.check(running, view)
         if self._is_connected():
             self._handle(events.StartDue())
@@ -181,9 +181,9 @@ class MainLoop:
         """Whether queries have a driver to run in. That of the engine may be starting, while the group is joined."""
         why = self._pipeline.connect()
         if why is None:
-            self._error.resolve("engine")
+            self._stats.works("engine")
             return True
-        self._error.tolerate("engine", why, time.monotonic(), ENGINE_SECONDS)
+        self._stats.failing("engine", why, "engine")
         return False
 
     def _observe(self, view: BrokerView) -> None:
@@ -194,7 +194,7 @@ class MainLoop:
         self._handle(events.Draining(self._pipeline.draining))
         try:
             for group, failure in self._pipeline.failures().items():
-                self._handle(events.QueryFailed(group, failure.text, failure.is_storage))
+                self._handle(events.QueryFailed(group, *self._explained(failure)))
         except DriverLost as error:
             self._handle(events.DriverEnded(str(error)))
         self._handle(events.StorageCounted(self._stats.why_full(1.0), self._stats.why_full(RESUME_FRACTION)))
@@ -248,13 +248,30 @@ class MainLoop:
         wait_seconds = self._settings.pipeline.revoke_timeout_seconds if action.is_waited_for else 0.0
         self._progress.reached(self._pipeline.stop(wait_seconds, action.group))
 
+    def _explained(self, failure: Failure) -> tuple[str, Outside | None]:
+        """Why a query has failed. As long as something outside is away, no failure is the fault of a record."""
+        if failure.is_storage:
+            return failure.text, "storage"
+        known = self._stats.waiting_for(besides="query")
+        if known is not None:
+            return failure.text, known.what
+        full = disk_error(self._settings.scratch_dir)
+        return (failure.text, None) if full is None else (f"{full}; {failure.text}", "disk")
+
     def _report_retry(self, action: events.ReportRetry) -> None:
-        """The first failure may be one that the next try heals, and is only logged. Not that of a batch which could not
-        be stored: its messages are there, and how they are stored after all shows that the error is overcome."""
-        if action.failures > 1 or action.is_storage:
-            self._error.report("query", f"{action.why}; next try in {action.seconds:.0f} s")
+        """The first failure may be one that the next try heals, and is only logged."""
+        if action.failures > 1 or action.outside is not None:
+            why, is_own = f"{action.why}; next try in {action.seconds:.0f} s", action.outside is None
+            self._stats.failing("query", why, action.outside, is_grave=is_own)
         else:
             log.warning("%s; tried again in %.0f s", action.why, action.seconds)
+
+    def _on_watched(self, why: str | None) -> None:
+        """On the watcher's thread: the brokers have answered, or not, and why."""
+        if why is None:
+            self._stats.works("offsets")
+        else:
+            self._stats.failing("offsets", why, "brokers")
 
     def _on_revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
         """In a thread of its own, while the I/O loop goes on with the heartbeats. Returns what has to be committed."""

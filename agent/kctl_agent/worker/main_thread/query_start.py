@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from kafka import TopicPartition
 from kafka.errors import KafkaError, LeaderNotAvailableError
 
+from kctl_agent.process.outages import outage
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.spark.session import lost_jvm
@@ -62,9 +63,9 @@ class QueryStart:
             what = f"cannot begin to read {topics_of(wanted)}"
             if isinstance(error, DriverLost):
                 return DriverEnded(f"{what}: {error}")
-            if isinstance(error, KafkaError):
-                return StartFailed(self._describe(error, what))
-            return StartFailed(f"{what}: {first_line(error)}")
+            is_of_kafka = isinstance(error, KafkaError)
+            why = self._describe(error, what) if is_of_kafka else f"{what}: {first_line(error)}"
+            return StartFailed(wanted, why, outage(error))
 
     def _start(self, wanted: frozenset[TopicPartition]) -> QueryStarted:
         decided = self._start_offsets.decide(wanted, self._progress.epochs.known)

@@ -16,8 +16,8 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.log import LOG
 from kctl_agent.storage.lake.requeue import PutBack, RequeueTaken
 from kctl_agent.worker.lifecycle.start_backoff import StartBackoff
-from kctl_agent.worker.main_thread.reported_error import ReportedError
 from kctl_agent.worker.query.batch_failure import failure
+from kctl_agent.worker.stats import WorkerStats
 
 __all__ = ["Requeuing"]
 
@@ -41,21 +41,18 @@ class _Outcome:
 
 
 class Requeuing:
-    """For the main thread. `put_next` is called in another one: see `RequeuePut.put_next`, with the session of now;
-    `happened(kind, text)` reports an event."""
+    """For the main thread. `put_next` is called in another one: see `RequeuePut.put_next`, with the session of now."""
 
     def __init__(
         self,
         dead_letters: Folder,
         begin: Callable[[], Callable[[], PutBack | None] | None],
-        error: ReportedError,
-        happened: Callable[[str, str], None],
+        stats: WorkerStats,
     ) -> None:
         """`begin` returns what puts back what was asked for, or None while that cannot be done."""
         self._log = None if dead_letters.local is None else dead_letters.local / LOG
         self._begin = begin
-        self._error = error
-        self._happened = happened
+        self._stats = stats
         self._backoff = StartBackoff()
         self._thread: threading.Thread | None = None
         self._outcome = _Outcome()
@@ -105,16 +102,17 @@ class Requeuing:
         if outcome.error is not None:
             seconds = self._backoff.failed(now)
             why = failure(outcome.error, "-")
-            self._error.tolerate("requeue", f"dead letters cannot be put back: {why}; next try in {seconds:.0f} s", now)
+            text = f"dead letters cannot be put back: {why}; next try in {seconds:.0f} s"
+            self._stats.failing("requeue", text, "storage" if why.is_storage else None)
             return
         if outcome.is_over:
             self._seen = self._began_on
         elif outcome.done is not None:
-            self._happened("requeued", str(outcome.done))
+            self._stats.happened("requeued", str(outcome.done))
         else:
             return
         self._backoff.reset()
-        self._error.resolve("requeue")
+        self._stats.works("requeue")
 
     def _stamp(self, now: float) -> int | None:
         """Another one with each commit; None: there is no such table. Where only a request would show that, another one

@@ -27,6 +27,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from kctl_agent.attached.partition_offsets import answered_offsets
 from kctl_agent.kafka_errors import describe, name_of, reason
+from kctl_agent.process.tracebacks import first_line
 from kctl_agent.snapshot import BrokerMetadata, PartitionMetadata
 from kctl_agent.stale_coordinators import forget_coordinators
 from kctl_agent.worker.offsets.epochs import LogSeen, divergence
@@ -332,17 +333,24 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 
 class BrokerWatcher(threading.Thread):
-    """Asks for the partitions that `watched()` names, once a second; `view` is the last answer (atomic to read)."""
+    """Asks for the partitions that `watched()` names, once a second; `view` is the last answer (atomic to read).
+    `report(why)` is called each time: why there was none, or None."""
 
-    def __init__(self, brokers: Brokers, watched: Callable[[], Collection[TopicPartition]], every_seconds: float = 1.0):
+    def __init__(
+        self,
+        brokers: Brokers,
+        watched: Callable[[], Collection[TopicPartition]],
+        report: Callable[[str | None], None] = lambda _: None,
+        every_seconds: float = 1.0,
+    ) -> None:
         super().__init__(name="kctl-brokers", daemon=True)
         self.view = BrokerView()
         self._brokers = brokers
         self._watched = watched
         self._every_seconds = every_seconds
         self._stop_asked = threading.Event()
+        self._report = report
         self._metadata_at = float("-inf")
-        self._failing = False
 
     def stop(self) -> None:
         """Ends the thread; it is a daemon, and not waited for, because a request may hang until its time-out."""
@@ -350,18 +358,19 @@ class BrokerWatcher(threading.Thread):
 
     def run(self) -> None:
         while not self._stop_asked.wait(self._every_seconds):
-            try:
-                self._poll()
-                if self._failing:
-                    log.info("the brokers answer again")
-                self._failing = False
-            except KafkaError as error:
-                if not self._failing and not self._stop_asked.is_set():
-                    log.warning("%s", self._brokers.describe(error, "stats of partitions age until brokers answer"))
-                self._failing = True
-            except RuntimeError:  # what kafka-python raises for a request of a client that is closed meanwhile
-                if not self._stop_asked.is_set():
-                    raise
+            why = self._why_not_polled()
+            if not self._stop_asked.is_set():  # a client that is closed meanwhile raises whatever it likes
+                self._report(why)
+
+    def _why_not_polled(self) -> str | None:
+        try:
+            self._poll()
+        except KafkaError as error:
+            return self._brokers.describe(error, "offsets of partitions grow old")
+        except Exception as error:  # of kafka-python, or ours: the checks of the logs must go on
+            log.debug("the brokers' answers cannot be read", exc_info=True)
+            return f"offsets of partitions grow old: {type(error).__name__}: {first_line(error)}"
+        return None
 
     def _poll(self) -> None:
         view = self.view

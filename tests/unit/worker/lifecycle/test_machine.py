@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from kafka import TopicPartition
 
+from kctl_agent.snapshot import Outside
 from kctl_agent.worker.lifecycle.events import (
     Action,
     BatchStored,
@@ -84,8 +85,9 @@ def run(
         ([*READS, Tick()], State.RUNNING, []),
         ([*READS, Tick(), StartDue()], State.RUNNING, []),
         # a start that fails is tried again, later
-        ([*JOINED, StartFailed("no broker")], State.ASSIGNED, [ReportRetry("no broker", 1, 1.0)]),
-        ([*JOINED, StartFailed("no broker"), Tick(), StartDue()], State.ASSIGNED, []),
+        ([*JOINED, StartFailed(AB, "no broker", "brokers")], State.ASSIGNED,
+         [ReportRetry("no broker", 1, 1.0, "brokers")]),
+        ([*JOINED, StartFailed(AB, "no broker"), Tick(), StartDue()], State.ASSIGNED, []),
         # the group
         ([Polled(NONE, is_rebalancing=True)], State.REBALANCING, [Enter(State.REBALANCING)]),
         ([*READS, Revoked(AB)], State.REBALANCING, [Enter(State.REBALANCING), StopQuery(is_waited_for=True)]),
@@ -167,10 +169,10 @@ def test_a_query_that_fails_is_started_again_when_its_time_has_come_and_not_befo
 
 
 def test_a_batch_that_is_stored_forgives_the_failed_starts_before_it() -> None:
-    tired, _ = run([*JOINED, StartFailed("no broker"), StartFailed("no broker")])
-    assert run([StartFailed("no broker")], tired)[1] == [ReportRetry("no broker", 3, 5.0)]
+    tired, _ = run([*JOINED, StartFailed(AB, "no broker", "brokers"), StartFailed(AB, "no broker", "brokers")])
+    assert run([StartFailed(AB, "no", "brokers")], tired)[1] == [ReportRetry("no", 3, 5.0, "brokers")]
 
-    assert run([BatchStored(AB), StartFailed("no broker")], tired)[1] == [ReportRetry("no broker", 1, 1.0)]
+    assert run([BatchStored(AB), StartFailed(AB, "no")], tired)[1] == [ReportRetry("no", 1, 1.0)]
 
 
 def test_what_no_leader_answers_for_is_taken_in_again_when_one_does() -> None:
@@ -185,6 +187,27 @@ def test_what_no_leader_answers_for_is_taken_in_again_when_one_does() -> None:
     run([QueryStarted(AB, {})], lifecycle, now=121.0)
     assert lifecycle.left_out(0.0, 200.0) == {}
     assert run([LogsObserved(NONE), Tick()], lifecycle, now=122.0)[1] == []
+
+
+def test_partitions_that_cannot_be_started_hold_up_no_others() -> None:
+    """Whatever keeps a query from starting: each has a back-off of its own."""
+    lifecycle, started = run([Polled(AB)])[0], set[frozenset[TopicPartition]]()
+    for now in range(60):
+        lifecycle.on(Tick(), float(now))
+        for action in lifecycle.on(StartDue(), float(now)):
+            if isinstance(action, StartQuery):
+                fails = A in action.group
+                answer = StartFailed(action.group, "moved") if fails else QueryStarted(action.group, {})
+                lifecycle.on(answer, float(now))
+                started |= set() if fails else {action.group}
+
+    assert started == {frozenset({B})}
+    assert lifecycle.isolated() == {A: "moved"}
+
+
+@pytest.mark.parametrize("gone", [Lost(), Revoked(AB), Fenced("by worker-1")])
+def test_no_query_begins_on_partitions_that_were_lost_in_the_same_turn(gone: Event) -> None:
+    assert run([Polled(AB), Tick(), gone, StartDue()])[1] == []
 
 
 def test_an_offset_is_not_moved_while_the_group_rebalances() -> None:
@@ -214,7 +237,7 @@ def test_the_storages_failure_isolates_nobody() -> None:
     for _ in range(5 * SPLIT_AFTER):
         now += 31.0
         run(
-            [Tick(), StartDue(), QueryStarted(AB, {}), QueryFailed(AB, "no room", is_storage=True), Tick()],
+            [Tick(), StartDue(), QueryStarted(AB, {}), QueryFailed(AB, "no room", outside="storage"), Tick()],
             lifecycle,
             now,
         )
@@ -287,12 +310,13 @@ class World(RuleBasedStateMachine):
         if read := wanted - without:
             self.start(QueryStarted(read, dict.fromkeys(wanted & without, "no leader")), read)
         else:
-            self.start(StartFailed("no leader"))
+            self.start(StartFailed(wanted, "no leader"))
 
     @precondition(lambda self: self.starting is not None)
     @rule()
     def a_query_cannot_be_started(self) -> None:
-        self.start(StartFailed("no broker"))
+        assert self.starting is not None
+        self.start(StartFailed(self.starting, "no broker", "brokers"))
 
     @rule()
     def the_driver_ends(self) -> None:
@@ -346,12 +370,12 @@ class World(RuleBasedStateMachine):
             elif self.lifecycle.queries[group] is Phase.READING:
                 self.queries[group] = True
 
-    @rule(data=st.data(), is_storage=st.booleans())
-    def a_query_fails(self, data: Any, is_storage: bool) -> None:
+    @rule(data=st.data(), outside=st.sampled_from([None, "storage"]))
+    def a_query_fails(self, data: Any, outside: Outside | None) -> None:
         if self.queries:
             group = data.draw(st.sampled_from(sorted(self.queries, key=sorted)))
             self.queries[group] = False
-            self.handle(QueryFailed(group, "no number", is_storage))
+            self.handle(QueryFailed(group, "no number", outside))
 
     @rule(data=st.data())
     def a_query_drains_by_itself(self, data: Any) -> None:
@@ -412,7 +436,7 @@ class World(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Whatever has happened: when all is well again, everything is read; when it is stopped, nothing is."""
         if self.starting is not None:
-            self.start(StartFailed("no broker"))
+            self.start(StartFailed(self.starting, "no broker", "brokers"))
         self.queries = dict.fromkeys(self.queries, False)
         self.has_room, self.is_hopeless, self.paused = True, False, NONE
         self.handle(SeekEnded())

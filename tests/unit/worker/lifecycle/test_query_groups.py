@@ -69,23 +69,29 @@ def test_a_partition_that_is_read_again_comes_back_to_the_others() -> None:
     assert simulation.groups.isolated() == {}
 
 
-def test_where_everything_fails_all_are_in_one_query_again() -> None:
-    simulation = Simulation(4, {0, 1, 2, 3})
+@pytest.mark.parametrize("count", [1, 4])
+def test_where_everything_fails_each_is_isolated_and_all_are_in_one_query_again_when_nothing_does(count: int) -> None:
+    simulation = Simulation(count, set(range(count)))
     simulation.run(200)
 
+    assert simulation.plan == {frozenset({tp}) for tp in simulation.wanted}
+    assert simulation.groups.isolated() == dict.fromkeys(simulation.wanted, "no number")
+
+    simulation.bad.clear()
+    simulation.run(2 * HEALTHY_SECONDS + 1)
     assert simulation.plan == {simulation.wanted}
-    assert simulation.groups.isolated() == {}
 
 
-def test_two_failures_and_a_storage_that_cannot_be_used_split_nothing() -> None:
+def test_two_failures_and_an_outage_split_nothing() -> None:
     groups, wanted = Groups(), frozenset(PARTITIONS[:4])
     for number in range(SPLIT_AFTER - 1):
         assert groups.failed(wanted, "x", float(number)) == (number + 1, [1.0, 2.0][number])
     assert groups.plan(wanted, 10.0) == [wanted]
 
     for number in range(10):
-        groups.failed(wanted, "x", 10.0 + number, may_split=False)
+        groups.failed(wanted, "x", 10.0 + number, is_own_fault=False)
     assert groups.plan(wanted, 30.0) == [wanted]
+    assert groups.isolated() == {}
 
 
 def test_a_rebalance_in_which_nothing_is_assigned_forgets_nothing_and_what_is_gone_is_forgotten() -> None:

@@ -13,10 +13,10 @@ from kafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFaile
 from kctl.testing.scripted_broker import ScriptedBroker
 from kctl_agent.worker.consumer_group.membership import Lost, Membership
 from kctl_agent.worker.main_thread.committer import Committer
-from kctl_agent.worker.main_thread.reported_error import GRACE_SECONDS, ReportedError
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.progress import Progress
 from tests.unit.worker.consumer_group.coordinator import ORDERS_0, ORDERS_1, PAYMENTS_0, committed, scripted_group
+from tests.unit.worker.main_thread.played_stats import PlayedStats
 
 POSITIONS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
 DENIED = committed({"payments": TopicAuthorizationFailedError.errno})
@@ -24,15 +24,14 @@ UNKNOWN_MEMBER = 25
 
 
 class Commits:
-    """A committer, what it knows, and the errors it has published."""
+    """A committer, what it knows, and what it cannot do."""
 
     def __init__(self, broker: ScriptedBroker, member: Membership) -> None:
         self._broker = broker
         self.progress = Progress()
-        self.errors: list[str | None] = []
-        self._committer = Committer(
-            member, self.progress, ReportedError(self.errors.append), lambda error, what: f"{what}: {error}"
-        )
+        stats: Any = PlayedStats()
+        self.troubles = stats.troubles
+        self._committer = Committer(member, self.progress, stats, lambda error, what: f"{what}: {error}")
 
     def commit(self, now: float, positions: dict[TopicPartition, int] | None = None) -> int:
         """How often the coordinator was asked for it."""
@@ -70,18 +69,15 @@ def test_what_is_refused_waits_while_the_others_are_committed() -> None:
         assert made.commit(1.5) == 1
 
 
-def test_a_refusal_is_reported_when_it_lasts_and_resolved_when_it_is_over() -> None:
+def test_a_refusal_is_an_error_until_it_is_over() -> None:
     with commits([*[DENIED] * 2, committed()]) as made:
         made.commit(0.0)
-        assert made.errors == []
-        made.commit(GRACE_SECONDS + 1)
-        [error] = made.errors
-        assert error == "the offsets of payments-0 (TopicAuthorizationFailedError) cannot be committed; " + (
-            "the other partitions are"
-        )
+        made.commit(11.0)
+        text = "the offsets of payments-0 (TopicAuthorizationFailedError) cannot be committed; the other partitions are"
+        assert made.troubles == {"commit": (text, None)}
 
-        made.commit(2 * GRACE_SECONDS + 10)
-        assert made.errors == [error, None]
+        made.commit(30.0)
+        assert made.troubles == {}
 
 
 def test_an_error_of_the_group_is_tried_again_with_the_next_turn() -> None:
@@ -90,7 +86,7 @@ def test_an_error_of_the_group_is_tried_again_with_the_next_turn() -> None:
         made.commit(0.0)
         made.commit(0.1)
 
-        assert (made.progress.commits.known, made.errors) == (POSITIONS, [])
+        assert (made.progress.commits.known, made.troubles) == (POSITIONS, {})
 
 
 def test_a_member_that_the_group_has_lost_commits_nothing() -> None:

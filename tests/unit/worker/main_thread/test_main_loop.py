@@ -23,7 +23,9 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake import dead_letter_folder
 from kctl_agent.storage.lake.requeue import PutBack
 from kctl_agent.worker.consumer_group.membership import Fenced
-from kctl_agent.worker.lifecycle.query_groups import Group
+from kctl_agent.worker.lifecycle import query_groups
+from kctl_agent.worker.lifecycle.query_groups import SPLIT_AFTER, Group
+from kctl_agent.worker.main_thread import main_loop
 from kctl_agent.worker.main_thread.main_loop import MainLoop
 from kctl_agent.worker.offsets.brokers import Bounds, Topics
 from kctl_agent.worker.query.batch_failure import Failure
@@ -166,6 +168,11 @@ class Turning:
             run.positions = {**run.positions, **reached}
             self.stored.append(group)
 
+    def outage(self) -> tuple[str, str] | None:
+        """What is waited for, and why."""
+        found = self.stats._snapshot().waiting_for
+        return None if found is None else (found.what, found.reason)
+
     def events(self) -> list[str]:
         return [event.kind for event in self.stats._snapshot().events]
 
@@ -216,6 +223,43 @@ def test_a_query_that_ends_by_itself_is_begun_again(turning: Callable[..., Turni
     assert worker.events() == ["query_failed"]
 
 
+def test_an_outage_of_the_storage_is_named_until_something_is_stored_and_is_no_records_fault(
+    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_groups, "RETRY_SECONDS", (0.0,))
+    worker = turning()
+    worker.until_it_reads()
+    for _ in range(2 * SPLIT_AFTER):
+        [run] = worker.pipeline.runs.values()
+        run.query.isActive, run.failure = False, Failure("MISCONF", is_storage=True)
+        worker.until(lambda: worker.pipeline.runs and run not in worker.pipeline.runs.values())  # noqa: B023
+    assert worker.outage() == ("storage", "MISCONF; next try in 0 s")
+    assert worker.loop._lifecycle.isolated() == {}
+
+    worker.reaches({ORDERS_0: 10})
+    worker.until(lambda: worker.outage() is None)
+
+
+@pytest.mark.parametrize("away", ["brokers", "disk"])
+def test_as_long_as_something_is_away_no_failure_is_a_records_fault(
+    away: str, turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_groups, "RETRY_SECONDS", (0.0,))
+    worker = turning()
+    worker.until_it_reads()
+    if away == "disk":
+        monkeypatch.setattr(main_loop, "disk_error", lambda _: "/data/scratch cannot be written: No space left")
+    else:
+        worker.stats.failing("elsewhere", "no answer", "brokers")
+    for _ in range(2 * SPLIT_AFTER):
+        [run] = worker.pipeline.runs.values()
+        run.query.isActive, run.failure = False, Failure("no answer")
+        worker.until(lambda: worker.pipeline.runs and run not in worker.pipeline.runs.values())  # noqa: B023
+
+    assert (worker.outage() or ("", ""))[0] == away
+    assert worker.loop._lifecycle.isolated() == {}
+
+
 def test_a_worker_whose_engine_ends_stays_a_member_and_reads_on_in_the_next_one(
     turning: Callable[..., Turning],
 ) -> None:
@@ -224,13 +268,14 @@ def test_a_worker_whose_engine_ends_stays_a_member_and_reads_on_in_the_next_one(
     worker.reaches({ORDERS_0: 10})
 
     worker.pipeline.has_driver = False
-    worker.until(lambda: worker.stats.state == "assigned")
+    worker.until(lambda: worker.stats.state == "assigned" and worker.outage() is not None)
+    assert worker.outage() == ("engine", "the engine is starting")
     joins = worker.broker.asked.count("JoinGroup")
     worker.pipeline.has_driver = True
     worker.until_it_reads()
 
     [run] = worker.pipeline.runs.values()
-    assert (run.sources[ORDERS_0].start, worker.events()) == (10, ["engine_lost"])
+    assert (run.sources[ORDERS_0].start, worker.events(), worker.outage()) == (10, ["engine_lost"], None)
     assert worker.broker.asked.count("JoinGroup") == joins
 
 

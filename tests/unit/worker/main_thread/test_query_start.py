@@ -134,7 +134,7 @@ def test_a_storage_that_cannot_be_used_is_a_failed_start(
     begun = starting()
     monkeypatch.setattr(begun.storage, "stored_offsets", unusable)
 
-    assert begun.start.start(ORDERS) == StartFailed("cannot begin to read orders: read-only")
+    assert begun.start.start(ORDERS) == StartFailed(ORDERS, "cannot begin to read orders: read-only", "storage")
     assert begun.queries == []
 
 
@@ -149,9 +149,9 @@ def test_what_keeps_spark_from_starting_a_query_is_a_failed_start_and_a_bug_is_n
 
     monkeypatch.setattr(begun.start._pipeline, "start", start)
 
-    full = StartFailed("cannot begin to read orders: [Errno 28] No space left on device")
+    full = StartFailed(ORDERS, "cannot begin to read orders: [Errno 28] No space left on device", "disk")
     assert begun.start.start(ORDERS) == full
-    assert begun.start.start(ORDERS) == StartFailed("cannot begin to read orders: cluster")
+    assert begun.start.start(ORDERS) == StartFailed(ORDERS, "cannot begin to read orders: cluster")
     with pytest.raises(KeyError):
         begun.start.start(ORDERS)
 

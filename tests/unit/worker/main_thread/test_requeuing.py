@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.requeue import PutBack, RequeueTaken
-from kctl_agent.worker.main_thread.reported_error import GRACE_SECONDS, ReportedError
 from kctl_agent.worker.main_thread.requeuing import POLL_SECONDS, RECHECK_SECONDS, Requeuing
+from tests.unit.worker.main_thread.played_stats import PlayedStats
 
 Eventually = Callable[..., object]
 
@@ -46,25 +47,13 @@ def played() -> Iterator[Played]:
 
 
 @pytest.fixture
-def published() -> list[str | None]:
-    return []
+def stats() -> PlayedStats:
+    return PlayedStats()
 
 
 @pytest.fixture
-def happened() -> list[tuple[str, str]]:
-    return []
-
-
-@pytest.fixture
-def requeuing(
-    played: Played, published: list[str | None], happened: list[tuple[str, str]], tmp_path: Path
-) -> Iterator[Requeuing]:
-    made = Requeuing(
-        LocalFolder(tmp_path),
-        played.begin,
-        ReportedError(published.append),
-        lambda kind, text: happened.append((kind, text)),
-    )
+def requeuing(played: Played, stats: Any, tmp_path: Path) -> Iterator[Requeuing]:
+    made = Requeuing(LocalFolder(tmp_path), played.begin, stats)
     yield made
     played.goes_on.set()
     made.close(30)
@@ -104,7 +93,7 @@ def test_without_dead_letters_nothing_is_begun(requeuing: Requeuing, played: Pla
 
 
 def test_what_was_asked_for_is_put_back_until_nothing_is_left_and_reported(
-    requeuing: Requeuing, played: Played, log: Log, happened: list[tuple[str, str]]
+    requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats
 ) -> None:
     log.commit()
     played.answers = [PutBack(3, 2, 1)]
@@ -112,7 +101,7 @@ def test_what_was_asked_for_is_put_back_until_nothing_is_left_and_reported(
         turned(requeuing, 100.0 + second * POLL_SECONDS)
 
     assert played.calls == 2
-    assert happened == [
+    assert stats.events == [
         ("requeued", "3 dead letters put back, 2 rows stored in the table; 1 message of them could not be read again")
     ]
 
@@ -166,18 +155,18 @@ def test_without_a_session_it_is_tried_again_later(requeuing: Requeuing, played:
 
 
 def test_while_another_worker_is_at_it_it_is_tried_again_for_that_one_may_be_killed(
-    requeuing: Requeuing, played: Played, log: Log, published: list[str | None]
+    requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats
 ) -> None:
     log.commit()
     played.answers = [RequeueTaken("another worker is at it")] * 50
     for second in range(30):
         turned(requeuing, 100.0 + second)
 
-    assert (played.calls, published) == (30, [])
+    assert (played.calls, stats.troubles) == (30, {})
 
 
-def test_what_fails_is_tried_again_less_and_less_often_and_reported_when_it_lasts(
-    requeuing: Requeuing, played: Played, log: Log, published: list[str | None]
+def test_what_fails_is_tried_again_less_and_less_often_and_reported(
+    requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats
 ) -> None:
     log.commit()
     played.answers = [ValueError("the price of order 7 is no number")] * 5
@@ -185,11 +174,12 @@ def test_what_fails_is_tried_again_less_and_less_often_and_reported_when_it_last
     while played.calls < 5:
         turned(requeuing, at)
         at += 1.0
-    assert at - 1.0 == 100.0 + 1 + 2 + 5 + 10 > 100.0 + GRACE_SECONDS
-    assert published == ["dead letters cannot be put back: the price of order 7 is no number; next try in 30 s"]
+    assert at - 1.0 == 100.0 + 1 + 2 + 5 + 10
+    why = "dead letters cannot be put back: the price of order 7 is no number; next try in 30 s"
+    assert stats.troubles == {"requeue": (why, None)}
 
     turned(requeuing, at + 30.0)
-    assert published[-1] is None
+    assert stats.troubles == {}
 
 
 class Panic(BaseException):
@@ -197,17 +187,14 @@ class Panic(BaseException):
 
 
 def test_what_is_no_exception_is_reported_too_and_not_what_was_put_back_before_it(
-    requeuing: Requeuing,
-    played: Played,
-    log: Log,
-    published: list[str | None],
-    happened: list[tuple[str, str]],
+    requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats
 ) -> None:
     log.commit()
     played.answers = [PutBack(3, 2, 1), *[Panic("index out of bounds")] * 5]
-    turned(requeuing, 100.0)
-    for second in (0.0, GRACE_SECONDS + 1):
-        turned(requeuing, 110.0 + second)
+    for second in (100.0, 110.0, 121.0):
+        turned(requeuing, second)
 
-    assert len(happened) == 1
-    assert published == ["dead letters cannot be put back: index out of bounds; next try in 2 s"]
+    assert len(stats.events) == 1
+    assert stats.troubles == {
+        "requeue": ("dead letters cannot be put back: index out of bounds; next try in 2 s", None)
+    }

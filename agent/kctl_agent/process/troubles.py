@@ -1,0 +1,73 @@
+"""What keeps a process from its work just now, by the part of it that has met it: outages of something outside, which
+are waited for, and its own errors.
+
+No clock: times are the caller's monotonic seconds, and Unix seconds for people. For one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from kctl_agent.snapshot import Outside, WaitingFor
+
+__all__ = ["GRACE_SECONDS", "Troubles"]
+
+GRACE_SECONDS = 10.0
+"""What the next turn may heal is no error before: a coordinator that moves, a commit in a rebalance, an election."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    why: str
+    outside: Outside | None
+    since: float
+    at: float
+    """The same in Unix seconds."""
+    grace_seconds: float
+    is_reported: bool = False
+
+    def is_error(self, now: float) -> bool:
+        return now - self.since >= self.grace_seconds
+
+
+class Troubles:
+    """What each part has `met` until it is `over`, and what follows from all of them."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, _Trouble] = {}
+
+    def met(
+        self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
+    ) -> bool:
+        """This part cannot do its work, still or again. It is an error if that lasts for longer than `grace_seconds`.
+        Returns whether it is to be logged as one: once."""
+        before = self._of.get(part)
+        trouble = _Trouble(why, outside, now, at, grace_seconds)
+        if before is not None and before.outside == outside:
+            trouble = replace(before, why=why, is_reported=before.is_reported and before.why == why)
+        is_due = trouble.is_error(now) and not trouble.is_reported
+        self._of[part] = replace(trouble, is_reported=trouble.is_reported or is_due)
+        return is_due
+
+    def over(self, part: str) -> bool:
+        """It can do its work. Returns whether it could not before."""
+        return self._of.pop(part, None) is not None
+
+    def waiting_for(self, besides: str = "") -> WaitingFor | None:
+        """The outage that began first, but for that of one part."""
+        first = _first(each for part, each in self._of.items() if each.outside is not None and part != besides)
+        return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
+
+    def error(self, now: float) -> str | None:
+        """What to show of all that is an error: outages before what may come of them."""
+        errors = [each for each in self._of.values() if each.is_error(now)]
+        first = _first(each for each in errors if each.outside is not None) or _first(errors)
+        if first is None or first.outside is None:
+            return None if first is None else first.why
+        return f"waits for the {first.outside} since {datetime.fromtimestamp(first.at):%Y-%m-%d %H:%M:%S}: {first.why}"
+
+
+def _first(troubles: Iterable[_Trouble]) -> _Trouble | None:
+    return min(troubles, key=lambda each: each.since, default=None)

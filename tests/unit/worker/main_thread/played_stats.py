@@ -1,0 +1,21 @@
+"""Stats that keep what they are given, for the parts of the main thread."""
+
+from __future__ import annotations
+
+
+class PlayedStats:
+    """`WorkerStats`, as far as these parts use it."""
+
+    def __init__(self) -> None:
+        self.troubles: dict[str, tuple[str, str | None]] = {}
+        """Why each part cannot do its work, and what is away."""
+        self.events: list[tuple[str, str]] = []
+
+    def failing(self, part: str, why: str, outside: str | None = None) -> None:
+        self.troubles[part] = why, outside
+
+    def works(self, part: str) -> None:
+        self.troubles.pop(part, None)
+
+    def happened(self, kind: str, text: str) -> None:
+        self.events.append((kind, text))
