@@ -90,7 +90,7 @@ class Fleet:
         pattern=(NAME, "letters, digits, `.`, `_` or `-`"),
     )
     run_dir: Path = setting(Path("run"), "Sockets and `master.json`; created with mode 0700, for this user alone.")
-    data_dir: Path = setting(Path("data"), "What must survive a restart, and Spark's scratch folders.")
+    data_dir: Path = setting(Path("data"), "What must survive a restart, and scratch folders; of one master at a time.")
     log_dir: Path = setting(Path("logs"), "One log file per process.")
 
 

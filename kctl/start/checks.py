@@ -23,7 +23,15 @@ from kctl.master.process import kill_session, remove_socket
 from kctl.ownership import others_can_write, refuse_others
 from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
-from kctl_agent.paths import MASTER_NAME, ProcessIdentity, is_alive, prepare_run_dir, socket_owner, socket_path
+from kctl_agent.paths import (
+    MASTER_NAME,
+    ProcessIdentity,
+    is_alive,
+    list_agents,
+    prepare_run_dir,
+    socket_owner,
+    socket_path,
+)
 
 __all__ = [
     "ABOUT_NAME",
@@ -32,11 +40,13 @@ __all__ = [
     "check_folders",
     "find_jars",
     "make_folders",
+    "own_data_dir",
     "own_run_dir",
     "refusals",
 ]
 
 LOCK_NAME = "master.lock"
+DATA_LOCK_NAME = "data.lock"
 ABOUT_NAME = "master.json"
 _POLL_SECONDS = 0.05
 
@@ -56,7 +66,7 @@ def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
         prepare_run_dir(run_dir)
         for name in [MASTER_NAME, *names]:
             socket_path(run_dir, name)
-        lock = _lock(run_dir)
+        lock = _lock(run_dir / LOCK_NAME, run_dir)
         (run_dir / ABOUT_NAME).unlink(missing_ok=True)  # a killed master's: it names a pid and a port of the past
     except PathError as error:
         _remove_if_new(run_dir, is_new)
@@ -73,6 +83,30 @@ def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
         (run_dir / LOCK_NAME).unlink(missing_ok=True)
         os.close(lock)
         _remove_if_new(run_dir, is_new and has_failed)
+
+
+@contextlib.contextmanager
+def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
+    """Holds `data_dir`, too: whatever starts removes what was left in its scratch folder and settles what its journal
+    names, which must be nobody's who lives.
+
+    Raises:
+        RunDirUnusable: it cannot be written.
+        AlreadyRunning: a master with another run_dir uses it, or processes that one has left.
+    """
+    path = data_dir / DATA_LOCK_NAME
+    former = Path(_holder(path)[1])
+    try:
+        lock = _lock(path, run_dir)
+    except OSError as error:
+        raise RunDirUnusable(f"{path} cannot be written ({error.strerror}): correct fleet.data_dir") from error
+    try:
+        if former != run_dir:
+            _refuse_left_by(former)
+        yield
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(lock)
 
 
 def refusals(config: Config) -> Iterator[KctlError]:
@@ -264,9 +298,8 @@ def _is_shared(folder: Path) -> bool:
     return False
 
 
-def _lock(run_dir: Path) -> int:
-    """An open, locked descriptor of master.lock, which holds our pid."""
-    path = run_dir / LOCK_NAME
+def _lock(path: Path, run_dir: Path) -> int:
+    """An open, locked descriptor of this file, which holds our pid and run_dir."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -274,13 +307,14 @@ def _lock(run_dir: Path) -> int:
             # The master before us may have removed the file between our open and our lock: then it protects nothing.
             if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
                 os.ftruncate(descriptor, 0)
-                os.write(descriptor, f"{os.getpid()}\n".encode())
+                os.pwrite(descriptor, f"{os.getpid()} {run_dir}\n".encode(), 0)
                 return descriptor
         except BlockingIOError:
-            pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
+            pid, other = _holder(path)
             raise AlreadyRunning(
-                f"a master (pid {pid}) runs on {run_dir} already: stop it with `kctl stop`, or choose another run_dir"
+                f"a master (pid {pid}, run_dir {other}) uses {path.parent} already: stop it with `kctl stop`, or "
+                "choose another run_dir and data_dir"
             ) from None
         except FileNotFoundError:
             pass
@@ -288,6 +322,24 @@ def _lock(run_dir: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _holder(lock: Path) -> tuple[str, str]:
+    """The pid and run_dir in the file of a lock."""
+    with contextlib.suppress(OSError, UnicodeError):
+        pid, _, run_dir = lock.read_text().strip().partition(" ")
+        return pid or "unknown", run_dir or "unknown"
+    return "unknown", "unknown"
+
+
+def _refuse_left_by(run_dir: Path) -> None:
+    """Raises AlreadyRunning: a process that a master of this run_dir has left still runs."""
+    for name in list_agents(run_dir) if run_dir.is_dir() else ():
+        owner = socket_owner(socket_path(run_dir, name))
+        if owner is not None and is_alive(owner):
+            raise AlreadyRunning(
+                f"{name} of {run_dir} still runs as pid {owner.pid} and uses the same data_dir: wait for it, or kill it"
+            )
 
 
 def _remove_if_new(run_dir: Path, is_new: bool) -> None:

@@ -16,7 +16,14 @@ from kctl.kafka.access import of_fleet
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.launch import WORKER_COMMAND, names
 from kctl.secrets import cluster_secret
-from kctl.start.checks import await_former_workers, check_code, find_jars, make_folders, own_run_dir
+from kctl.start.checks import (
+    await_former_workers,
+    check_code,
+    find_jars,
+    make_folders,
+    own_data_dir,
+    own_run_dir,
+)
 from kctl.start.interpreter import tune_interpreter
 from kctl.start.master import Master
 from kctl.start.signals import StopSignals
@@ -64,12 +71,13 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
             access = access_of(config.http, config.path.parent)
             with contextlib.closing(bind(config.http.host, config.http.port)) as http_socket:
                 make_folders(config)
-                await await_former_workers(
-                    config.fleet.run_dir, supervised, config.workers.stop_timeout_seconds, signals.stop
-                )
-                if signals.stop.is_set():
-                    return 0
-                parts = wired(config, jars, worker_command, reread, broker_cache, http_socket, access)
-                return await Master(config, config_path, parts).run(signals)
+                with own_data_dir(config.fleet.data_dir, config.fleet.run_dir):
+                    await await_former_workers(
+                        config.fleet.run_dir, supervised, config.workers.stop_timeout_seconds, signals.stop
+                    )
+                    if signals.stop.is_set():
+                        return 0
+                    parts = wired(config, jars, worker_command, reread, broker_cache, http_socket, access)
+                    return await Master(config, config_path, parts).run(signals)
         finally:
             await broker_cache.close()

@@ -240,3 +240,23 @@ def test_a_second_master_on_one_run_dir_names_the_first(master: Callable[..., An
         run(load(fleet.config, {}), fleet.config)
 
     assert fleet.ask("ping", of_master=True).result["pid"] == fleet.process.pid
+
+
+def test_a_second_master_on_one_data_dir_names_the_first_and_what_it_has_left(
+    master: Callable[..., Any], short_dir: Path, eventually: Eventually
+) -> None:
+    fleet = master()
+    other = load(fleet.config, {}, {"fleet.run_dir": str(short_dir / "other"), "http.port": "0"})
+
+    with pytest.raises(AlreadyRunning, match=rf"a master \(pid {fleet.process.pid}, run_dir {fleet.run_dir}\) uses "):
+        run(other, fleet.config)
+
+    left = fleet.status()["worker-0"]["pid"]
+    os.kill(left, signal.SIGSTOP)
+    fleet.stop(signal.SIGKILL)
+    try:
+        with pytest.raises(AlreadyRunning, match=rf"worker-0 of {fleet.run_dir} still runs as pid {left} and uses"):
+            run(other, fleet.config)
+    finally:
+        os.kill(left, signal.SIGCONT)
+    eventually(lambda: not session_members(left))
