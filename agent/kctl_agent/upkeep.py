@@ -1,5 +1,5 @@
-"""Looks after a lake's table, and that of its dead letters, once: compacts small files, and once a day removes files
-that are no longer needed.
+"""Looks after a lake's table, and that of its dead letters, once: removes what batches have left, compacts small files,
+and once a day removes files that are no longer needed.
 
 A process of its own, which the master starts at quiet times (`kctl.master.upkeep`): neither the memory of a worker nor
 its interpreter is touched, and the kernel runs it when nobody else wants the processor. Settings are one line of JSON
@@ -23,6 +23,7 @@ from kctl_agent.storage import open_lake
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact, small_files
 from kctl_agent.storage.lake.folder import FOLDER
+from kctl_agent.storage.lake.plans import sweep
 from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 
@@ -56,7 +57,7 @@ def looked_after(lake: LakeStorage) -> tuple[list[str], list[str]]:
     failed: list[str] = []
     for table in lake.tables():
         with suppress(UpkeepBusy), _noted(failed), upkeep_lock(table.folder):
-            for step in (_compacted, _vacuumed):
+            for step in (_swept, _compacted, _vacuumed):
                 with _noted(failed):
                     done += step(table)
     return done, failed
@@ -72,6 +73,11 @@ def _noted(failed: list[str]) -> Iterator[None]:
         failed.append(str(error))
     except Exception as error:  # such as delta-rs raises of what another writer has put into a table
         failed.append(f"{type(error).__name__}: {error}")
+
+
+def _swept(lake: LakeStorage) -> list[str]:
+    sweep(lake.table)
+    return []
 
 
 def _compacted(lake: LakeStorage) -> list[str]:

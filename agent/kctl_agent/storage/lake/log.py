@@ -32,7 +32,6 @@ __all__ = [
     "own_file",
     "parsed",
     "reading_log",
-    "was_added",
     "write_entry",
 ]
 
@@ -44,9 +43,6 @@ ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """How a path begins that is a URI."""
 LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
 """The file that names the newest checkpoint."""
-
-MOST_ENTRIES = 10_000
-"""So many are searched for a batch's files at the most: some hundred milliseconds."""
 
 
 class LogUnreadable(ValueError):
@@ -200,18 +196,6 @@ def committed_at(table: Folder, version: int) -> float | None:
     Raises OSError."""
     entry = table.find(entry_name(version))
     return None if entry is None else entry.modified
-
-
-def was_added(table: Folder, folder: str, versions: range) -> bool | None:
-    """Whether a commit of these versions has added a file of this folder; None: nobody can know any more, for entries
-    were cleaned up, or are too many. Raises OSError."""
-    if len(versions) > MOST_ENTRIES:
-        return None
-    wanted = f"{folder}/".encode()
-    try:
-        return any(wanted in table.read(entry_name(version)) for version in versions)
-    except FileNotFoundError:
-        return None
 
 
 def actions(table: Folder, version: int) -> list[dict[str, Any]]:

@@ -11,11 +11,13 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.folder import FOLDER
+from kctl_agent.storage.lake.log import LogUnreadable, entry_name, parsed, reading_log
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder, FolderFile
@@ -30,6 +32,8 @@ BATCH = "kctl-"
 SUFFIX = ".json"
 PLANNED = re.compile(rf"({BATCH}(?:requeue-)?[0-9a-f]+){re.escape(SUFFIX)}")
 """The plan of a batch. What else lies beside it names no folder: `_delta_log.json` would be the table's own log."""
+MOST_ENTRIES = 1000
+"""So many are searched for the end of a batch at the most."""
 GIVEN_UP_SECONDS = 86_400.0
 """After so long a plan without a folder is removed though it may still be committed: a batch that fails for days leaves
 one with each try, and each has to be read."""
@@ -60,10 +64,17 @@ class Plan:
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError("this is no plan of a batch") from error
 
+    @property
+    def numbers(self) -> dict[str, int | None]:
+        """By their names."""
+        return {name: at for name, (at, _) in self.offsets.items()} | {
+            f"{name}/version": of for name, (_, of) in self.offsets.items()
+        }
+
     def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
         """Whether all stored offsets still are what they were; `read` answers the number of a name, as
         `LogState.transaction_version` does."""
-        return all((read(name), read(f"{name}/version")) == numbers for name, numbers in self.offsets.items())
+        return all(read(name) == number for name, number in self.numbers.items())
 
 
 def plan_name(batch: str) -> str:
@@ -100,13 +111,13 @@ def sweep(table: LakeTable) -> None:
     if not plans:
         return
     with table.state() as newest:
-        version, read = newest.version, newest.transaction_version
+        read = newest.transaction_version
         left = {file: plan for file, plan in plans.items() if plan is None or not plan.may_be_committed(read)}
     # Of a batch that may still be committed nothing but the plan is removed: it may have begun to write by now.
     left |= {file: None for file in plans if file not in left and _is_given_up(table.folder, file)}
     for file, plan in left.items():
         try:
-            _remove(table, file, plan, version)
+            _remove(table.folder, file, plan)
         except OSError as error:  # no batch needs it
             log.debug("what %s has left was not removed: %s", _batch(file), error)
 
@@ -138,14 +149,27 @@ def _is_given_up(table: Folder, plan: FolderFile) -> bool:
     return not table.below(_batch(plan)).exists() and plan.modified < time.time() - GIVEN_UP_SECONDS
 
 
-def _remove(table: LakeTable, file: FolderFile, plan: Plan | None, version: int) -> None:
+def _remove(table: Folder, file: FolderFile, plan: Plan | None) -> None:
     """A batch may have been committed all the same, if its process was killed before it removed the plan: then older
     versions have its files, also where an OPTIMIZE has replaced them since. Where the log does not show it any more,
     they are left to `vacuum`, which keeps what an older version may need."""
-    folder = table.folder.below(_batch(file))
-    # A version below the plan's: the table has gone back.
-    if plan is not None and version >= plan.version and folder.exists():
-        is_added = table.was_added(folder.name, range(plan.version + 1, version + 1))
-        if is_added is False:
-            folder.remove_all()
-    table.folder.remove([plan_name(folder.name)])
+    folder = table.below(_batch(file))
+    if plan is not None and folder.exists() and _is_overtaken(table, folder.name, plan):
+        folder.remove_all()
+    table.remove([plan_name(folder.name)])
+
+
+def _is_overtaken(table: Folder, batch: str, plan: Plan) -> bool:
+    """Whether the log shows that its stored offsets were moved on when it was not committed yet: it cannot be later.
+    False also where entries were cleaned up, or it would take too many to know, or the table has gone back."""
+    wanted = f"{batch}/".encode()
+    with suppress(FileNotFoundError, LogUnreadable):
+        for version in range(plan.version + 1, plan.version + 1 + MOST_ENTRIES):
+            content = table.read(name := entry_name(version))
+            if wanted in content:
+                return False
+            with reading_log(name):
+                moved = {txn["appId"]: txn["version"] for each in parsed(content) if (txn := each.get("txn"))}
+            if not plan.may_be_committed((plan.numbers | moved).get):
+                return True
+    return False

@@ -46,7 +46,7 @@ from kctl_agent.storage.lake.numbered import (
     read,
 )
 from kctl_agent.storage.lake.offsets import dead_letter_owner, read_offset
-from kctl_agent.storage.lake.plans import BATCH, Plan, forget, sweep
+from kctl_agent.storage.lake.plans import BATCH, Plan, forget
 from kctl_agent.storage.lake.requeue_numbers import CANCELLED, RequeueNumbers, RequeueState, RequeueTaken, unmoved
 from kctl_agent.storage.lake.selection import (
     READING,
@@ -289,7 +289,6 @@ class Requeues:
         with self._dead.table.latest() as table:
             messages, copies = count(table, wanted)
             files = [self._dead.folder.below(name) for name in numbered_files(table)] if messages else []
-        sweep(self._dead.table)
         kept_number = secrets.randbits(62) + 1
         folder, kept_folder = self._lake.folder.below(f"{BATCH}{secrets.token_hex(16)}"), self._kept_folder(kept_number)
         finished = {self._numbers.finished(state.table): (state.finished, None)}

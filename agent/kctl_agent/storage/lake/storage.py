@@ -9,8 +9,6 @@ folder of its own, which nobody sees before the commit names them.
 from __future__ import annotations
 
 import secrets
-import threading
-import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +29,7 @@ from kctl_agent.storage.lake.files import DataFile, DayRefused, written_files
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.log_state import LogState
 from kctl_agent.storage.lake.offsets import app_id, claim_id, owner_of, read_offset, transactions
-from kctl_agent.storage.lake.plans import BATCH, Plan, forget, sweep
+from kctl_agent.storage.lake.plans import BATCH, Plan, forget
 from kctl_agent.storage.lake.table import LakeTable, TableRefused
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
 from kctl_agent.storage.room import Limits, TableCounts, TableStats
@@ -40,7 +38,6 @@ __all__ = ["LakeBatch", "LakeStorage", "Move", "dead_letter_folder"]
 
 Move = tuple[StoredOffset | None, StoredOffset]
 """What a stored offset was (None: there was none), and what it becomes."""
-SWEEP_SECONDS = 60.0
 TARGET_FILE_BYTES = 128 << 20
 """As Delta's own auto compaction (`spark.databricks.delta.autoCompact.maxFileSize`)."""
 
@@ -74,8 +71,6 @@ class LakeStorage(OffsetStore):
         self._dead_letters = LakeTable(dead_letter_folder(self.folder))
         self._dead_letter_counter = TableCounter(self._dead_letters, target_file_bytes)
         self._commits_failed = 0
-        self._sweep_at = 0.0
-        self._sweeping = threading.Lock()
 
     @property
     def identity(self) -> str:
@@ -198,7 +193,6 @@ class LakeStorage(OffsetStore):
     ) -> LakeBatch:
         """A batch that is to be committed to the table of this id, after this version, with these moves of stored
         offsets. Raises StorageUnusable."""
-        self._sweep()
         batch = LakeBatch(self, id_, moves, below, claims)
         batch.write_plan(version)
         return batch
@@ -282,16 +276,6 @@ class LakeStorage(OffsetStore):
     def cluster_id(self) -> str | None:
         """None also where nobody was bound."""
         return self._owner.cluster_id if self._owner else None
-
-    def _sweep(self) -> None:
-        """Every now and then, remove what batches have left."""
-        if time.monotonic() < self._sweep_at or not self._sweeping.acquire(blocking=False):
-            return
-        try:
-            self._sweep_at = time.monotonic() + SWEEP_SECONDS
-            sweep(self.table)
-        finally:
-            self._sweeping.release()
 
 
 class LakeBatch:

@@ -21,7 +21,7 @@ from kctl_agent.storage.lake.commit_actions import append_actions, compaction_ac
 from kctl_agent.storage.lake.compaction_commit import CompactionBasis, Overtaken, is_touched
 from kctl_agent.storage.lake.files import DataFile, TableFile, check_days
 from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
-from kctl_agent.storage.lake.log import LOG, LogUnreadable, added, log_files, was_added, write_entry
+from kctl_agent.storage.lake.log import LOG, LogUnreadable, added, log_files, write_entry
 from kctl_agent.storage.lake.log_reader import LogReader
 from kctl_agent.storage.lake.log_state import LogState, NoTable
 from kctl_agent.storage.lake.raced import read_again
@@ -160,11 +160,6 @@ class LakeTable:
         version = state.version + 1
         self.checkpoints.after(self._log.confirm(version, written), version)
         return version
-
-    def was_added(self, folder: str, versions: range) -> bool | None:
-        """Whether a commit of these versions has added files of this folder; None: nobody can know any more. Raises
-        OSError, StorageUnusable."""
-        return was_added(self.folder, folder, versions)
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[TableFile], basis: CompactionBasis) -> int:
         """Let files take the place of others that hold the same rows; the version that is made. Older versions keep

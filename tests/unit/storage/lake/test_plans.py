@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, plans
-from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
+from kctl_agent.storage.lake.log import entry_name
 from kctl_agent.storage.lake.plans import GIVEN_UP_SECONDS, Plan, plan_name, sweep
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, offsets, opened
 
@@ -39,6 +40,7 @@ def test_files_of_a_committed_batch_stay_for_readers_of_older_versions_when_othe
     assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 2
 
     begun(opened(path), 120, 130).commit()
+    sweep(storage.table)
 
     assert not list((path / "_kctl").iterdir())
     assert sorted(DeltaTable(path, version=version).to_pyarrow_table()["offset"].to_pylist()) == list(range(100, 110))
@@ -57,6 +59,7 @@ def test_where_the_log_does_not_show_any_more_what_was_committed_the_files_are_l
     files = set(path.glob("kctl-*/*"))
 
     begun(opened(path), 120, 130).commit()
+    sweep(storage.table)
 
     assert not list((path / "_kctl").iterdir())
     assert files < set(path.glob("kctl-*/*"))
@@ -70,9 +73,46 @@ def test_a_plan_that_a_power_cut_has_damaged_is_removed_and_its_files_are_left_t
     plan.write_bytes(b"\0" * 40)
 
     begun(opened(path), 100, 110).commit()
+    sweep(storage.table)
 
     assert not list((path / "_kctl").iterdir())
     assert list(Path(batch.folder.uri).iterdir())
+
+
+def test_a_batch_reads_no_plan_and_the_end_of_one_is_searched_no_further_than_where_its_offsets_moved(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an object store each would be a request, before the batch's own first file."""
+    killed, read, names = begun(storage, 100, 110), Folder.read, []
+
+    def noted(folder: Folder, name: str) -> bytes:
+        names.append(name)
+        return read(folder, name)
+
+    monkeypatch.setattr(Folder, "read", noted)
+    for start in range(100, 130, 10):
+        begun(opened(path), start, start + 10).commit()
+    assert not [name for name in names if name.startswith("_kctl")]
+    names.clear()
+
+    sweep(storage.table)
+
+    assert names == [plan_name(killed.folder.name), entry_name(2)]
+    assert not Path(killed.folder.uri).exists()
+
+
+def test_a_batch_whose_end_is_not_found_is_left_to_vacuum(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = begun(storage, 100, 110)
+    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "50"})
+    begun(opened(path), 100, 110).commit()
+    monkeypatch.setattr(plans, "MOST_ENTRIES", 1)
+
+    sweep(storage.table)
+
+    assert not list((path / "_kctl").iterdir())
+    assert Path(killed.folder.uri).exists()
 
 
 @pytest.mark.parametrize("name", ["_delta_log.json", ".json", "...json", "kctl-.json", "kctl-..json", "kctl-0/0.json"])
