@@ -4,8 +4,9 @@ A message that kills its process is found by this, as one that raises is found b
 are neither handled again nor blamed. Written only while messages are handled one by one. It need not survive the
 machine: then the leases run out.
 
-The file is one line of JSON, the claim, and behind it one byte for each note. Reading it runs nothing, whatever has
-written it, and it is neither read nor written through a link.
+The file is one line of JSON, the claim, and behind it one byte for each note, whose room is taken with the claim: a
+disk that is full keeps a message from being handled, and never from being noted as handled. Reading it runs nothing,
+whatever has written it, and it is neither read nor written through a link.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import json
 import logging
 import os
 import stat
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,10 +28,8 @@ __all__ = ["Journal"]
 
 log = logging.getLogger(__name__)
 
-FORMAT = 2
-"""1 was a pickle."""
-OLDER_NAME = "in-hand"
-"""Of a journal that an older release left, in the same folder."""
+FORMAT = 3
+"""1 was a pickle, 2 took no room for notes."""
 BEGUN, DONE, FAILED = b"?", b"+", b"-"
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -46,10 +44,16 @@ class Journal:
         self._file: BinaryIO | None = None
 
     def open(self, claim: Claim) -> None:
-        """For the main thread, as the rest. Raises OSError."""
-        self._path.unlink(missing_ok=True)
+        """For the main thread, as the rest. Raises OSError: there is no room, above all."""
+        self.clear()
+        line = _line(claim)
         self._file = open(os.open(self._path, _WRITE, 0o600), "wb", buffering=0)  # noqa: SIM115 - until `clear`
-        self._file.write(_line(claim))
+        try:
+            os.posix_fallocate(self._file.fileno(), 0, len(line) + 2 * len(claim.messages))
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
+        self._file.write(line)
 
     def begin(self) -> None:
         self._note(BEGUN)
@@ -66,10 +70,8 @@ class Journal:
 
     def left_behind(self) -> InFlightClaim | None:
         """What the sinker of this name before us had in flight, if it died over it."""
-        with suppress(FileNotFoundError):
-            os.rename(self._path.with_name(OLDER_NAME), self._path)
         try:
-            line, _, notes = _own_bytes(self._path).partition(b"\n")
+            line, _, notes = _own_bytes(self._path).rstrip(b"\0").partition(b"\n")
             return _restored(_claim(json.loads(line)), notes) if notes else None
         except FileNotFoundError:
             return None

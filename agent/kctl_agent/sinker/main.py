@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from kctl_agent.commands import COMMANDS, Command, operation_commands
 from kctl_agent.operations import Inbox
@@ -93,7 +94,8 @@ def _run(
             stats.close()
         finally:
             log.error("%s", why or "a call of the handler did not return")
-            sys.stdout.flush()
+            with suppress(OSError):  # a full disk
+                sys.stdout.flush()
             os._exit(1)
 
     guard = Guard(storage, settings.lease_seconds, settings.handler_timeout_seconds, lost, timed_out)

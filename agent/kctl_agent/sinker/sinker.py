@@ -10,12 +10,13 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from kctl_agent.errors import StorageError
 from kctl_agent.messages import number_of
 from kctl_agent.operations import Inbox, Outcome
-from kctl_agent.process.outages import RETRY_SECONDS, outage, until_it_works
+from kctl_agent.process.outages import RETRY_SECONDS, Stopped, outage, until_it_works
 from kctl_agent.process.stop import Stop
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.guard import Guard
@@ -173,7 +174,8 @@ class Sinker:
                 break
             if not claimed.is_lost:
                 self._handle_alone(claimed)
-            self._settle(claimed)
+            if claimed.is_lost or not claimed.is_untouched:
+                self._settle(claimed)
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
@@ -185,17 +187,19 @@ class Sinker:
 
     def _handle_alone(self, claimed: InFlightClaim) -> None:
         """Message by message; what is left out comes again."""
-        self._journal.open(claimed.claim)
+        with suppress(Stopped):
+            until_it_works(lambda: self._journal.open(claimed.claim), self._stats, self._stop)
         is_last = claimed.claim.tries + 1 >= self._settings.max_tries
         in_a_row = 0
         for i in range(len(claimed.acks)):
+            if self._stop.is_asked or claimed.is_lost:
+                return
             self._journal.begin()
             self._call([Part(claimed, i, i + 1)])
             ack = claimed.acks[i] is True
             self._journal.end(ack)
             in_a_row = 0 if ack else in_a_row + 1
-            gives_up = in_a_row >= GIVE_UP_AFTER or (self._settings.ordered and not ack)
-            if self._stop.is_asked or claimed.is_lost or (gives_up and not is_last):
+            if not is_last and (in_a_row >= GIVE_UP_AFTER or (self._settings.ordered and not ack)):
                 return
 
     def _call(self, call: Sequence[Part]) -> None:

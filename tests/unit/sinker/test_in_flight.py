@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 from pathlib import Path
@@ -136,22 +137,32 @@ def test_a_journal_that_was_cut_off_or_is_of_another_release_yields_nothing(tmp_
         assert Journal(path).left_behind() is None
 
 
-def test_a_journal_that_an_older_release_left_is_read_under_its_name_of_then(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_is_met_before_a_message_is_handled_and_never_when_it_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "in-flight"
+    journal = Journal(path)
     (claim,) = claims(3)
-    older = Journal(tmp_path / "in-hand")
-    older.open(claim)
-    older.begin()
-    older.end(ack=True)
-    older.begin()
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", no_room)
+        with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
+            journal.open(claim)
 
-    journal = Journal(tmp_path / "in-flight")
-    left = journal.left_behind()
+    journal.open(claim)
+    taken = path.stat().st_blocks, path.stat().st_size
+    for _ in range(3):
+        journal.begin()
+        journal.end(ack=True)
+        left = Journal(path).left_behind()
 
+    assert (path.stat().st_blocks, path.stat().st_size) == taken
     assert left is not None
-    assert (left.claim, left.acks, left.errors) == (claim, [True, False, None], {1: DIED})
+    assert left.acks == [True] * 3
     journal.clear()
-    older.clear()
-    assert list(tmp_path.iterdir()) == []
+
+
+def no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class _Planted:

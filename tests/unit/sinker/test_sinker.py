@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -130,6 +132,36 @@ def test_a_stop_finishes_the_call_and_gives_the_rest_back_without_a_try(bench: C
     assert own.calls == [[0, 1, 2, 3, 4, 5]]
     [claim] = own.storage.claim("another", 100, 60.0)
     assert (claim.messages[0].offset, claim.tries) == (6, 0)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["until there is room", "until a stop"])
+def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, is_stopped: bool
+) -> None:
+    own = bench(lambda messages: [len(messages) == 1] * len(messages), stop_after=4)
+    fill(own.storage, 3)
+    waited: list[str | None] = []
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def wait(seconds: float) -> bool:
+        if own.snapshot().work.last_error is not None:
+            waited.append(own.snapshot().work.last_error)
+            monkeypatch.undo()
+            if is_stopped:
+                own.stop.ask()
+        return own.stop.is_asked
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(own.stop, "wait", wait)
+    own.run()
+
+    (why,) = waited
+    assert f"No space left on device: '{own.folder}/in-flight'" in str(why)
+    assert own.calls == [[0, 1, 2]] if is_stopped else [[0, 1, 2], [0], [1], [2]]
+    assert [claim.tries for claim in own.storage.claim("another", 100, 60.0)] == [1] * is_stopped
+    assert list(own.storage.dead()) == []
 
 
 def test_what_its_predecessor_died_over_is_not_handled_again_and_the_others_come_again(
