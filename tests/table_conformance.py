@@ -51,6 +51,8 @@ DEAD_LETTER = pa.schema(
         ("key", pa.binary()),
         ("error", pa.string()),
         ("failed_at", pa.timestamp("us", "UTC")),
+        ("tries", pa.int32()),
+        ("requeue", pa.int64()),
         (READING, pa.string()),
     ]
 )
@@ -101,6 +103,7 @@ def dead_rows(table: DeadLetterTable, batch: Any, tp: TopicPartition, offsets: S
         "group": GROUP.group,
         "error": ERROR,
         "failed_at": datetime.now(UTC),
+        "tries": 1,
         READING: table.reading(batch, tp),
     }
     return pa.Table.from_pylist([row | more for row in rows(tp, offsets)], DEAD_LETTER)
@@ -184,11 +187,11 @@ class TableDead(OfTable, Dead[LakeStorage]):
     def again(self, storage: LakeStorage) -> list[tuple[int, bytes | None]]:
         """What the next worker makes of them: rows."""
         table = self.dead_letters(self.reopened(storage))
-        with table.requeues.next() as batch:
-            assert batch is not None
-            found = read(table.storage).to_pylist()
-            wanted = [row for row in found if batch.above < (row["requeue"] or 0) <= batch.number]
-            batch.folder.make()
-            write(batch.folder, pa.Table.from_pylist([{name: row[name] for name in ROW.names} for row in wanted], ROW))
-            batch.commit()
+        batch = table.requeues.next()
+        assert batch is not None
+        found = read(table.storage).to_pylist()
+        wanted = [row for row in found if batch.above < (row["requeue"] or 0) <= batch.number]
+        batch.folder.make()
+        write(batch.folder, pa.Table.from_pylist([{name: row[name] for name in ROW.names} for row in wanted], ROW))
+        batch.commit()
         return sorted((row["offset"], row["value"]) for row in read(storage).to_pylist())

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from kctl_agent.errors import StorageError
@@ -24,7 +24,6 @@ from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import compact, small_files
 from kctl_agent.storage.lake.folder import FOLDER
 from kctl_agent.storage.lake.plans import sweep
-from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 
 __all__ = ["LEAST_FILES", "VACUUMED", "VACUUM_SECONDS", "looked_after", "main"]
@@ -38,7 +37,7 @@ VACUUMED = f"{FOLDER}/vacuumed"
 
 
 def main() -> int:
-    """Exit code 0 where another process is at it, too: then that does it."""
+    """The exit code."""
     _yield_to_others()
     settings = json.loads(sys.stdin.readline())
     parent_watch.start(lambda: os._exit(1))
@@ -56,10 +55,9 @@ def looked_after(lake: LakeStorage) -> tuple[list[str], list[str]]:
     done: list[str] = []
     failed: list[str] = []
     for table in lake.tables():
-        with suppress(UpkeepBusy), _noted(failed), upkeep_lock(table.folder):
-            for step in (_swept, _compacted, _vacuumed):
-                with _noted(failed):
-                    done += step(table)
+        for step in (_swept, _compacted, _vacuumed):
+            with _noted(failed):
+                done += step(table)
     return done, failed
 
 
@@ -67,8 +65,6 @@ def looked_after(lake: LakeStorage) -> tuple[list[str], list[str]]:
 def _noted(failed: list[str]) -> Iterator[None]:
     try:
         yield
-    except UpkeepBusy:
-        raise
     except (StorageError, OSError) as error:
         failed.append(str(error))
     except Exception as error:  # such as delta-rs raises of what another writer has put into a table

@@ -47,15 +47,14 @@ def dead_letter(offset: int, value: bytes, **more: Any) -> dict[str, Any]:
         "value": value,
         "headers": None,
         "failed_at": AT,
+        "tries": 1,
         **more,
     }
 
 
 def store(spark: SparkSession, lake: LakeStorage, table: DeadLetterTable, rows: list[dict[str, Any]]) -> None:
-    """In a commit of their own, as of a commit before there were requests."""
-    frame = (
-        spark.createDataFrame(rows, SCHEMA).selectExpr("*", "'an error' as error").drop("requeue", "tries", "reading")
-    )
+    """In a commit of their own."""
+    frame = spark.createDataFrame(rows, SCHEMA).selectExpr("*", "'an error' as error")
     batch = lake.begin([])
     dead_letters = table.begin(batch, frame.schema.json(), table.earlier_try(batch))
     write(frame, dead_letters.folder)

@@ -29,13 +29,11 @@ from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.files import read_files
 from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
-from kctl_agent.storage.lake.folder import lease as lease_module
 from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.log import entry_name
 from kctl_agent.storage.lake.numbered import count, numbered
 from kctl_agent.storage.lake.plans import sweep
-from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 from tests.acceptance.fleets import Eventually
 from tests.object_store_server import BUCKET, ObjectStoreServer
@@ -143,19 +141,6 @@ def test_of_many_that_create_the_same_file_one_does(folder: Folder) -> None:
             created = list(threads.map(lambda each: folder.create(f"{number}", b"%d" % each), range(4)))  # noqa: B023
             assert created.count(True) == 1
             assert folder.read(f"{number}") == b"%d" % created.index(True)
-
-
-def test_a_lock_is_one_owners_and_that_of_an_owner_that_is_gone_ends_by_itself(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease_module, "LEASE_SECONDS", 3.0)
-    if isinstance(folder, LocalFolder):
-        folder.local.mkdir()
-    with upkeep_lock(folder), pytest.raises(UpkeepBusy), upkeep_lock(folder):
-        pass
-    assert isinstance(folder, LocalFolder) or folder.create("_kctl/upkeep.lock", b"of a process that was killed")
-    with upkeep_lock(folder):
-        pass
 
 
 def test_rows_and_stored_offset_are_one_commit(
@@ -268,7 +253,7 @@ def test_a_compaction_that_another_one_gets_ahead_of_does_not_double_rows(
 def test_a_compaction_that_stands_still_keeps_its_files_until_another_one_takes_its_place(
     storage: LakeStorage, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lock is over after a minute, and a vacuum of another host sees what it has not committed yet."""
+    """A vacuum of another host sees what it has not committed yet."""
     for start in range(100, 160, 10):
         begun(storage, start, start + 10).commit()
     other = opened(settings)

@@ -41,7 +41,6 @@ def optimize(
 def _optimized(fleet: Config, lake: LakeStorage, *, dry_run: bool) -> str:
     """What was done, or would be."""
     from kctl_agent.storage.lake.compaction import compact, small_files
-    from kctl_agent.storage.lake.upkeep_lock import upkeep_lock
     from kctl_agent.storage.room import readable
 
     with lake.table.latest() as table:
@@ -52,10 +51,7 @@ def _optimized(fleet: Config, lake: LakeStorage, *, dry_run: bool) -> str:
     what = f"{number_of(found.files, 'small file')} ({readable(found.bytes)}){where}"
     if dry_run:
         return f"would compact {what}"
-    with (
-        upkeep_lock(lake.folder),
-        operation(fleet_log(fleet), "storage optimize", {"table": str(lake.folder)}) as running,
-    ):
+    with operation(fleet_log(fleet), "storage optimize", {"table": str(lake.folder)}) as running:
         sys.stderr.write(f"compacting {what} …\n")
         running.text = str(compact(lake.table, lake.target_file_bytes, _print_version))
     return running.text

@@ -48,24 +48,22 @@ def vacuum(
 
 def _vacuumed(fleet: Config, lake: LakeStorage, retention_hours: int | None, *, dry_run: bool, yes: bool) -> str:
     """What was done, or would be."""
-    from kctl_agent.storage.lake.upkeep_lock import upkeep_lock
     from kctl_agent.storage.lake.vacuum import remove, unused
     from kctl_agent.storage.room import readable
 
-    with upkeep_lock(lake.folder):
-        found = unused(lake.table, retention_hours)
-        if not found:
-            return "no files to remove"
-        what = f"{number_of(len(found), 'file')} ({readable(sum(file.size for file in found))})"
-        if dry_run:
-            typer.echo("\n".join(file.path for file in found))
-            return f"would remove {what}"
-        if not yes:
-            confirm(f"Remove {what} of {lake.identity} for good?")
-            # The answer may have taken a day: somebody may have restored a version that has them.
-            still = {file.path for file in unused(lake.table, retention_hours)}
-            found = [file for file in found if file.path in still]
-        params = {"table": str(lake.folder), "retention_hours": retention_hours}
-        with operation(fleet_log(fleet), "storage vacuum", params) as running:
-            running.text = f"{number_of(remove(lake.table, found), 'file')} removed"
+    found = unused(lake.table, retention_hours)
+    if not found:
+        return "no files to remove"
+    what = f"{number_of(len(found), 'file')} ({readable(sum(file.size for file in found))})"
+    if dry_run:
+        typer.echo("\n".join(file.path for file in found))
+        return f"would remove {what}"
+    if not yes:
+        confirm(f"Remove {what} of {lake.identity} for good?")
+        # The answer may have taken a day: somebody may have restored a version that has them.
+        still = {file.path for file in unused(lake.table, retention_hours)}
+        found = [file for file in found if file.path in still]
+    params = {"table": str(lake.folder), "retention_hours": retention_hours}
+    with operation(fleet_log(fleet), "storage vacuum", params) as running:
+        running.text = f"{number_of(remove(lake.table, found), 'file')} removed"
     return running.text

@@ -17,8 +17,6 @@ from kctl_agent.storage.base import Binding, Selection, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
-from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.storage.lake.upkeep_lock import upkeep_lock
 from tests.unit.storage.lake.test_dead_letters import written
 from tests.unit.storage.lake.test_storage import begun, opened
 
@@ -395,13 +393,6 @@ def test_the_table_of_dead_letters_is_compacted_and_vacuumed_too(kctl: Kctl, sma
     assert done.out.splitlines()[1].startswith("dead letters: 2 files (")
     assert vacuumed.out.splitlines()[1] == "dead letters: 2 files removed"
     assert len(json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]) == 2
-
-
-def test_while_another_process_looks_after_the_table_neither_is_done(kctl: Kctl, small_table: Path) -> None:
-    with upkeep_lock(LocalFolder(small_table)):
-        ran = [kctl("storage", command) for command in ("optimize", "vacuum")]
-
-    assert [(each.code, "another process compacts or vacuums" in each.err) for each in ran] == [(1, True)] * 2
 
 
 @pytest.mark.parametrize("command", ["optimize", "vacuum"])

@@ -94,7 +94,7 @@ def compact(
     lake: LakeTable, target_file_bytes: int, progress: Callable[[int], None] = lambda _version: None
 ) -> Compacted:
     """Compact the small files of the newest version, one task at a time; `progress` is called with each version that is
-    made. The caller holds the `upkeep_lock`.
+    made. What another process compacts at that time is not committed any more.
 
     Raises StorageUnusable, TableRefused: also where another writer has changed the same files meanwhile.
     """

@@ -10,9 +10,9 @@ other messages, runs the batch again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.message import Message
@@ -27,15 +27,14 @@ from kctl_agent.storage.base import (
     TopicPartition,
 )
 from kctl_agent.storage.claim import EVERYTHING
-from kctl_agent.storage.lake.numbered import NUMBER, TRIES, has_column, read
+from kctl_agent.storage.lake.numbered import NUMBER, TRIES, read
 from kctl_agent.storage.lake.offsets import dead_letter_owner
 from kctl_agent.storage.lake.requeue import Requeues
-from kctl_agent.storage.lake.selection import READING, of_cluster, of_reading, predicate, reading
+from kctl_agent.storage.lake.selection import READING, is_null, of_cluster, predicate, reading, than
 from kctl_agent.storage.lake.storage import LakeBatch, LakeStorage, Move
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
 
     from kctl_agent.storage.lake.folder import Folder
 
@@ -93,9 +92,8 @@ class DeadLetterTable(DeadLetterStore):
     def _offsets(self, selection: Selection, reading: str) -> set[int]:
         """Of this cluster's, also of those that were put back and no worker has taken yet."""
         wanted = predicate(self.group, selection) & of_cluster(self._lake.owner.cluster_id)
+        wanted &= than(READING, "=", reading)
         with self.storage.table.latest() as table:
-            if has_column(table, READING):
-                wanted &= of_reading(reading)
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
@@ -155,8 +153,7 @@ class DeadLetterTable(DeadLetterStore):
 
     def count_requeued(self) -> int:
         """How many were put back and no worker has taken yet."""
-        put_back = partial(_requeued, is_requeued=True)
-        return sum(row["messages"] for row in self._execute("count(*) as messages", which=put_back))
+        return sum(row["messages"] for row in self._execute("count(*) as messages", is_requeued=True))
 
     def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
         """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters."""
@@ -165,10 +162,9 @@ class DeadLetterTable(DeadLetterStore):
     def cancel_requeued(self) -> int:
         """Have those that were put back, and that no worker has taken, be dead letters again; returns how many.
 
-        Raises RequeueTaken: a worker takes them right now; StorageUnusable.
+        Raises RequeueTaken: a worker has just put them back; StorageUnusable.
         """
-        put_back = partial(_requeued, is_requeued=True)
-        clusters = [row["cluster"] for row in self._execute("distinct cluster", which=put_back)]
+        clusters = [row["cluster"] for row in self._execute("distinct cluster", is_requeued=True)]
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
     def clear(self, state: str, selection: Selection = EVERYTHING) -> int:
@@ -177,10 +173,8 @@ class DeadLetterTable(DeadLetterStore):
         if not self.storage.table.exists():
             return 0
 
-        def delete(table: DeltaTable) -> int:
-            return int(table.delete(f"{predicate(self.group, selection).sql}{_requeued(table)}")["num_deleted_rows"])
-
-        return self.storage.table.rewrite(delete)
+        wanted = (predicate(self.group, selection) & is_null(NUMBER)).sql
+        return self.storage.table.rewrite(lambda table: int(table.delete(wanted)["num_deleted_rows"]))
 
     def expire(self) -> int:
         """Remove those that are older than the limits allow; returns how many. Raises StorageUnusable."""
@@ -193,9 +187,9 @@ class DeadLetterTable(DeadLetterStore):
         selection: Selection = EVERYTHING,
         order: str = "",
         *,
-        which: Callable[[DeltaTable], str] | None = None,
+        is_requeued: bool = False,
     ) -> Iterator[dict[str, Any]]:
-        """`which` of those that are selected; None: those that were not put back. For a process without other threads:
+        """Of those that are selected the ones that were put back, or the others. For a process without other threads:
         see `numbered.read`."""
         if not self.storage.table.exists():
             return
@@ -203,7 +197,7 @@ class DeadLetterTable(DeadLetterStore):
         from deltalake import QueryBuilder
 
         with self.storage.table.latest() as table:
-            where = f"{predicate(self.group, selection).sql}{(which or _requeued)(table)}"
+            where = f"{predicate(self.group, selection).sql} and {NUMBER} is {'not ' * is_requeued}null"
             query = f"select {what} from dead where {where} {order}"  # noqa: S608 - values are quoted or numbers
             for rows in QueryBuilder().register("dead", table).execute(query):
                 yield from _in_microseconds(pa.record_batch(rows)).to_pylist()
@@ -238,13 +232,6 @@ def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
     return moves
 
 
-def _requeued(table: DeltaTable, is_requeued: bool = False) -> str:
-    """Of these rows those that were put back, or those that were not. In a table of earlier commits none was."""
-    if not has_column(table, NUMBER):
-        return " and false" if is_requeued else ""
-    return f" and {NUMBER} is {'not ' * is_requeued}null"
-
-
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:
     headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
     message = Message(
@@ -256,6 +243,5 @@ def _dead_letter(row: dict[str, Any]) -> DeadLetter:
         row["timestamp"] // 1000,
         headers,
     )
-    tries = row.get(TRIES) or 1  # a batch that is run again counts nothing
-    [found] = as_dead_letters([message], None, tries, row["error"], "none", row["failed_at"] / 1e6)
+    [found] = as_dead_letters([message], None, row[TRIES], row["error"], "none", row["failed_at"] / 1e6)
     return replace(found, id=f"{message.topic}:{message.partition}:{message.offset}")

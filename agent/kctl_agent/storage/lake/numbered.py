@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import Binding
 from kctl_agent.storage.lake.log import own_file
@@ -14,25 +13,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-__all__ = ["FIELDS", "NUMBER", "TRIES", "count", "fields", "has_column", "numbered", "numbered_files", "read"]
+__all__ = ["NUMBER", "TRIES", "count", "numbered", "numbered_files", "read"]
 
 NUMBER = "requeue"
 """The column of a dead letter's request; null: nobody has asked for it."""
 TRIES = "tries"
-"""The column that counts how often a message became a dead letter; null, in rows of earlier commits, is 1."""
+"""The column that counts how often a message became a dead letter."""
 COORDINATES = ["topic", "partition", "offset"]
 CONDITIONS = frozenset({"group", "cluster", *COORDINATES, "failed_at", NUMBER, READING})
 """The columns that a condition may be about."""
-FIELDS = [
-    {"name": NUMBER, "type": "long", "nullable": True, "metadata": {}},
-    {"name": TRIES, "type": "integer", "nullable": True, "metadata": {}},
-    {"name": READING, "type": "string", "nullable": True, "metadata": {}},
-]
-
-
-def has_column(table: DeltaTable, name: str) -> bool:
-    """Whether a table of dead letters has this column; those of earlier commits lack some."""
-    return any(field["name"] == name for field in fields(table))
 
 
 def numbered(owner: Binding, above: int, up_to: int) -> Condition:
@@ -75,8 +64,3 @@ def numbered_files(table: DeltaTable) -> list[str]:
     columns = ["path", "num_records", *([nulls] if nulls in actions.schema.names else [])]
     files = zip(*(actions.column(name).to_pylist() for name in columns), strict=True)
     return [own_file(name) for name, *counts in files if None in counts or len(counts) < 2 or counts[0] != counts[1]]
-
-
-def fields(table: DeltaTable) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(table.schema().to_json())["fields"]
-    return found

@@ -12,59 +12,34 @@ Three steps, and after each commit of theirs every message is in one place, what
 
 A cancellation is a batch too, without files: its third step takes the numbers away in place of the rows.
 
-Rows of a batch whose own commit is still to come are waited for: it may be run again, and another transform may read
-them then. Else partitions have no part in it: the rows come from a table, so any worker of the group may put them back,
-whatever it is assigned. One at a time does (`Folder.lock`). All numbers are `txn` actions, named by the group.
+A batch whose own commit is still to come is waited for: it may be run again, and another transform may read its
+messages then. Any process may do each step, several at once too: each commit is fenced by the number that it moves. All
+numbers are `txn` actions, named by the group.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 from kctl_agent.messages import number_of
-from kctl_agent.storage.base import Binding, StorageError, StorageUnusable, TopicPartition
-from kctl_agent.storage.claim import Selection
+from kctl_agent.storage.base import Binding, StorageError, StorageUnusable
 from kctl_agent.storage.lake.files import DataFile, DayRefused, spark_schema, written_files
-from kctl_agent.storage.lake.folder import FOLDER, Folder
-from kctl_agent.storage.lake.numbered import (
-    FIELDS,
-    NUMBER,
-    TRIES,
-    count,
-    fields,
-    has_column,
-    numbered,
-    numbered_files,
-    read,
-)
-from kctl_agent.storage.lake.offsets import dead_letter_owner, read_offset
+from kctl_agent.storage.lake.folder import Folder
+from kctl_agent.storage.lake.numbered import NUMBER, count, numbered, numbered_files, read
+from kctl_agent.storage.lake.offsets import read_offset
 from kctl_agent.storage.lake.plans import BATCH, Plan, forget
 from kctl_agent.storage.lake.requeue_numbers import CANCELLED, RequeueNumbers, RequeueState, RequeueTaken, unmoved
-from kctl_agent.storage.lake.selection import (
-    READING,
-    Condition,
-    is_null,
-    of_cluster,
-    of_reading,
-    predicate,
-    reading,
-)
+from kctl_agent.storage.lake.selection import READING, Condition, is_null, reading
 from kctl_agent.storage.lake.storage import LakeStorage
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 __all__ = ["BatchNotStored", "PutBack", "RequeueBatch", "RequeueTaken", "Requeues"]
-
-log = logging.getLogger(__name__)
 
 KEPT = f"{BATCH}requeue-"
 """How the folder of what stays dead begins; the rest of its name is a number of the second commit, in hexadecimal."""
@@ -107,135 +82,89 @@ class Requeues:
     def request(self, wanted: Condition) -> int:
         """Ask for the rows of this condition, unless somebody has; returns how many. Raises StorageUnusable,
         TableRefused."""
-        self._dead.prepare()
-        with self._dead.table.latest() as table:
-            others = [field for field in fields(table) if field["name"] not in (NUMBER, TRIES, READING)]
-        # Tables of earlier commits get the columns.
-        self._dead.fit(json.dumps({"type": "struct", "fields": [*others, *FIELDS]}))
-        return self._give_number(wanted & is_null(NUMBER), self._numbers.highest_put_back())
-
-    def cancel(self) -> int:
-        """Have those that were asked for, and that no worker has put back, be dead letters again; returns how many.
-
-        A batch like any other, but for what its third step does. So the number in the main table comes first: from then
-        on a worker that has begun without the lock, such as on another host, is refused, and the next one ends what is
-        killed here.
-
-        Raises RequeueTaken: a worker puts them back right now; StorageUnusable, TableRefused.
-        """
-        with self._alone(is_once=True):
-            state = self._finished_state()
-            if state.requested <= (state.stored or 0):
-                return 0
-            self._commit(state, CANCELLED, state.requested)
-            return self._finish(self._numbers.state())
-
-    def _give_number(self, wanted: Condition, stored: int) -> int:
-        """Give these rows the next number, which is above `stored`; returns how many. Raises StorageUnusable."""
+        stored = self._numbers.highest_put_back()
 
         def update(table: DeltaTable) -> int:
             from deltalake import CommitProperties, Transaction
 
             number = max(table.transaction_version(self._numbers.asked) or 0, stored) + 1
             properties = CommitProperties(app_transactions=[Transaction(self._numbers.asked, number)])
-            metrics = table.update({NUMBER: str(number)}, predicate=wanted.sql, commit_properties=properties)
+            unasked = wanted & is_null(NUMBER)
+            metrics = table.update({NUMBER: str(number)}, predicate=unasked.sql, commit_properties=properties)
             return int(metrics["num_updated_rows"])
 
         return self._dead.table.rewrite(update)
 
-    @contextmanager
-    def next(self) -> Iterator[RequeueBatch | None]:
-        """What is to be put back now, or None, for the time of this block: other workers wait. What a batch that was
-        killed has left undone is done first.
+    def cancel(self) -> int:
+        """Have those that were asked for, and that no worker has put back, be dead letters again; returns how many.
+
+        A batch like any other, but for what its third step does. So the number in the main table comes first: a worker
+        that is at it is refused from then on, and the next one ends what is killed here.
+
+        Raises RequeueTaken: a worker has just put them back; StorageUnusable, TableRefused.
+        """
+        state = self._finished_state()
+        if state.requested <= state.stored:
+            return 0
+        with self._dead.table.latest() as table:
+            messages, _ = count(table, numbered(self.owner, state.stored, state.requested))
+        self._commit(state, CANCELLED, state.requested)
+        with suppress(RequeueTaken):  # a worker has ended it
+            self._finish(self._numbers.state())
+        return messages
+
+    def next(self) -> RequeueBatch | None:
+        """What is to be put back now, or None. What a batch that was killed has left undone is done first.
 
         Raises:
-            BatchNotStored, RequeueTaken: it may be put back later; another worker is at it.
+            BatchNotStored, RequeueTaken: it may be put back later; another process was faster.
             StorageUnusable, TableRefused: one of the two tables cannot be used.
         """
         if not self._dead.table.exists() or self._numbers.requested() == self._settled:
-            yield None
-            return
-        with self._alone():
-            state = self._finished_state()
-            if state.requested > (state.stored or 0):
-                yield self._begin(state)
-            else:
-                self._settled = state.requested
-                yield None
-
-    @contextmanager
-    def _alone(self, *, is_once: bool = False) -> Iterator[None]:
-        """Raises RequeueTaken: another process is at it; StorageUnusable, TableRefused."""
-        folder = self._dead.folder
-        with (folder.lock_once if is_once else folder.lock)(f"{FOLDER}/requeue.lock") as is_ours:
-            if not is_ours:
-                raise RequeueTaken(f"another worker puts dead letters of {self._dead.folder} back: try again later")
-            self._dead.prepare()
-            self._numbers.take_over()
-            yield
+            return None
+        state = self._finished_state()
+        if state.requested > state.stored:
+            return self._begin(state)
+        self._settled = state.requested
+        return None
 
     def _finished_state(self) -> RequeueState:
         """Once nothing is left undone of what is put back."""
         state = self._numbers.state()
-        if (state.finished or 0) < (state.stored or 0) or 0 < state.requested <= (state.stored or 0):
+        if state.finished < state.stored or 0 < state.requested <= state.stored:
             self._finish(state)
             state = self._numbers.state()
         return state
 
-    def _finish(self, state: RequeueState) -> int:
+    def _finish(self, state: RequeueState) -> None:
         """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing. Of
-        a cancellation all stays dead: returns how many. Raises RequeueTaken, StorageUnusable, TableRefused."""
-        stored, released = state.stored or 0, 0
-        if (state.finished or 0) < (state.above or 0):
-            self._release(state.finished or 0, state.above or 0)
-        if (state.finished or 0) < stored:
-            if state.kept == CANCELLED:
-                released = self._unnumber(state.above or 0, stored)
-            self._add_kept(state, stored)
+        a cancellation all stays dead, and so does what earlier batches have put back where the table of dead letters
+        was restored from an older copy: what became of it is not known any more. Raises RequeueTaken, StorageUnusable,
+        TableRefused."""
+        if state.finished < state.stored:
+            self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
+            self._add_kept(state)
+        done = numbered(self.owner, 0, state.stored).sql
+        self._dead.table.rewrite(lambda table: int(table.delete(done)["num_deleted_rows"]))
 
-        def delete(table: DeltaTable) -> int:
-            if not has_column(table, NUMBER):
-                return 0
-            return int(table.delete(numbered(self.owner, 0, stored).sql)["num_deleted_rows"])
+    def _unnumber(self, above: int, up_to: int) -> None:
+        """Have nobody ask for those of these requests. Raises StorageUnusable."""
+        if above >= up_to:
+            return
+        which = numbered(self.owner, above, up_to).sql
+        self._dead.table.rewrite(lambda table: int(table.update({NUMBER: "null"}, predicate=which)["num_updated_rows"]))
 
-        self._dead.table.rewrite(delete)
-        return released
-
-    def _release(self, finished: int, above: int) -> None:
-        """The table of dead letters was restored from an older copy: each batch is finished before the next one. Which
-        of these have stayed dead is not known any more. Raises StorageUnusable."""
-
-        if released := self._unnumber(finished, above):
-            log.warning(
-                "%s of %s are dead letters again: they were put back since the copy was made that this table was "
-                "restored from, and may be rows of the table already",
-                number_of(released, "message"),
-                self._dead.folder,
-            )
-
-    def _unnumber(self, above: int, up_to: int) -> int:
-        """Have nobody ask for those of these requests; returns how many. Raises StorageUnusable."""
-
-        def update(table: DeltaTable) -> int:
-            if not has_column(table, NUMBER):
-                return 0
-            metrics = table.update({NUMBER: "null"}, predicate=numbered(self.owner, above, up_to).sql)
-            return int(metrics["num_updated_rows"])
-
-        return self._dead.table.rewrite(update)
-
-    def _add_kept(self, state: RequeueState, stored: int) -> None:
+    def _add_kept(self, state: RequeueState) -> None:
         files: list[DataFile] = []
-        kept = 0 if state.kept == CANCELLED else state.kept
-        if kept:
-            folder = self._kept_folder(kept)
-            self._check_kept(folder, stored)
+        folder = self._kept_folder(state.kept) if state.kept > 0 else None
+        if folder is not None:
+            self._check_kept(folder, state.stored)
             files = written_files(self._dead.folder, folder) or []
             self._fit_kept(files)
         name = self._numbers.finished(state.table)
-        self._dead.commit_files(state.dead, unmoved(name, state.finished), {name: stored}, files)
-        if kept:
-            forget(self._dead.folder, self._kept_folder(kept).name)
+        self._dead.commit_files(state.dead, unmoved(name, state.finished), {name: state.stored}, files)
+        if folder is not None:
+            forget(self._dead.folder, folder.name)
 
     def _fit_kept(self, files: Sequence[DataFile]) -> None:
         """Others may have changed the table since they were written, perhaps by a process of before. Raises
@@ -253,7 +182,7 @@ class Requeues:
             if folder.exists():
                 return
         with self._dead.table.latest() as table:
-            left = count(table, numbered(self.owner, 0, stored))[0] if has_column(table, NUMBER) else 0
+            left, _ = count(table, numbered(self.owner, 0, stored))
         if left:
             raise StorageUnusable(
                 f"{folder} is gone, with those of {number_of(left, 'dead letter')} that could not be read again: "
@@ -279,62 +208,39 @@ class Requeues:
         return PutBack(batch.messages, sum(file.rows for file in files), sum(file.rows for file in kept))
 
     def _commit(self, state: RequeueState, kept: int, number: int, files: Sequence[DataFile] = ()) -> None:
-        numbers = self._numbers.of_batch(number, kept, state.stored or 0)
+        numbers = self._numbers.of_batch(number, kept, state.stored)
         self._lake.commit_files(state.table, unmoved(self._numbers.put_back, state.stored), numbers, files)
 
     def _begin(self, state: RequeueState) -> RequeueBatch:
-        above = state.stored or 0
-        wanted = numbered(self.owner, above, state.requested)
-        self._postpone(state, wanted)
+        wanted = numbered(self.owner, state.stored, state.requested)
         with self._dead.table.latest() as table:
+            self._check_stored(table, state.table, wanted)
             messages, copies = count(table, wanted)
             files = [self._dead.folder.below(name) for name in numbered_files(table)] if messages else []
         kept_number = secrets.randbits(62) + 1
         folder, kept_folder = self._lake.folder.below(f"{BATCH}{secrets.token_hex(16)}"), self._kept_folder(kept_number)
-        finished = {self._numbers.finished(state.table): (state.finished, None)}
-        Plan(state.version, {self._numbers.put_back: (state.stored, None)}).write(self._lake.folder, folder.name)
+        finished = {self._numbers.finished(state.table): (state.finished or None, None)}
+        Plan(state.version, {self._numbers.put_back: (state.stored or None, None)}).write(
+            self._lake.folder, folder.name
+        )
         Plan(state.dead_version, finished).write(self._dead.folder, kept_folder.name)
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 
-    def _postpone(self, state: RequeueState, wanted: Condition) -> None:
-        """Give those that wait for their batch the next number, so that others need not wait. Raises BatchNotStored:
-        there are no others."""
-        with self._dead.table.latest() as table:
-            waiting = self._waiting(table, state.table, wanted)
-            if not waiting:
-                return
-            which = wanted & reduce(or_, (each for _, _, each in waiting))
-            are_all = count(table, which)[0] == count(table, wanted)[0]
-        if are_all:
-            (topic, partition), offset = min((tp, offset) for tp, offset, _ in waiting)
-            raise BatchNotStored(
-                f"dead letters of {topic}-{partition} from offset {offset} on are of a batch that is not stored yet; "
-                "they are put back once it is"
-            )
-        self._give_number(which, state.stored or 0)
-
-    def _waiting(
-        self, dead: DeltaTable, table_id: str, wanted: Condition
-    ) -> list[tuple[TopicPartition, int, Condition]]:
-        """Those that are wanted and lie between the stored offset of the group and that of dead letters: the partition,
-        the former, and what selects them."""
-        columns = ["cluster", "topic", "partition"]
-        found = read(dead, columns, wanted).group_by(columns).aggregate([]).to_pylist()
-        ahead: list[tuple[TopicPartition, int, Condition]] = []
-        with self._lake.table.state() as table, self._dead.table.state() as of_dead:
-            for row in found:
-                tp, cluster = (row["topic"], row["partition"]), row["cluster"]
-                stored = read_offset(table.transaction_version, Binding(self.owner.group, cluster), tp)
-                there = read_offset(
-                    of_dead.transaction_version, dead_letter_owner(self.owner.group, table_id, cluster), tp
-                )
-                if stored is None or there is None or stored.version != there.version or there.next <= stored.next:
+    def _check_stored(self, dead: DeltaTable, table_id: str, wanted: Condition) -> None:
+        """Raises BatchNotStored: some lie above the stored offset of the reading that they are of."""
+        columns = ["topic", "partition", READING]
+        found = read(dead, [*columns, "offset"], wanted).group_by(columns).aggregate([("offset", "max")])
+        with self._lake.table.state() as table:
+            for row in found.to_pylist():
+                topic, partition = row["topic"], row["partition"]
+                stored = read_offset(table.transaction_version, self.owner, (topic, partition))
+                if stored is None or row[READING] != reading(table_id, stored.version):
                     continue
-                between = predicate(self.owner.group, Selection(*tp, stored.next, there.next - 1))
-                if has_column(dead, READING):  # others' of these offsets are of a topic before it was recreated
-                    between &= of_reading(reading(table_id, stored.version))
-                ahead.append((tp, stored.next, between & of_cluster(cluster)))
-        return [each for each in ahead if count(dead, wanted & each[2])[0]]
+                if row["offset_max"] >= stored.next:
+                    raise BatchNotStored(
+                        f"dead letters of {topic}-{partition} from offset {stored.next} on are of a batch that is not "
+                        "stored yet; what was asked for is put back once it is"
+                    )
 
 
 class RequeueBatch:
@@ -359,7 +265,7 @@ class RequeueBatch:
     ) -> None:
         self.state = state
         self.owner = requeues.owner
-        self.above = state.stored or 0
+        self.above = state.stored
         self.number = state.requested
         self.messages = messages
         self.copies = copies

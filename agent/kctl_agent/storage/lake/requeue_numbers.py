@@ -21,7 +21,7 @@ CANCELLED = -1
 
 
 class RequeueTaken(StorageError):
-    """Another worker has put these dead letters back meanwhile; nothing was written."""
+    """Another process has put these dead letters back, or cancelled that; nothing was written."""
 
     code = "requeue_taken"
     retriable = True
@@ -29,20 +29,20 @@ class RequeueTaken(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """Where the numbers are. `table` and `dead` are the tables' ids, `version` the main table's."""
+    """Where the numbers are; 0: none is there. `table` and `dead` are the tables' ids, `version` the main table's."""
 
     table: str
     version: int
-    stored: int | None
-    """The request up to which rows are in the table; `kept` names the folder of what stayed dead then; 0: none, or
+    stored: int
+    """The request up to which rows are in the table; `kept` names the folder of what stayed dead then, or is
     CANCELLED."""
-    kept: int | None
-    above: int | None
-    """The request up to which rows were in the table before that; None also after a batch of an earlier commit."""
+    kept: int
+    above: int
+    """The request up to which rows were in the table before that."""
     dead: str
     dead_version: int
     requested: int
-    finished: int | None
+    finished: int
     """The request up to which the table of dead letters has what stays dead."""
 
 
@@ -54,8 +54,7 @@ class RequeueNumbers:
         self._dead = dead
         self._group = quote(owner.group, safe="")
         self.asked = f"kctl/requeue/{self._group}"
-        """Of the newest request, in the table of dead letters. In the main table, and with the id of that, what an
-        earlier commit, which knew no clusters, had put back."""
+        """Of the newest request, in the table of dead letters."""
         self.put_back = f"{PUT_BACK}{quote(owner.cluster_id or '-', safe='')}/{self._group}"
 
     def requested(self) -> int:
@@ -66,7 +65,7 @@ class RequeueNumbers:
     def state(self) -> RequeueState:
         with self._lake.table.state() as table:
             id_, version = table.id, table.version
-            stored, kept, above = map(table.transaction_version, _of_batch(self.put_back))
+            stored, kept, above = (table.transaction_version(name) or 0 for name in _of_batch(self.put_back))
         with self._dead.table.state() as table:
             return RequeueState(
                 id_,
@@ -77,7 +76,7 @@ class RequeueNumbers:
                 table.id,
                 table.version,
                 table.transaction_version(self.asked) or 0,
-                table.transaction_version(self.finished(id_)),
+                table.transaction_version(self.finished(id_)) or 0,
             )
 
     def of_batch(self, number: int, kept: int, above: int) -> dict[str, int]:
@@ -91,27 +90,9 @@ class RequeueNumbers:
     def highest_put_back(self) -> int:
         """In whichever cluster; it is above the newest request only where the table of dead letters was replaced."""
         with self._lake.table.state() as table:
-            names = [
-                name
-                for name in table.transaction_names()
-                if name == self.asked or (name.startswith(PUT_BACK) and name.split("/")[3:] == [self._group])
-            ]
-            return max((table.transaction_version(name) or 0 for name in names), default=0)
-
-    def take_over(self) -> None:
-        """What an earlier commit, which had one number for all clusters, has put back, was put back of this one too.
-        Raises RequeueTaken, StorageUnusable."""
-        with self._lake.table.state() as main, self._dead.table.state() as dead:
-            for lake, state, names in (
-                (self._dead, dead, {f"{self.asked}/{main.id}": self.finished(main.id)}),
-                (self._lake, main, dict(zip(_of_batch(self.asked), _of_batch(self.put_back), strict=True))),
-            ):
-                new = next(iter(names.values()))
-                if state.transaction_version(new) is None:
-                    former = {name: state.transaction_version(old) for old, name in names.items()}
-                    numbers = {name: number for name, number in former.items() if number is not None}
-                    if numbers:
-                        lake.commit_files(state.id, unmoved(new, None), numbers)
+            names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
+            numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]
+            return max(numbers, default=0)
 
 
 def _of_batch(name: str) -> tuple[str, str, str]:
@@ -119,11 +100,13 @@ def _of_batch(name: str) -> tuple[str, str, str]:
     return name, f"{name}/kept", f"{name}/above"
 
 
-def unmoved(name: str, before: int | None) -> Callable[[LogState], None]:
+def unmoved(name: str, before: int) -> Callable[[LogState], None]:
     """The check of a commit that is decided on this number."""
 
     def check(table: LogState) -> None:
-        if table.transaction_version(name) != before:
-            raise RequeueTaken("another worker has put these dead letters back meanwhile; nothing was written")
+        if (table.transaction_version(name) or 0) != before:
+            raise RequeueTaken(
+                "another process has put these dead letters back, or cancelled that; nothing was written"
+            )
 
     return check

@@ -13,11 +13,10 @@ from kctl_agent.storage.claim import Selection
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-__all__ = ["READING", "Condition", "is_null", "of_cluster", "of_reading", "predicate", "quoted", "reading", "than"]
+__all__ = ["READING", "Condition", "is_null", "of_cluster", "predicate", "quoted", "reading", "than"]
 
 READING = "reading"
-"""The column that holds in which reading of its partition a message became a dead letter; null in rows of earlier
-commits."""
+"""The column that holds in which reading of its partition a message became a dead letter."""
 OPERATORS = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, ">": operator.gt}
 
 
@@ -30,9 +29,6 @@ class Condition:
 
     def __and__(self, other: Condition) -> Condition:
         return Condition(f"{self.sql} and {other.sql}", self.rows & other.rows, self.files & other.files)
-
-    def __or__(self, other: Condition) -> Condition:
-        return Condition(f"({self.sql} or {other.sql})", self.rows | other.rows, self.files | other.files)
 
 
 def than(column: str, is_: str, value: str | int | datetime) -> Condition:
@@ -72,11 +68,6 @@ def reading(table_id: str, version: int) -> str:
     """One for each time that a stored offset of this table is set: after a seek messages come again, and where a topic
     was recreated others have their offsets."""
     return f"{table_id}/{version}"
-
-
-def of_reading(reading: str) -> Condition:
-    """Rows of earlier commits may be of any."""
-    return than(READING, "=", reading) | is_null(READING)
 
 
 def of_cluster(cluster_id: str | None) -> Condition:

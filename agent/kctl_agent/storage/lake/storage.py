@@ -79,10 +79,7 @@ class LakeStorage(OffsetStore):
     def beside(self) -> LakeStorage:
         """The table of its dead letters."""
         return LakeStorage(
-            dead_letter_folder(self.folder),
-            target_file_bytes=self.target_file_bytes,
-            merge_schema=True,  # one of an earlier commit lacks columns
-            limits=self.limits,
+            dead_letter_folder(self.folder), target_file_bytes=self.target_file_bytes, limits=self.limits
         )
 
     def check_folders(self) -> None:

@@ -143,9 +143,11 @@ class MainLoop:
     def _made_requeuing(self, storage: OffsetStore) -> Requeuing | None:
         if not isinstance(storage, LakeStorage):
             return None
-        pipeline = self._pipeline
+        pipeline, member, first = self._pipeline, self._membership, TopicPartition(self._settings.kafka.topics[0], 0)
 
         def begin() -> Callable[[], PutBack | None] | None:
+            if first not in member.partitions:  # one worker of the group has it: others would do its work in vain
+                return None
             put, session = pipeline.requeue_put(), pipeline.session
             return None if put is None or session is None else partial(put.put_next, session)
 

@@ -30,8 +30,7 @@ SCHEMA = (
     "timestampType int, key binary, value binary, headers array<struct<key: string, value: binary>>, "
     f"failed_at timestamp, {TRIES} int, {NUMBER} bigint, {READING} string"
 )
-"""Of dead letters; the columns of a record have the types that Spark's source `kafka` gives them. What a file of an
-earlier commit lacks is null."""
+"""Of dead letters; the columns of a record have the types that Spark's source `kafka` gives them."""
 WHOLE = {"ignoreMissingFiles": False, "ignoreCorruptFiles": False}
 """Whatever the session is configured to: what is not read is not put back, and then removed."""
 COPY = "_kctl_copy"
@@ -59,23 +58,22 @@ class RequeuePut:
     def put_next(self, spark: SparkSession) -> PutBack | None:
         """Put back what was asked for until now; None: nothing was.
 
-        Raises what Spark and the user's transform raise; RequeueTaken: another worker is at it, or was faster;
-        StorageError.
+        Raises what Spark and the user's transform raise; RequeueTaken: another process was faster; StorageError.
         """
-        with self._of_cluster().next() as batch:
-            if batch is None:
-                return None
-            try:
-                self._refuse_full()
-                # A thread of its own has none of the main thread's properties: in the engine, its worker's share.
-                spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._worker)
-                put = self._put_of()
-                for messages in self._messages(spark, batch):
-                    self._write(put, messages, batch)
-            except BaseException:
-                batch.discard()
-                raise
-            return batch.commit()
+        batch = self._of_cluster().next()
+        if batch is None:
+            return None
+        try:
+            self._refuse_full()
+            # A thread of its own has none of the main thread's properties: in the engine, its worker's share.
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._worker)
+            put = self._put_of()
+            for messages in self._messages(spark, batch):
+                self._write(put, messages, batch)
+        except BaseException:
+            batch.discard()
+            raise
+        return batch.commit()
 
     def _of_cluster(self) -> Requeues:
         """Which is not known before the storage is bound. Raises StorageUnusable."""
@@ -123,8 +121,7 @@ class RequeuePut:
         rows, marked = put.write_rows(messages, batch.folder)
         batch.rows = (batch.rows or 0) + rows
         if marked is not None:
-            tries = f.coalesce(f.col(TRIES), f.lit(1)) + 1
-            kept = marked.messages(messages, f.col("cluster"), f.col("group"), tries, f.col(READING))
+            kept = marked.messages(messages, f.col("cluster"), f.col("group"), f.col(TRIES) + 1, f.col(READING))
             batch.kept = (batch.kept or 0) + write(kept, batch.kept_folder)
             batch.is_keeping = True
             marked.check()

@@ -25,7 +25,6 @@ from kctl_agent.storage.lake.compaction import compact, small_files
 from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
 from kctl_agent.storage.lake.log import entry_name
 from kctl_agent.storage.lake.table import LakeTable
-from kctl_agent.storage.lake.upkeep_lock import UpkeepBusy, upkeep_lock
 from kctl_agent.storage.lake.vacuum import remove, unused
 from tests.unit.storage.lake.test_storage import (
     FIELDS,
@@ -561,14 +560,3 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_the_batch_is_store
 
     assert offsets(path) == list(range(10))
     assert f"no checkpoint of the log of {path} was written" in caplog.text
-
-
-def test_one_process_at_a_time_does_the_upkeep_of_a_table(storage: LakeStorage, path: Path) -> None:
-    with (
-        upkeep_lock(LocalFolder(path)),
-        pytest.raises(UpkeepBusy, match="another process compacts or vacuums"),
-        upkeep_lock(LocalFolder(path)),
-    ):
-        pass
-    with upkeep_lock(LocalFolder(path)):
-        begun(storage, 40, 50).commit()

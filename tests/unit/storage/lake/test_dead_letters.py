@@ -29,7 +29,7 @@ FIELDS = (
     ("cluster", "string"), ("group", "string"), ("topic", "string"), ("partition", "integer"), ("offset", "long"),
     ("timestamp", "timestamp"), ("timestampType", "integer"), ("key", "binary"), ("value", "binary"),
     ("headers", {"type": "array", "elementType": HEADER, "containsNull": True}),
-    ("error", "string"), ("failed_at", "timestamp"),
+    ("error", "string"), ("failed_at", "timestamp"), ("tries", "integer"), ("requeue", "long"), ("reading", "string"),
 )  # fmt: skip
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NOW = datetime.now(UTC)
@@ -55,12 +55,10 @@ def written(
     cluster: str | None = GROUP.cluster_id,
     at: datetime = NOW,
     timestamp: int | datetime = datetime(2026, 1, 2, tzinfo=UTC),
-    *,
-    is_today: bool = False,
 ) -> LakeBatch:
-    """The dead letters of a batch, those that are not stored yet; as an earlier commit wrote them, or one of today."""
+    """The dead letters of a batch, those that are not stored yet."""
     earlier = table.earlier_try(batch)
-    dead_letters = table.begin(batch, schema(*FIELDS, *[("reading", "string")] * is_today), earlier)
+    dead_letters = table.begin(batch, schema(*FIELDS), earlier)
     offsets = [offset for offset in offsets if (*TP, offset) not in earlier.messages]
     many = len(offsets)
     Path(dead_letters.folder.uri).mkdir()
@@ -77,9 +75,10 @@ def written(
         "headers": pa.array([[{"key": "h", "value": None}]] * many, HEADERS),
         "error": pa.array(["no JSON"] * many),
         "failed_at": pa.array([at] * many, pa.timestamp("us", "UTC")),
+        "tries": pa.array([1] * many, pa.int32()),
+        "requeue": pa.array([None] * many, pa.int64()),
+        "reading": pa.array([table.reading(batch, TP)] * many, pa.string()),
     }
-    if is_today:
-        columns["reading"] = pa.array([table.reading(batch, TP)] * many, pa.string())
     pq.write_table(pa.table(columns), Path(dead_letters.folder.uri) / "part-0.parquet")
     return dead_letters
 
@@ -264,22 +263,22 @@ def test_messages_of_a_topic_that_was_recreated_are_not_taken_for_dead_letters_o
     storage: LakeStorage, table: DeadLetterTable
 ) -> None:
     batch = begun(storage, 100, 110)
-    written(table, batch, [101, 105], is_today=True).commit()
+    written(table, batch, [101, 105]).commit()
     batch.commit()
     storage.init_offsets([StoredOffset(*TP, str(uuid.uuid4()), 100)], storage.stored_offsets([TP]))
 
-    written(table, begun(storage, 100, 110, version=2), [103], is_today=True).commit()  # and was killed
+    written(table, begun(storage, 100, 110, version=2), [103]).commit()  # and was killed
 
     again = begun(storage, 100, 110, version=2)
     assert table.earlier_try(again).messages == (("t", 0, 103),)
-    written(table, again, [101, 103], is_today=True).commit()
+    written(table, again, [101, 103]).commit()
     assert sorted(dead(table)) == [101, 101, 103, 105]
 
 
 def test_messages_that_come_again_in_a_table_that_replaced_another_are_not_taken_for_its_dead_letters(
     storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
 ) -> None:
-    written(table, begun(storage, 100, 110), [101], is_today=True).commit()
+    written(table, begun(storage, 100, 110), [101]).commit()
     (tmp_path / "orders").rename(tmp_path / "old")
     replaced = opened(tmp_path / "orders")
     replaced.init_offsets([StoredOffset(*TP, None, 100)])

@@ -6,12 +6,11 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,6 +53,7 @@ DEAD_LETTER = pa.schema(
         ("failed_at", pa.timestamp("us", "UTC")),
         ("tries", pa.int32()),
         ("requeue", pa.int64()),
+        ("reading", pa.string()),
     ]
 )
 
@@ -112,10 +112,10 @@ def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> No
         row
         for row in every
         if (row["group"], row["cluster"]) == (batch.owner.group, batch.owner.cluster_id)
-        and batch.above < (row.get("requeue") or 0) <= batch.number
+        and batch.above < (row["requeue"] or 0) <= batch.number
     ]
     put([row for row in rows if not marks(row["offset"])], ROW, Path(batch.folder.uri))
-    kept = [{**row, "tries": (row["tries"] or 1) + 1, "requeue": None} for row in rows if marks(row["offset"])]
+    kept = [{**row, "tries": row["tries"] + 1, "requeue": None} for row in rows if marks(row["offset"])]
     if kept:
         put(kept, DEAD_LETTER, Path(batch.kept_folder.uri))
         batch.is_keeping = True
@@ -127,12 +127,12 @@ def put(rows: list[dict[str, Any]], columns: pa.Schema, folder: Path) -> None:
 
 
 def put_back(table: DeadLetterTable, marks: Marks = none) -> PutBack | None:
-    with table.requeues.next() as batch:
-        if batch is None:
-            return None
-        if batch.messages:
-            transformed(table, batch, marks)
-        return batch.commit()
+    batch = table.requeues.next()
+    if batch is None:
+        return None
+    if batch.messages:
+        transformed(table, batch, marks)
+    return batch.commit()
 
 
 def tries(table: DeadLetterTable) -> dict[int, int]:
@@ -196,22 +196,13 @@ def test_two_requests_at_once_never_take_the_same_dead_letter(table: DeadLetterT
     assert offsets(path) == DEAD
 
 
-def test_one_worker_at_a_time_puts_them_back(table: DeadLetterTable, path: Path) -> None:
-    table.requeue_dead()
-
-    with table.requeues.next() as batch:
-        assert batch is not None
-        with pytest.raises(RequeueTaken), worker(path).requeues.next():
-            pass
-
-
 def test_a_worker_that_was_frozen_stores_nothing_beside_the_one_that_was_faster(
     table: DeadLetterTable, path: Path
 ) -> None:
     table.requeue_dead()
-    with table.requeues.next() as frozen:
-        assert frozen is not None
-        transformed(table, frozen, odd)
+    frozen = table.requeues.next()
+    assert frozen is not None
+    transformed(table, frozen, odd)
     put_back(worker(path), even)
 
     with pytest.raises(RequeueTaken):
@@ -356,29 +347,7 @@ def _die(*_: object) -> None:
     raise Killed
 
 
-def test_a_table_of_dead_letters_of_an_earlier_commit_gets_the_columns_with_the_first_request(
-    table: DeadLetterTable, path: Path
-) -> None:
-    """`written` makes one."""
-    names = [field.name for field in DeltaTable(table.folder.uri).schema().fields]
-    assert "requeue" not in names
-    assert (table.count_requeued(), put_back(table)) == (0, None)
-
-    assert table.requeue_dead(Selection(offset_to=100)) == 1
-
-    assert [field.name for field in DeltaTable(table.folder.uri).schema().fields] == [
-        *names,
-        "requeue",
-        "tries",
-        "reading",
-    ]
-    assert tries(table) == dict.fromkeys([101, 102, 103, 104], 1)
-    assert put_back(table) == PutBack(1, 1, 0)
-    die(table, opened(path), [111], 120)
-    assert dead(table) == [101, 102, 103, 104, 111]
-
-
-def test_dead_letters_of_a_batch_that_is_not_stored_yet_wait_for_it_and_others_do_not_wait_for_them(
+def test_dead_letters_of_a_batch_that_is_not_stored_yet_wait_for_it(
     table: DeadLetterTable, storage: LakeStorage, path: Path
 ) -> None:
     """Its worker was killed between the two commits: the batch is run again, perhaps with another transform."""
@@ -386,16 +355,13 @@ def test_dead_letters_of_a_batch_that_is_not_stored_yet_wait_for_it_and_others_d
     written(table, batch, [115]).commit()
     assert table.requeue_dead(Selection(offset_from=104)) == 2
 
-    assert put_back(table) == PutBack(1, 1, 0)
     with pytest.raises(BatchNotStored, match="of t-0 from offset 110 on are of a batch that is not stored yet"):
         put_back(table)
-    assert table.requeue_dead(Selection(offset_to=100)) == 1
-    assert put_back(worker(path), even) == PutBack(1, 0, 1)
-    assert (offsets(path), table.count_requeued()) == ([104], 1)
+    assert (offsets(path), table.count_requeued()) == ([], 2)
     Path(batch.folder.uri).mkdir()  # without rows
     batch.commit()
 
-    assert put_back(table) == PutBack(1, 1, 0)
+    assert put_back(table) == PutBack(2, 2, 0)
     assert put_back(table) is None
     assert offsets(path) == [104, 115]
 
@@ -459,24 +425,6 @@ def test_of_two_clusters_with_groups_of_one_name_each_puts_back_its_own(
     assert dead(table) == [101, 103]
 
 
-def test_what_a_batch_of_an_earlier_commit_has_put_back_is_not_put_back_again(
-    table: DeadLetterTable, path: Path
-) -> None:
-    """Which was killed before it removed it, and knew no clusters."""
-    table.requeue_dead(Selection(offset_to=101))
-    name = f"kctl/requeue/{quote(GROUP.group, safe='')}"
-    storage = opened(path)
-    with storage.table.state() as state:
-        id_ = state.id
-    storage.commit_files(id_, lambda _: None, {name: 1, f"{name}/kept": 0, f"{name}/above": 0})
-
-    assert put_back(table) is None
-    assert (dead(table), offsets(path)) == ([102, 103, 104], [])
-    assert table.requeue_dead() == 3
-    assert put_back(table) == PutBack(3, 3, 0)
-    assert offsets(path) == [102, 103, 104]
-
-
 def test_a_request_is_cancelled_until_a_worker_has_put_it_back(table: DeadLetterTable, path: Path) -> None:
     command = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group)
     table.requeue_dead(Selection(offset_to=100))
@@ -492,45 +440,37 @@ def test_a_request_is_cancelled_until_a_worker_has_put_it_back(table: DeadLetter
     assert (dead(table), offsets(path)) == ([], DEAD)
 
 
-def test_while_a_worker_puts_them_back_nothing_is_cancelled(table: DeadLetterTable, path: Path) -> None:
-    command = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group)
-    table.requeue_dead()
-
-    with table.requeues.next() as batch:
-        assert batch is not None
-        with pytest.raises(RequeueTaken):
-            command.cancel_requeued()
-        transformed(table, batch, none)
-        batch.commit()
-
-    assert (dead(table), offsets(path)) == ([], DEAD)
-
-
-def test_a_worker_without_the_lock_stores_nothing_of_what_was_cancelled(
-    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_worker_that_puts_back_what_is_cancelled_meanwhile_stores_nothing_of_it(
+    table: DeadLetterTable, path: Path
 ) -> None:
-    """On another host, where a lock of this one may be unknown."""
     command = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group)
     table.requeue_dead()
-    monkeypatch.setattr(LocalFolder, "lock", lambda *_: nullcontext(True))
 
-    with table.requeues.next() as batch:
-        assert batch is not None
-        transformed(table, batch, none)
-        assert command.cancel_requeued() == 5
-        with pytest.raises(RequeueTaken):
-            batch.commit()
+    batch = table.requeues.next()
+    assert batch is not None
+    transformed(table, batch, none)
+    assert command.cancel_requeued() == 5
+    with pytest.raises(RequeueTaken):
+        batch.commit()
 
     assert (dead(table), offsets(path)) == (DEAD, [])
 
 
+def cancelled(path: Path) -> None:
+    worker(path).cancel_requeued()
+
+
+def put_back_by_another(path: Path) -> None:
+    put_back(worker(path), even)
+
+
 @pytest.mark.parametrize("name", ["commit", "rewrite"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_worker_without_the_lock_that_commits_in_the_midst_of_a_cancellation_leaves_each_message_in_one_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool
+@pytest.mark.parametrize("other", [cancelled, put_back_by_another])
+def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_message_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, other: Callable[[Path], None], *, after: bool
 ) -> None:
-    """As one whose lease has run out while it was frozen. Each commit of the cancellation is that moment once."""
-    monkeypatch.setattr(LocalFolder, "lock", lambda *_, **__: nullcontext(True))
+    """Each commit of that process is the moment once."""
     real = getattr(LakeTable, name)
     for at in range(1, 9):
         path = tmp_path / f"orders{at}"
@@ -539,9 +479,10 @@ def test_a_worker_without_the_lock_that_commits_in_the_midst_of_a_cancellation_l
         die(table, opened(path), DEAD, 110)
         table.requeue_dead()
         steps = 0
-        with table.requeues.next() as frozen, monkeypatch.context() as patched:
-            assert frozen is not None
-            transformed(table, frozen, odd)
+        frozen = table.requeues.next()
+        assert frozen is not None
+        transformed(table, frozen, odd)
+        with monkeypatch.context() as patched:
 
             def step(*args: Any, batch: RequeueBatch = frozen, at: int = at, **kwargs: Any) -> Any:
                 nonlocal steps
@@ -555,7 +496,7 @@ def test_a_worker_without_the_lock_that_commits_in_the_midst_of_a_cancellation_l
 
             patched.setattr(LakeTable, name, step)
             with suppress(RequeueTaken):
-                worker(path).cancel_requeued()
+                other(path)
         while put_back(again := worker(path), even) is not None:
             pass
 
@@ -598,26 +539,34 @@ def test_a_message_that_was_read_twice_is_put_back_twice(
     die(table, storage, [101], 102, at=NOW + timedelta(seconds=1))
     table.requeue_dead(Selection(offset_from=101, offset_to=102))
 
-    with table.requeues.next() as batch:
-        assert batch is not None
-        assert (batch.messages, batch.copies) == (3, 2)
+    batch = table.requeues.next()
+    assert batch is not None
+    assert (batch.messages, batch.copies) == (3, 2)
 
 
 def test_only_files_with_rows_of_a_request_are_read(table: DeadLetterTable, storage: LakeStorage) -> None:
     table.requeue_dead(Selection(offset_to=100))
     put_back(table)
     batch = storage.begin([Advance(*TP, 1, 110, 120)])
-    again = table.begin(batch, schema(*FIELDS, ("tries", "integer"), ("requeue", "long")), table.earlier_try(batch))
-    row = {"group": GROUP.group, "topic": "t", "partition": 0, "offset": 115, "headers": [], "timestamp": NOW}
+    again = table.begin(batch, schema(*FIELDS), table.earlier_try(batch))
+    row = {
+        "group": GROUP.group,
+        "topic": "t",
+        "partition": 0,
+        "offset": 115,
+        "headers": [],
+        "timestamp": NOW,
+        "tries": 1,
+    }
     put([row], DEAD_LETTER, Path(again.folder.uri))
     again.commit()
     Path(batch.folder.uri).mkdir()  # without rows
     batch.commit()
     table.requeue_dead(Selection(offset_to=101))
 
-    with table.requeues.next() as requeued:
-        assert requeued is not None
-        assert (requeued.messages, len(requeued.files)) == (1, 1)
+    requeued = table.requeues.next()
+    assert requeued is not None
+    assert (requeued.messages, len(requeued.files)) == (1, 1)
 
 
 def test_dead_letters_of_a_batch_and_an_optimize_beside_a_request_change_nothing(
@@ -626,13 +575,13 @@ def test_dead_letters_of_a_batch_and_an_optimize_beside_a_request_change_nothing
     table.requeue_dead(Selection(offset_to=102))
     die(table, storage, [115], 120)
     compact(LakeTable(table.folder), 1 << 20)
-    with table.requeues.next() as batch:
-        assert batch is not None
-        die(table, storage, [121], 122)
-        compact(LakeTable(table.folder), 1 << 20)
-        assert worker(path).requeue_dead(Selection(offset_from=121)) == 1
-        transformed(table, batch, odd)
-        assert batch.commit() == PutBack(3, 2, 1)
+    batch = table.requeues.next()
+    assert batch is not None
+    die(table, storage, [121], 122)
+    compact(LakeTable(table.folder), 1 << 20)
+    assert worker(path).requeue_dead(Selection(offset_from=121)) == 1
+    transformed(table, batch, odd)
+    assert batch.commit() == PutBack(3, 2, 1)
 
     assert put_back(table) == PutBack(1, 1, 0)
     assert offsets(path) == [100, 102, 121]
@@ -672,7 +621,7 @@ def test_a_table_of_dead_letters_that_was_replaced_goes_on_above_the_numbers_of_
 
 
 def test_in_a_table_of_dead_letters_that_was_restored_what_was_put_back_since_is_dead_again(
-    table: DeadLetterTable, path: Path, caplog: pytest.LogCaptureFixture
+    table: DeadLetterTable, path: Path
 ) -> None:
     """The copy was made between a request and its batch; which of its rows became rows is not known any more."""
     table.requeue_dead(Selection(offset_to=101))
@@ -687,8 +636,6 @@ def test_in_a_table_of_dead_letters_that_was_restored_what_was_put_back_since_is
     assert put_back(restored) is None
 
     assert (dead(restored), offsets(path)) == (DEAD, [100, 104])
-    assert "2 messages of " in caplog.text
-    assert "are dead letters again" in caplog.text
     assert restored.requeue_dead(Selection(offset_from=101, offset_to=101)) == 1
     assert put_back(restored) == PutBack(1, 1, 0)
     assert put_back(restored) is None
@@ -698,11 +645,11 @@ def test_a_request_of_a_topic_that_was_recreated_does_not_wait_for_messages_that
     table: DeadLetterTable, storage: LakeStorage, path: Path
 ) -> None:
     batch = storage.begin([Advance(*TP, 1, 110, 120)])
-    written(table, batch, [115], is_today=True).commit()
+    written(table, batch, [115]).commit()
     Path(batch.folder.uri).mkdir()  # without rows
     batch.commit()
     storage.init_offsets([StoredOffset(*TP, None, 110)], storage.stored_offsets([TP]))
-    written(table, storage.begin([Advance(*TP, 2, 110, 120)]), [116], is_today=True).commit()  # and was killed
+    written(table, storage.begin([Advance(*TP, 2, 110, 120)]), [116]).commit()  # and was killed
 
     assert table.requeue_dead(Selection(offset_from=115, offset_to=115)) == 1
 
@@ -730,12 +677,12 @@ def _full(*_: object) -> None:
 @pytest.mark.parametrize("name", ["folder", "kept_folder"])
 def test_nothing_is_committed_where_what_was_written_is_gone(table: DeadLetterTable, path: Path, name: str) -> None:
     table.requeue_dead()
-    with table.requeues.next() as batch:
-        assert batch is not None
-        transformed(table, batch, odd)
-        shutil.rmtree(getattr(batch, name).uri)
-        with pytest.raises(StorageUnusable, match="is gone: nothing of it was stored"):
-            batch.commit()
+    batch = table.requeues.next()
+    assert batch is not None
+    transformed(table, batch, odd)
+    shutil.rmtree(getattr(batch, name).uri)
+    with pytest.raises(StorageUnusable, match="is gone: nothing of it was stored"):
+        batch.commit()
 
     assert offsets(path) == []
     assert put_back(table) == PutBack(5, 5, 0)
@@ -746,12 +693,12 @@ def test_nothing_is_committed_where_other_rows_were_written_than_there_are(
     table: DeadLetterTable, path: Path, rows: int, kept: int
 ) -> None:
     table.requeue_dead()
-    with table.requeues.next() as batch:
-        assert batch is not None
-        transformed(table, batch, odd)
-        batch.rows, batch.kept = rows, kept
-        with pytest.raises(StorageUnusable, match="nothing was stored"):
-            batch.commit()
+    batch = table.requeues.next()
+    assert batch is not None
+    transformed(table, batch, odd)
+    batch.rows, batch.kept = rows, kept
+    with pytest.raises(StorageUnusable, match="nothing was stored"):
+        batch.commit()
 
     assert offsets(path) == []
     assert put_back(table) == PutBack(5, 5, 0)

@@ -22,7 +22,7 @@ from kctl_agent.storage.base import Advance, OffsetStore
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake import dead_letter_folder
 from kctl_agent.storage.lake.requeue import PutBack
-from kctl_agent.worker.consumer_group.membership import Fenced
+from kctl_agent.worker.consumer_group.membership import Fenced, Membership
 from kctl_agent.worker.lifecycle import query_groups
 from kctl_agent.worker.lifecycle.query_groups import SPLIT_AFTER, Group
 from kctl_agent.worker.main_thread import main_loop
@@ -343,6 +343,21 @@ def test_dead_letters_of_a_table_are_put_back_by_a_worker_that_is_throttled_or_p
     (log / "1.json").touch()
     worker.pipeline.put_back = PutBack(3, 2, 1)
     worker.until(lambda: worker.events()[1:] == ["requeued", "requeued"])
+
+
+def test_dead_letters_of_a_table_are_left_to_the_worker_that_reads_the_first_partition(
+    turning: Callable[..., Turning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = opened(tmp_path / "orders")
+    Path(dead_letter_folder(lake.folder).uri, "_delta_log").mkdir(parents=True)
+    others = EVERYTHING - {ORDERS_0}
+    monkeypatch.setattr(Membership, "partitions", property(lambda _: others))
+    worker = turning(lake)
+    worker.pipeline.put_back = PutBack(3, 2, 1)
+
+    worker.until_it_reads(others)
+
+    assert worker.pipeline.put_back is not None, "nobody asked for it"
 
 
 def test_a_seek_moves_the_stored_offset_and_the_query_goes_on_there(turning: Callable[..., Turning]) -> None:

@@ -1,5 +1,5 @@
 """What a table needs of the place where its files are. delta-rs and Spark open it by themselves; this is for what
-neither of them does: plans, footers, what batches have left, locks.
+neither of them does: plans, footers, what batches have left.
 
 Names are relative to the folder, with `/` between their parts, as they are on the disk: a log has them escaped.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -19,7 +18,7 @@ from kctl_agent.storage.room import Free
 __all__ = ["FOLDER", "Folder", "FolderFile", "TableRefused"]
 
 FOLDER = "_kctl"
-"""In the folder of a table, of plans and locks; one that begins so is hidden from every engine."""
+"""In the folder of a table, of plans; one that begins so is hidden from every engine."""
 
 
 class TableRefused(StorageError):
@@ -145,16 +144,6 @@ class Folder(ABC):
     @abstractmethod
     def remove_all(self) -> None:
         """The folder and what is in it. Raises nothing: what is left is found by its plan."""
-
-    @abstractmethod
-    def lock(self, name: str) -> AbstractContextManager[bool]:
-        """Whether the lock of this name is ours for the time of the block; nobody is waited for. Raises
-        StorageUnusable."""
-
-    def lock_once(self, name: str) -> AbstractContextManager[bool]:
-        """As `lock`, for a caller that does not come again: where nothing but time shows that an owner is gone, as in
-        an object store, that time is waited for, up to a minute."""
-        return self.lock(name)
 
     @abstractmethod
     def explain(self, error: Exception) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import shlex
 import shutil
 import uuid
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Self
@@ -186,25 +185,6 @@ class LocalFolder(Folder):
 
     def remove_all(self) -> None:
         shutil.rmtree(self.local, ignore_errors=True)
-
-    @contextmanager
-    def lock(self, name: str) -> Iterator[bool]:
-        """The kernel frees it when its process ends, however it does."""
-        path = self.local / name
-        try:
-            path.parent.mkdir(exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise StorageUnusable(f"{path} cannot be made: {error.strerror}") from error
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
-        finally:
-            os.close(descriptor)
 
     def explain(self, error: Exception) -> str:
         return " ".join(STACK.sub("", str(error)).split())

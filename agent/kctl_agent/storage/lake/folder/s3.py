@@ -9,9 +9,9 @@ from __future__ import annotations
 import io
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -20,7 +20,6 @@ from urllib.parse import unquote, urlsplit
 from kctl_agent.object_store import RETRY_SECONDS, ObjectStore, StoreMisconfigured
 from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
-from kctl_agent.storage.lake.folder.lease import Lease, Seen
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig, S3Store
@@ -49,13 +48,11 @@ _END = re.compile(r"(?s)\n\s*(Debug source:|0: ).*")
 
 
 class S3Folder(Folder):
-    def __init__(self, store: ObjectStore, path: str, client: S3Store | None = None, seen: Seen | None = None) -> None:
-        """`path` is the prefix, without `/` at its ends. One client serves all folders that are made of one, and what
-        one has seen of locks all have."""
+    def __init__(self, store: ObjectStore, path: str, client: S3Store | None = None) -> None:
+        """`path` is the prefix, without `/` at its ends. One client serves all folders that are made of one."""
         self._store = store
         self._path = path
         self._given = client
-        self._seen: Seen = {} if seen is None else seen
         self.uri = f"s3://{store.bucket}/{path}"
         self.options = {**store.options(), **store.client_options(), **_retries_of_delta_rs()}
 
@@ -83,7 +80,7 @@ class S3Folder(Folder):
         return self._made(f"{self._path}/{name}")
 
     def _made(self, path: str) -> Self:
-        return type(self)(self._store, path, self._client, self._seen)
+        return type(self)(self._store, path, self._client)
 
     @cached_property
     def _client(self) -> S3Store:
@@ -179,23 +176,6 @@ class S3Folder(Folder):
                 return self.read(name) == content
         raise OSError(5, f"the store refuses {CREATES} times to make {name}, which is not there")
 
-    def replace(self, name: str, stamp: str, content: bytes) -> bool:
-        """Write a file anew if it has this stamp; False: it has not."""
-        import obstore
-        from obstore.exceptions import NotFoundError, PreconditionError
-
-        with self._errors():
-            try:
-                mode: Any = {"e_tag": stamp.split(" ")[0]}
-                obstore.put(self._client, self._key(name), content, mode=mode, use_multipart=False)
-            except NotFoundError:
-                return False
-            except PreconditionError:
-                with suppress(FileNotFoundError):
-                    return self.read(name) == content  # as in `create`
-                return False
-        return True
-
     def link(self, name: str, to: str) -> None:
         """The store copies it."""
         import obstore
@@ -251,27 +231,6 @@ class S3Folder(Folder):
 
     def sync(self, names: Iterable[str]) -> None:
         """What was acknowledged stays."""
-
-    @contextmanager
-    def lock(self, name: str) -> Iterator[bool]:
-        lease = Lease(self, name, self._seen)
-        with self._leased(name, lease, lease.take) as is_ours:
-            yield is_ours
-
-    @contextmanager
-    def lock_once(self, name: str) -> Iterator[bool]:
-        lease = Lease(self, name, self._seen)
-        with self._leased(name, lease, lease.wait) as is_ours:
-            yield is_ours
-
-    @contextmanager
-    def _leased(self, name: str, lease: Lease, take: Callable[[], bool]) -> Iterator[bool]:
-        try:
-            is_ours = take()
-        except OSError as error:
-            raise StorageUnusable(f"{self.below(name)} cannot be made: {error.strerror}") from error
-        with lease.kept() if is_ours else nullcontext():
-            yield is_ours
 
     def explain(self, error: Exception) -> str:
         return self._explained(str(error))
