@@ -33,6 +33,7 @@ __all__ = [
     "NotEnoughReplicas",
     "OperationFailed",
     "OperationRefused",
+    "OperationUnknown",
     "PartitionMissing",
     "PortTaken",
     "RunDirUnusable",
@@ -96,8 +97,16 @@ class OperationFailed(KctlError):
     http_status = 409
 
 
+class OperationUnknown(KctlError):
+    """What became of an operation is not known, or it goes on by itself: it may still happen."""
+
+    code = "operation_unknown"
+    exit_code = 3
+    http_status = 504
+
+
 class AgentRefused(KctlError):
-    """A worker did not take an operation: it answered with an error, or not in time."""
+    """A worker did not take an operation: it answered with an error, or is not there; nothing was changed."""
 
     code = "agent_refused"
     retriable = True

@@ -72,8 +72,8 @@ METRICS: tuple[Metric, ...] = (
         kind="counter",
         labels=(*GROUP, "operation", "outcome"),
         unit="operations",
-        sentence="Operations since the master started, by name and outcome: `done`, `failed`, `refused` "
-        "(contradicted one under way, or could not be understood).",
+        sentence="Operations since the master started, by name and outcome: `done`, `failed`, `unknown` "
+        "(may still happen), `refused` (contradicted one under way, or could not be understood).",
         samples=_operations,
     ),
     Single(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kctl.errors import AgentRefused
+from kctl.errors import AgentRefused, OperationUnknown
 from kctl.master.health import Heartbeat
 from kctl.rows.workers import PingRow
 from kctl.rpc import results
 from kctl.rpc.fan_out import AgentPool, fan_out
+from kctl_agent.errors import AgentTimeout
 from kctl_agent.paths import socket_path
 from kctl_agent.wire import JsonObject
 
@@ -34,13 +35,15 @@ class Agents:
         """What one agent answers to an operation.
 
         Raises:
-            AgentRefused: it answered with an error, or not in time; the message names which.
+            AgentRefused: it answered with an error, or is not there; the message names which.
+            OperationUnknown: it did not answer in time, and may do it whenever it goes on.
         """
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         path = socket_path(self._run_dir, name)
         outcome = await fan_out(self._pool, {name: path}, rpc, params, deadline=deadline)
-        if outcome.failed:
-            raise AgentRefused(f"{name}: {outcome.failed[0].message}")
+        for failed in outcome.failed:
+            error = OperationUnknown if failed.code == AgentTimeout.code else AgentRefused
+            raise error(f"{name}: {failed.message}")
         return outcome.answers[0].result
 
 

@@ -108,7 +108,7 @@ class Pauses:
         """
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
-            self._replace([*self._pauses.values(), pause])
+            self.replace([*self._pauses.values(), pause])
         return self._pauses[pause.key]
 
     def remove(self, worker: str | None, topic: str | None, partition: int | None) -> list[Pause]:
@@ -134,10 +134,11 @@ class Pauses:
                 raise OperationRefused("nothing is paused")
             what = Pause(worker, topic, partition, "", 0.0).what
             raise OperationRefused(f"{what} is not paused; `kctl status` shows what is")
-        self._replace(left)
+        self.replace(left)
         return ended
 
-    def _replace(self, pauses: Iterable[Pause]) -> None:
+    def replace(self, pauses: Iterable[Pause]) -> None:
+        """Exactly these from now on. Raises OperationRefused: they cannot be kept; nothing was changed."""
         wanted = {pause.key: pause for pause in pauses}
         beside = self._path.with_suffix(".new")
         try:

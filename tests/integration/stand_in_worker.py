@@ -61,12 +61,13 @@ class StandIn:
         now = time.monotonic()
         if not self.is_paused and self.behaviour != "stalls":
             self.batches += 1
-        due = now + (1.0 if self.behaviour == "slow" else 0.0)
-        self.waiting += [(due, operation) for operation in self.inbox.take()]
+        for operation in self.inbox.take():
+            is_slow = self.behaviour == "slow" and not operation.params.get("dry_run")
+            self.waiting.append((now + (1.0 if is_slow else 0.0), operation))
         for at, operation in list(self.waiting):
             if at <= now:
                 self.waiting.remove((at, operation))
-                outcome = self.outcome(operation)
+                outcome = self.inbox.begin(operation) or self.outcome(operation)
                 publish(self.snapshot())  # first: a caller that was answered that it is done finds it so
                 self.inbox.report(operation.id, outcome)
 

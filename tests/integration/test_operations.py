@@ -209,13 +209,47 @@ def test_contradicting_operations_are_refused_and_one_under_way_can_be_cancelled
     assert "there is no operation 99" in refusal(fleet, "cancel", id="99")
 
 
-def test_an_operation_that_takes_longer_than_it_may_reports_how_far_it_came(master: Callable[..., Master]) -> None:
+def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
     fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "slow"}})
 
-    late = operation(fleet, "pause", all=True, deadline_seconds=0.7)
+    def begun(kind: str, **params: Any) -> dict[str, Any]:
+        return dict(fleet.ask(kind, timeout_seconds=0.4, **params).result)
 
+    late = operation(fleet, "seek", topic="orders", to="7", deadline_seconds=0.7)
     assert (late["state"], late["deadline_seconds"]) == ("failed", 0.7)
     assert late["text"].startswith("not finished within 0.7 s; worker-")
+    seek = begun("seek", topic="orders", partition=1, to="9")
+    fleet.ask("cancel", id=seek["id"])
+    assert ended(fleet, seek, eventually)["text"] == f"cancelled by {ME}"
+
+    late = operation(fleet, "pause", all=True, deadline_seconds=0.7)
+    assert (late["state"], late["text"][:27]) == ("failed", "not finished within 0.7 s; ")
+    operation(fleet, "pause", topic="orders", partition=0)
+    resume = begun("resume", all=True)
+    fleet.ask("cancel", id=resume["id"])
+    assert ended(fleet, resume, eventually)["state"] == "failed"
+
+    # A second passes in each worker, in which what was dropped would have been carried out.
+    operation(fleet, "pause", topic="orders", partition=0)
+    assert [worker(fleet, name)["state"] for name in ("worker-0", "worker-1")] == ["paused", "running"]
+    planned = operation(fleet, "seek", topic="orders", to="7", dry_run=True)
+    assert [row["from"] for row in planned["result"]["rows"]] == [50, 50]
+
+
+def test_what_cannot_be_taken_back_is_not_reported_as_failed(
+    master: Callable[..., Master], eventually: Eventually
+) -> None:
+    fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "stubborn"}}, workers={"count": 1, "stop_timeout_seconds": 2})
+
+    late = operation(fleet, "stop", name="worker-0", deadline_seconds=0.5)
+
+    text = (
+        "it may still happen: not finished within 0.5 s; worker-0 is asked to leave; worker-0 has been asked to leave"
+    )
+    assert (late["state"], late["text"]) == ("unknown", text)
+    eventually(lambda: fleet.status()["worker-0"]["state"] == "stopped")
 
 
 def test_scaling_starts_and_stops_processes_while_the_others_run(
@@ -248,6 +282,7 @@ def test_a_seek_is_carried_out_by_the_owners_and_a_dry_run_changes_nothing(maste
     assert [(row["partition"], row["from"], row["to"]) for row in done["result"]["rows"]] == [(0, 50, 7), (1, 50, 7)]
     again = operation(fleet, "seek", topic="orders", partition=1, to="9")
     assert again["result"]["rows"][0]["from"] == 7
+    assert operation(fleet, "seek", topic="orders", to="0=3,1=4")["text"].endswith("orders-1: goes on at 4")
     assert "orders-3 is with no worker now" in operation(fleet, "seek", topic="orders", partition=3, to="7")["text"]
     assert "is not a position: use earliest" in operation(fleet, "seek", topic="orders", to="soon")["text"]
 

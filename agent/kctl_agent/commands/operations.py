@@ -1,7 +1,8 @@
-"""The operations that an agent takes. Each is accepted at once; `operation` shows its outcome."""
+"""The operations that an agent takes. Each is accepted at once; `operation` shows its outcome, `cancel` drops it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -10,13 +11,14 @@ from kctl_agent.commands.log_level import LOG_LEVEL
 from kctl_agent.commands.stack_dump import STACK_DUMP
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import printable_name
-from kctl_agent.operations import Inbox, Operation, Scope
+from kctl_agent.operations import Inbox, Operation, Outcome, Scope
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 
 __all__ = ["OPERATION_ID", "accepting", "operation_commands", "outcome_command"]
 
 OPERATION_ID: Final = Param("operation", "string", "the id under which its outcome is asked for", required=True)
+_UNTIL: Final = Param("until", "number", "CLOCK_MONOTONIC of this host in seconds: not begun from then on")
 
 
 def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
@@ -28,12 +30,21 @@ def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
             "read exactly what these scopes leave, until the next `pause`; none: resume",
             (
                 OPERATION_ID,
+                _UNTIL,
                 Param("scopes", "array", "topic, partition, by, since; topic null: everything", required=True),
             ),
             changes=True,
             needs_snapshot=False,
         ),
         outcome_command(inbox),
+        Command(
+            "cancel",
+            _outcome(inbox.cancel),
+            "drop an operation that has not begun; its outcome",
+            (OPERATION_ID,),
+            changes=True,
+            needs_snapshot=False,
+        ),
         LOG_LEVEL,
         STACK_DUMP,
     ]
@@ -45,6 +56,7 @@ def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
                 "go on reading a partition elsewhere, group and storage alike",
                 (
                     OPERATION_ID,
+                    _UNTIL,
                     Param("topic", "string", "its topic", required=True),
                     Param("partition", "integer", "its number", required=True),
                     Param("to", "string", "earliest, latest, an offset, or @milliseconds since 1970", required=True),
@@ -59,23 +71,25 @@ def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
 
 def outcome_command(inbox: Inbox) -> Command:
     """`operation`, by which the outcome of what was accepted is asked for."""
-    return Command("operation", _outcome(inbox), "what became of an operation", (OPERATION_ID,), needs_snapshot=False)
+    return Command(
+        "operation", _outcome(inbox.outcome), "what became of an operation", (OPERATION_ID,), needs_snapshot=False
+    )
 
 
 def accepting(inbox: Inbox, rpc: str, first: Callable[[JsonObject], None] = lambda _: None) -> Answer:
     """The answer of an operation: accepted, after `first` was called with its parameters on the agent's thread."""
 
     def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
-        first(params)
-        inbox.accept(Operation(params["operation"], rpc, params))
+        operation = Operation(params["operation"], rpc, params, params.get("until", math.inf))
+        inbox.accept(operation, lambda: first(params))
         return {"accepted": True}
 
     return answer
 
 
-def _outcome(inbox: Inbox) -> Answer:
+def _outcome(find: Callable[[str], Outcome | None]) -> Answer:
     def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
-        outcome = inbox.outcome(params["operation"])
+        outcome = find(params["operation"])
         if outcome is None:
             raise CommandFailed(
                 f"no operation {printable_name(params['operation'])} is known here: it was started again since"

@@ -7,12 +7,13 @@ import os
 import signal
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kctl_agent.engine.guests import Guests
 from kctl_agent.engine.settings import EngineSettings
 from kctl_agent.engine.stats import EngineProcessStats
-from kctl_agent.operations import Inbox, Operation, Outcome
+from kctl_agent.operations import Inbox, Operation, Outcome, outcome_of
 from kctl_agent.paths import ProcessIdentity
 from kctl_agent.spark.session import session
 
@@ -69,8 +70,9 @@ class Engine:
 
     def _turn(self, guests: Guests) -> None:
         guests.wait(TURN_SECONDS)
+        steps = {"gateway": partial(self._admitted, guests)}
         for operation in self._inbox.take():
-            self._inbox.report(operation.id, self._admitted(guests, operation))
+            self._inbox.report(operation.id, outcome_of(operation, steps))
         if (now := time.monotonic()) >= self._count_at:
             self._count_at = now + COUNT_SECONDS
             # These are calls into the JVM: one that hangs is seen by the age of this thread, one that ended here.

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from kctl_agent.errors import StorageError
 from kctl_agent.messages import number_of
-from kctl_agent.operations import Inbox, Outcome
+from kctl_agent.operations import Inbox, Outcome, outcome_of
 from kctl_agent.process.outages import RETRY_SECONDS, Stopped, outage, until_it_works
 from kctl_agent.process.stop import Stop
 from kctl_agent.sinker.failures import FailureLog, HandlerError
@@ -38,6 +38,8 @@ MAX_RETRY_SECONDS = 3600.0
 GIVE_UP_AFTER = 10
 """So many messages in a row that fail alone: the trouble is not in them. The rest of the block waits for its next try,
 unless this is the last."""
+_OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")}
+"""Carried out while nothing is in flight."""
 
 
 class Sinker:
@@ -69,8 +71,8 @@ class Sinker:
         self._tidy_up()
         polls = 0
         while not self._stop.is_asked:
-            for operation in self._inbox.take():  # there is but `pause`, and nothing is in flight here
-                self._inbox.report(operation.id, Outcome("done", "paused partitions are known"))
+            for operation in self._inbox.take():
+                self._inbox.report(operation.id, outcome_of(operation, _OPERATIONS))
             if self._inbox.paused:
                 self._stats.enter("paused")
                 self._stop.wait(IDLE_SECONDS[-1])

@@ -67,7 +67,7 @@ class GatewayRequest:
             return f"the engine refuses: {error}"
         except (OSError, AgentError) as error:
             return f"the engine does not answer: {error}"
-        if outcome["state"] == "running":
+        if outcome["state"] == "waiting":
             return "the engine is starting"
         self._begin_anew()
         if outcome["state"] == "failed":

@@ -31,7 +31,7 @@ def _seek(
     topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Its topic.")],
     to: Annotated[
         str,
-        typer.Option("--to", metavar="WHERE", help="earliest, latest, an offset, or a time: 2026-11-21T10:00:00Z."),
+        typer.Option("--to", metavar="WHERE", help="earliest, latest, an offset, a time, or 0=1200,3=55."),
     ],
     config: ConfigOption = None,
     partition: PartitionOption = None,
@@ -44,26 +44,29 @@ def _seek(
 
     The committed offset of the group and the stored offset move together, in every worker that has a partition of
     it. Shows first what will be skipped or handled again, and asks. Messages that are in the storage already are
-    handled. A time without a zone is in the zone of the master's host. It gives up after 120 s, or `--deadline`.
+    handled. `latest` and times are what they are when it is shown; with `--yes`, when it begins. A time without a zone
+    is in the zone of the master's host. It gives up after 120 s, or `--deadline`; then nothing is moved later.
 
     \b
     kctl seek --topic orders --to earliest --dry-run
     kctl seek --topic orders --partition 3 --to 1200
+    kctl seek --topic orders --to 0=1200,3=55
     kctl seek --topic orders --to 2026-11-21T06:00:00Z
     """
-    position(to)
+    if "=" not in to:
+        position(to)
     fleet = fleet_of(context, config)
     params: dict[str, Any] = {"topic": topic, "partition": partition, "to": to}
     if dry_run:
         _show(follow(fleet, submit(fleet, "seek", {**params, "dry_run": True}, deadline)), output)
         return
     if not yes:
-        _confirm(submit(fleet, "seek", {**params, "dry_run": True}, deadline))
+        params = {"topic": topic, "to": _confirmed(submit(fleet, "seek", {**params, "dry_run": True}, deadline))}
     _show(follow(fleet, submit(fleet, "seek", params, deadline)), output)
 
 
-def _confirm(plan: dict[str, Any]) -> None:
-    """Raises UsageError unless the operator agrees; OperationFailed if there is no plan to agree to."""
+def _confirmed(plan: dict[str, Any]) -> str:
+    """The offsets that the operator agrees to. Raises UsageError without that; OperationFailed if there is no plan."""
     if plan["state"] != "done":
         raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
     sys.stderr.write("\n".join([*_table(plan), ""]))
@@ -71,6 +74,7 @@ def _confirm(plan: dict[str, Any]) -> None:
         raise UsageError("stdin is not a terminal, so nothing can be confirmed: use --yes, or --dry-run")
     if not confirmed("Do it?"):
         raise UsageError("nothing was changed")
+    return ",".join(f"{row['partition']}={row['to']}" for row in plan["result"]["rows"])
 
 
 def _show(operation: dict[str, Any], output: Output) -> None:

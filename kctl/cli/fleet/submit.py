@@ -15,8 +15,9 @@ from kctl.cli.fleet.ask import ask
 from kctl.cli.options import Output, config_option
 from kctl.cli.output import as_text
 from kctl.cli.table import clean
-from kctl.errors import OperationFailed
+from kctl.errors import OperationFailed, OperationUnknown
 from kctl.fleets import Fleet, find
+from kctl_agent.errors import AgentTimeout, AgentUnreachable
 from kctl_agent.messages import reducer_method, wire_method
 
 __all__ = [
@@ -36,6 +37,8 @@ _ANSWER_SECONDS = 60.0
 _OPERATION_LOG_SECONDS = 10.0
 """For what the master answers out of its operation log, without asking anybody."""
 _POLL_SECONDS = 0.2
+
+_ERRORS = {"failed": OperationFailed, "unknown": OperationUnknown}
 
 WaitOption = Annotated[
     bool, typer.Option("--wait", help="Wait until it is carried out, and show how it goes; without, its id is printed.")
@@ -60,17 +63,21 @@ def carry_out(
     Raises:
         CommandRejected: it was refused, nothing was changed.
         OperationFailed: it was begun and could not be carried out.
+        OperationUnknown: it may still happen.
     """
     operation = submit(fleet, name, params, deadline)
     show(follow(fleet, operation) if wait else operation, output)
 
 
 def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float | None = None) -> dict[str, Any]:
-    """The operation as it stands when it has ended, or is known to take long."""
+    """The operation as it stands when it has ended, or is known to take long. Raises OperationUnknown."""
     given = {key: value for key, value in params.items() if value is not None}
     if deadline is not None:
         given["deadline_seconds"] = deadline
-    return ask(fleet, name, reducer_method(name), given, _ANSWER_SECONDS).result
+    try:
+        return ask(fleet, name, reducer_method(name), given, _ANSWER_SECONDS).result
+    except (AgentTimeout, AgentUnreachable) as error:
+        raise OperationUnknown(f"{name}: it may still happen: {error}; `kctl operations` shows it") from error
 
 
 def asked(fleet: Fleet, id_: str) -> dict[str, Any]:
@@ -99,7 +106,8 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(operation: dict[str, Any], output: Output) -> None:
-    """Raises OperationFailed after it has printed one that failed as JSON or YAML; a table has only the sentence."""
+    """Raises OperationFailed, OperationUnknown after it has printed one that failed as JSON or YAML; a table has only
+    the sentence."""
     if output is not Output.TABLE:
         typer.echo(as_text(operation, output))
     elif operation["state"] == "running":
@@ -109,5 +117,7 @@ def show(operation: dict[str, Any], output: Output) -> None:
         )
     elif operation["state"] == "done":
         typer.echo(clean(operation["text"]))
-    if operation["state"] == "failed":
-        raise OperationFailed(f"operation {operation['id']}, {operation['operation']}: {clean(operation['text'])}")
+    if operation["state"] in _ERRORS:
+        raise _ERRORS[operation["state"]](
+            f"operation {operation['id']}, {operation['operation']}: {clean(operation['text'])}"
+        )

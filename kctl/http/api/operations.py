@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from kctl.errors import OperationFailed
+from kctl.errors import OperationFailed, OperationUnknown
 from kctl.http.errors import Error
 from kctl.http.guard import CALLER_KEY
 from kctl.http.strict import JsonRoute
@@ -17,13 +17,15 @@ from kctl.master.operations import Caller, Operation, OperationLog
 
 __all__ = ["router"]
 
+_ERRORS = {"failed": OperationFailed, "unknown": OperationUnknown}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "Under way: ask for it by its id"},
-    404: {"model": Error, "description": "There is no order of this id"},
+    404: {"model": Error, "description": "There is no operation of this id"},
     408: {"model": Error, "description": "The body was not there in time"},
     409: {"model": Error, "description": "It could not be carried out, or contradicts another one"},
     413: {"model": Error, "description": "The body is too large"},
     415: {"model": Error, "description": "The body is not JSON, or has another content type"},
+    504: {"model": Error, "description": "It may still happen: what it has begun goes on, or nobody answers"},
 }
 
 
@@ -49,7 +51,7 @@ router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 @router.post("/operations", summary="Submit an operation; the answer is what happened", responses=_OF_GIVING)
 async def give(given: _Given, request: Request) -> JSONResponse:
     """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
-    one, and nothing was changed."""
+    one, and nothing changes any more. 504: it may still happen."""
     caller = Caller(uid=None, via="http", token=request.scope.get(CALLER_KEY, ""))
     return _answer(await _operations(request).submit(given.operation, given.params, caller, given.wait_seconds))
 
@@ -62,7 +64,7 @@ async def listed(request: Request) -> dict[str, Any]:
 @router.get(
     "/operations/{id}",
     summary="How far an operation has come",
-    responses={status: _RESPONSES[status] for status in (202, 404, 409)},
+    responses={status: _RESPONSES[status] for status in (202, 404, 409, 504)},
 )
 async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
     return _answer(_operations(request).find(id))
@@ -77,11 +79,8 @@ def _answer(operation: Operation) -> JSONResponse:
     status, body = HTTPStatus.OK, operation.to_json()
     if operation.state == "running":
         status = HTTPStatus.ACCEPTED
-    elif operation.state == "failed":
-        status = HTTPStatus(OperationFailed.http_status)
-        body["error"] = {
-            "code": OperationFailed.code,
-            "message": operation.text,
-            "retriable": OperationFailed.retriable,
-        }
+    elif operation.state in _ERRORS:
+        error = _ERRORS[operation.state]
+        status = HTTPStatus(error.http_status)
+        body["error"] = {"code": error.code, "message": operation.text, "retriable": error.retriable}
     return JSONResponse(body, status_code=status)

@@ -19,7 +19,7 @@ _OWN_SECONDS = 0.1
 _QUESTIONS = {
     wire_method("operation"): ("operation", "How far an operation has come."),
     wire_method("operations"): ("operations", "The last operations, the newest first."),
-    reducer_method("cancel"): ("cancel", "End an operation that is under way; what it has done stays done."),
+    reducer_method("cancel"): ("cancel", "End an operation that is under way; its end reports what goes on."),
 }
 
 

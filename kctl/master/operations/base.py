@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pwd
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,9 +24,22 @@ __all__ = [
     "contradiction",
 ]
 
-OperationState: TypeAlias = Literal["running", "done", "failed"]
-Report: TypeAlias = Callable[[str], None]
-"""Reports in one sentence how far an operation has come."""
+OperationState: TypeAlias = Literal["running", "done", "failed", "unknown"]
+"""After `failed` nothing changes any more; `unknown` may still happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Reports in one sentence how far an operation has come, which has to end before `until`."""
+
+    write: Callable[[str], object]
+    until: float = math.inf
+    """`time.monotonic()`"""
+
+    def __call__(self, text: str) -> None:
+        self.write(text)
+
+
 Carry: TypeAlias = Callable[[JsonObject, "Caller", Report], Awaitable[tuple[str, JsonObject]]]
 """(checked params, caller, report) -> what has happened, in one sentence and as an object. Raises what went wrong."""
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from kctl.config import Config, Http
 from kctl.config.effects import Effect, changes
-from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused
+from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused, OperationUnknown
 from kctl.master.agents import Agents
 from kctl.master.members import Members
 from kctl.master.operations.base import Report
@@ -23,12 +26,15 @@ from kctl.master.supervisor import Supervisor
 from kctl_agent.errors import BadParams
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Context", "file_changed", "settled", "together"]
+__all__ = ["Context", "ended", "file_changed", "goes_on", "settled", "together"]
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+_UNDER_WAY = ("waiting", "running")
 _UP = ("running", "idle", "paused", "throttled", None)
 """States that a worker reports when it has come up; None: an agent that reports none."""
 
@@ -58,13 +64,15 @@ class Context:
     partitions: Callable[[str], frozenset[int]] = lambda _: frozenset()
     """The partitions of a topic that the brokers reported last; empty when that is not known."""
     _ids: itertools.count[int] = field(default_factory=itertools.count)
-    _later: set[asyncio.Task[object]] = field(default_factory=set)
+    _later: set[asyncio.Task[bool]] = field(default_factory=set)
 
-    def later(self, work: Coroutine[object, object, object]) -> None:
-        """Does it beside everything else; what goes wrong is logged and reported to nobody."""
-        task: asyncio.Task[object] = asyncio.ensure_future(_or_logged(work))
+    def later(self, work: Coroutine[object, object, object]) -> asyncio.Task[bool]:
+        """Does it beside everything else, whatever becomes of its operation; what goes wrong is logged. Whether it was
+        done."""
+        task = asyncio.ensure_future(_or_logged(work))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
+        return task
 
     def chosen(self, params: JsonObject) -> list[ProcessSupervisor]:
         """The process that is named, several with commas between their names, or all of them.
@@ -79,23 +87,54 @@ class Context:
         return [self.supervisor.process(each) for each in names]
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
-        """Has one agent carry out an operation; returns when it is done.
+        """Has one agent carry out an operation; returns when it is done. Given up while it waits there, it is dropped.
 
         Raises:
             AgentRefused: it did not take it, or failed in it; the message has the reason.
+            OperationUnknown: it does not report what became of it.
         """
         # Unique over restarts of the master too: an agent takes an operation of a known id for the same one.
         operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
-        await self.agents.operate(name, rpc, {"operation": operation, **params}, _ANSWER_SECONDS)
-        while True:
-            outcome = await self.agents.operate(name, "operation", {"operation": operation}, _ANSWER_SECONDS)
-            if outcome.get("state") == "done":
+        limit = {} if report.until == math.inf else {"until": report.until}
+        is_accepted = False
+        try:
+            await self.agents.operate(name, rpc, {"operation": operation, **params, **limit}, _ANSWER_SECONDS)
+            is_accepted = True
+            while True:
+                outcome = await self.agents.operate(name, "operation", {"operation": operation}, _ANSWER_SECONDS)
+                if outcome.get("state") not in _UNDER_WAY:
+                    break
+                report(f"{name}: {outcome.get('text', '')}")
+                await asyncio.sleep(_POLL_SECONDS)
+        except (AgentRefused, OperationUnknown, asyncio.CancelledError) as error:
+            if isinstance(error, AgentRefused) and not is_accepted:
+                raise
+            outcome = await self._withdrawn(name, operation)
+            if outcome["state"] == "unknown" and not is_accepted:  # it never came, and will not be taken
+                outcome["state"] = "failed"
+            if outcome["state"] == "failed" and isinstance(error, asyncio.CancelledError):
+                raise
+        text = f"{name}: {outcome.get('text', '')}"
+        if outcome.get("state") == "failed":
+            raise AgentRefused(text)
+        if outcome.get("state") != "done":
+            raise OperationUnknown(text)
+        return outcome
+
+    async def _withdrawn(self, name: str, operation: str) -> JsonObject:
+        """The outcome of an operation that is given up: it is cancelled unless the agent has begun it. Raises
+        OperationUnknown."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + _ANSWER_SECONDS
+        while (left := deadline - clock()) > 0:
+            try:
+                outcome = await self.agents.operate(name, "cancel", {"operation": operation}, left)
+            except (AgentRefused, OperationUnknown) as error:
+                raise OperationUnknown(f"{error}; what became of it is not known") from error
+            if outcome.get("state") not in _UNDER_WAY:
                 return outcome
-            text = str(outcome.get("text", ""))
-            if outcome.get("state") == "failed":
-                raise AgentRefused(f"{name}: {text}")
-            report(f"{name}: {text}")
             await asyncio.sleep(_POLL_SECONDS)
+        raise OperationUnknown(f"{name} has begun it")
 
     async def send_pauses(self, name: str, report: Report) -> str:
         """Has a process read what the pauses leave; returns when it does, or when there is no need: a process that
@@ -110,25 +149,59 @@ class Context:
             incarnation = process.incarnation
             try:
                 await self.run_on(name, "pause", {"scopes": self.pauses.scopes(name)}, report)
-            except AgentRefused:
+            except (AgentRefused, OperationUnknown):
                 if process.incarnation == incarnation and process.state is State.RUNNING:
                     raise
             else:
                 return name
 
+    async def take_back(self, names: Iterable[str]) -> None:
+        """Has processes read what the pauses leave now, after an operation about them that was given up. Raises
+        OperationUnknown when one does not answer."""
+        sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
+        if sent:
+            await asyncio.wait(sent.values(), timeout=_ANSWER_SECONDS)
+        silent = [name for name, task in sent.items() if not (task.done() and task.result())]
+        if silent:
+            raise OperationUnknown(f"{', '.join(silent)} may stay paused; `kctl restart` ends that")
 
-async def _or_logged(work: Coroutine[object, object, object]) -> None:
+
+async def _or_logged(work: Coroutine[object, object, object]) -> bool:
     try:
         await work
     except KctlError as error:
         log.warning("action=afterwards: %s", error)
+        return False
+    return True
 
 
-async def together(work: Iterable[Coroutine[object, object, object]]) -> None:
-    """All of it to its end; then the first error is raised."""
-    for outcome in await asyncio.gather(*work, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
+@contextmanager
+def goes_on(what: str) -> Iterator[None]:
+    """Around what no operation can take back. Raises OperationUnknown instead of being cancelled."""
+    try:
+        yield
+    except asyncio.CancelledError as cancelled:
+        raise OperationUnknown(what) from cancelled
+
+
+async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseException]:
+    """What each has come to, its error where it failed. Cancelled, all are, and each comes to its end."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    with suppress(asyncio.CancelledError):  # it is in what follows, unless all were done
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
+    """All of it to its end; then what may still happen is raised, or the first error."""
+    outcomes = await ended(work)
+    errors = [each for each in outcomes if isinstance(each, BaseException)]
+    unknown = [str(each) for each in errors if isinstance(each, OperationUnknown)]
+    if unknown:
+        raise OperationUnknown("; ".join(unknown))
+    if errors:
+        raise errors[0]
+    return [each for each in outcomes if not isinstance(each, BaseException)]
 
 
 async def file_changed(context: Context) -> str:

@@ -13,8 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from kctl import audit
-from kctl.errors import KctlError, NoSuchOperation, OperationRefused
-from kctl.master.operations.base import Caller, Operation, OperationType, check, contradiction
+from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationUnknown
+from kctl.master.operations.base import (
+    Caller,
+    Operation,
+    OperationState,
+    OperationType,
+    Report,
+    check,
+    contradiction,
+)
 from kctl_agent.errors import AgentError, BadParams, UnknownMethod
 from kctl_agent.messages import printable_name
 from kctl_agent.wire import JsonObject
@@ -40,12 +48,14 @@ class OperationLog:
         """Audit lines go to the log, and as JSON lines to `audit_path`."""
         self.types = types
         self.counts: Counter[tuple[str, str]] = Counter() if counts is None else counts
-        """(name, outcome) to how often; outcomes are `done`, `failed`, `refused`."""
+        """(name, outcome) to how often; outcomes are `done`, `failed`, `unknown`, `refused`."""
         self.listeners: list[Callable[[Operation], None]] = []
         """Called with each operation that began or ended."""
         self._audit_path = audit_path
         self._operations: dict[str, Operation] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._given_up: dict[str, str] = {}
+        """Why; of those that are under way and must come to their end."""
         self._ids = itertools.count(1)
         self._is_closed = False
 
@@ -85,7 +95,7 @@ class OperationLog:
         return list(reversed(self._operations.values()))
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
-        """What it has done already stays done.
+        """What can be taken back of it is; its end reports the rest.
 
         Raises:
             NoSuchOperation: it is not known.
@@ -94,14 +104,14 @@ class OperationLog:
         operation = self.find(id_)
         if operation.state != "running":
             raise OperationRefused(f"operation {id_} has ended already")
-        self._tasks[id_].cancel(f"cancelled by {caller.name}")
+        self._give_up(id_, f"cancelled by {caller.name}")
         return operation
 
     async def close(self) -> None:
         """Ends what is under way; nothing is begun any more."""
         self._is_closed = True
-        for task in self._tasks.values():
-            task.cancel("the master stops")
+        for id_ in self._tasks:
+            self._give_up(id_, "the master stops")
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _begun(self, kind: OperationType, params: JsonObject, caller: Caller) -> Operation:
@@ -137,34 +147,49 @@ class OperationLog:
         return operation
 
     async def _carry(self, kind: OperationType, operation: Operation, caller: Caller) -> None:
-        def report(text: str) -> None:
+        def write(text: str) -> None:
             self._operations[operation.id] = replace(self._operations[operation.id], text=text)
 
+        def expire() -> None:
+            so_far = self._operations[operation.id].text or "no progress"
+            self._give_up(operation.id, f"not finished within {operation.deadline_seconds:g} s; {so_far}")
+
+        expiry = asyncio.get_running_loop().call_later(operation.deadline_seconds, expire)
+        report = Report(write, time.monotonic() + operation.deadline_seconds)
         try:
-            async with asyncio.timeout(operation.deadline_seconds):
-                text, result = await kind.carry(operation.params, caller, report)
+            text, result = await kind.carry(operation.params, caller, report)
             self._end(operation.id, "done", text, result)
-        except TimeoutError:
-            so_far = self._operations[operation.id].text
-            self._end(
-                operation.id,
-                "failed",
-                f"not finished within {operation.deadline_seconds:g} s; {so_far or 'no progress'}",
-            )
-        except asyncio.CancelledError as cancelled:
-            self._end(operation.id, "failed", str(cancelled) or "cancelled")
+        except asyncio.CancelledError:
+            self._end(operation.id, "failed", self._why(operation.id, ""))
+        except OperationUnknown as error:
+            why = self._why(operation.id, str(error))
+            if kind.changes:
+                self._end(operation.id, "unknown", f"it may still happen: {why}")
+            else:
+                self._end(operation.id, "failed", why)
         except (KctlError, AgentError) as error:
-            self._end(operation.id, "failed", str(error))
+            self._end(operation.id, "failed", self._why(operation.id, str(error)))
         except Exception:
             log.exception("action=operation_failed id=%s operation=%s", operation.id, operation.name)
             self._end(operation.id, "failed", "a defect in kctl; the master's log has its traceback")
         finally:
+            expiry.cancel()
+            self._given_up.pop(operation.id, None)
             del self._tasks[operation.id]
 
-    def _end(self, id_: str, state: str, text: str, result: JsonObject | None = None) -> None:
+    def _give_up(self, id_: str, why: str) -> None:
+        """Once: it may need a while to take back what it has begun, and is not interrupted in that."""
+        if id_ not in self._given_up:
+            self._given_up[id_] = why
+            self._tasks[id_].cancel()
+
+    def _why(self, id_: str, error: str) -> str:
+        return "; ".join(filter(None, (self._given_up.get(id_), error))) or "cancelled"
+
+    def _end(self, id_: str, state: OperationState, text: str, result: JsonObject | None = None) -> None:
         operation = self._operations[id_] = replace(
             self._operations[id_],
-            state="done" if state == "done" else "failed",
+            state=state,
             text=text,
             result=result or {},
             ended_at=time.time(),

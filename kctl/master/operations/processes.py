@@ -9,7 +9,7 @@ from kctl.config import Config, check_together
 from kctl.errors import OperationRefused
 from kctl.master.launch import launches, supervision_policies
 from kctl.master.operations.base import Caller, Report
-from kctl.master.operations.context import Context, file_changed, settled, together
+from kctl.master.operations.context import Context, file_changed, goes_on, settled, together
 from kctl.master.process_supervisor import Launch, ProcessSupervisor
 from kctl.master.restart import State
 from kctl_agent.errors import PathError
@@ -28,8 +28,9 @@ async def start(context: Context, params: JsonObject, _caller: Caller, report: R
         return f"{process.name} is {process.state} already{await file_changed(context)}", _pid(process)
     before = process.incarnation
     process.start()
-    await process.until(lambda: process.incarnation > before)
-    await settled(context, process, before, report)
+    with goes_on(f"{process.name} is started"):
+        await process.until(lambda: process.incarnation > before)
+        await settled(context, process, before, report)
     return f"{process.name} runs as pid {process.pid}{await file_changed(context)}", _pid(process)
 
 
@@ -38,7 +39,8 @@ async def stop(context: Context, params: JsonObject, _caller: Caller, report: Re
     process = context.supervisor.process(params["name"])
     report(f"{process.name} is asked to leave")
     started = time.monotonic()
-    await process.stop()
+    with goes_on(f"{process.name} has been asked to leave"):
+        await process.stop()
     return f"{process.name} is stopped, after {time.monotonic() - started:.1f} s", {}
 
 
@@ -51,9 +53,10 @@ async def restart(context: Context, params: JsonObject, _caller: Caller, report:
     async def one(process: ProcessSupervisor) -> None:
         before, is_dead = process.incarnation, process.pid is None
         process.restart()
-        if is_dead:  # what it was before is no answer to whether it comes up
-            await process.until(lambda: process.incarnation > before)
-        await settled(context, process, before, report)
+        with goes_on(f"{process.name} is started anew"):
+            if is_dead:  # what it was before is no answer to whether it comes up
+                await process.until(lambda: process.incarnation > before)
+            await settled(context, process, before, report)
         done.append(process.name)
         report(f"{len(done)} of {len(processes)} restarted: {', '.join(sorted(done))}")
 
@@ -87,10 +90,11 @@ async def drain(context: Context, params: JsonObject, caller: Caller, report: Re
         report(f"{process.name} finishes what it has begun")
         await context.send_pauses(process.name, report)
         report(f"{process.name} commits and leaves")
-        await process.stop(timeout_seconds=context.config.workers.revoke_timeout_seconds + 60)
+        with goes_on(f"{process.name} has been asked to leave"):
+            await process.stop(timeout_seconds=context.config.workers.revoke_timeout_seconds + 60)
     except BaseException:
         del context.pauses.draining[process.name]
-        context.later(context.send_pauses(process.name, lambda _: None))
+        await context.take_back([process.name])
         raise
     del context.pauses.draining[process.name]
     return f"{process.name} is drained and stopped", {}
@@ -121,12 +125,12 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> tu
     context.config = config
     # An engine that is started next has room for as many workers as there are now.
     context.supervisor.reconfigure(target.values(), supervision_policies(config))
-    before = {name: context.supervisor.add(target[name]) for name in added}
+    starting = [context.supervisor.add(target[name]) for name in added]
     report(f"starting {', '.join(added) or 'none'}, stopping {', '.join(removed) or 'none'}")
     await together(
         [
-            *(context.supervisor.remove(name) for name in removed),
-            *(settled(context, process, 0, report) for process in before.values()),
+            *(_removed(context, name) for name in removed),
+            *(_added(context, process, report) for process in starting),
         ]
     )
     counts = ", ".join(number_of(count, _KINDS[kind]) for kind, count in wanted.items())
@@ -134,6 +138,16 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> tu
         f"{counts} until the next start of the fleet, or a reload: keep it with `count` in the configuration",
         {"started": added, "stopped": removed},
     )
+
+
+async def _removed(context: Context, name: str) -> None:
+    with goes_on(f"{name} has been asked to leave"):
+        await context.supervisor.remove(name)
+
+
+async def _added(context: Context, process: ProcessSupervisor, report: Report) -> None:
+    with goes_on(f"{process.name} is started"):
+        await settled(context, process, 0, report)
 
 
 def _launches(context: Context, config: Config) -> list[Launch]:

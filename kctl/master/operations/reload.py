@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kctl.config import Config
 from kctl.config.effects import Change, Effect, changes
-from kctl.errors import AgentRefused
+from kctl.errors import AgentRefused, OperationUnknown
 from kctl.master.launch import launches, supervision_policies
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
@@ -69,7 +69,7 @@ async def _set_log_level(context: Context) -> None:
         if context.supervisor.process(name).state is State.RUNNING:
             try:
                 await context.agents.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
-            except AgentRefused as error:  # it has the new level with its next start
+            except (AgentRefused, OperationUnknown) as error:  # it has the new level with its next start
                 logging.getLogger(__name__).warning("action=log_level worker=%s: %s", name, error)
 
 

@@ -27,6 +27,8 @@ _SCOPE = (
     Param("all", "boolean", "everything"),
 )
 _SHORT_SECONDS = 30.0
+_BATCH_SECONDS = 120.0
+"""For the end of the running batches."""
 _LONG_SECONDS = 600.0
 
 
@@ -105,7 +107,14 @@ def _stop_seconds(context: Context) -> float:
 
 
 _TABLE = (
-    _Entry("pause", pause, "read nothing of it until it is resumed; partitions stay where they are", _SCOPE, _reading),
+    _Entry(
+        "pause",
+        pause,
+        "read nothing of it until it is resumed; partitions stay where they are",
+        _SCOPE,
+        _reading,
+        deadline_seconds=_BATCH_SECONDS,
+    ),
     _Entry("resume", resume, "read again what was paused", _SCOPE, _reading),
     _Entry(
         "seek",
@@ -114,11 +123,16 @@ _TABLE = (
         (
             Param("topic", "string", "its topic", required=True),
             Param("partition", "integer", "this partition only"),
-            Param("to", "string", "earliest, latest, an offset, or a time such as 2026-11-21T10:00", required=True),
+            Param(
+                "to",
+                "string",
+                "earliest, latest, an offset, a time such as 2026-11-21T10:00, or partitions with offsets: 0=1200,3=55",
+                required=True,
+            ),
             Param("dry_run", "boolean", "only show what would be skipped or handled again"),
         ),
         _sought,
-        deadline_seconds=120.0,
+        deadline_seconds=_BATCH_SECONDS,
     ),
     _Entry("start", start, "start one that was stopped or given up", (_NAME,), _the_named, deadline_seconds=180.0),
     _Entry("stop", stop, "stop one; it stays stopped", (_NAME,), _the_named, deadline_seconds=_stop_seconds),

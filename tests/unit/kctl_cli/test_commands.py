@@ -473,6 +473,37 @@ def test_a_seek_is_shown_as_a_table_before_and_after_it(kctl: Kctl, master: Mast
     assert (done.code, done.out.splitlines()) == (0, table)
 
 
+def test_a_seek_goes_to_the_offsets_that_were_shown_and_agreed_to(
+    kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"topic": "orders", "partition": n, "from": 1, "to": 100 + n, "skipped": 99, "again": 0} for n in (0, 11)]
+    operation = {"id": "1", "operation": "seek", "params": {}, "state": "done", "text": "", "result": {"rows": rows}}
+    agent = master({"seek": [Answers(operation)] * 2})
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("kctl.cli.fleet.seek.confirmed", lambda _: True)
+
+    assert kctl("seek", "--topic", "orders", "--to", "latest").code == 0
+
+    assert [request.params for request in agent.requests if request.rpc == "seek"] == [
+        {"topic": "orders", "to": "latest", "dry_run": True},
+        {"topic": "orders", "to": "0=100,11=111"},
+    ]
+
+
+def test_what_may_still_happen_exits_with_3_and_a_cancelled_operation_shows_what_became_of_it(
+    kctl: Kctl, master: Master
+) -> None:
+    operation = {"id": "1", "operation": "stop", "state": "unknown", "text": "it may still happen: x", "result": {}}
+    failed = {**operation, "state": "failed", "text": "cancelled by ann"}
+    master({"stop": Answers(operation), "cancel": Answers({}), "operation": Answers(failed)})
+
+    stopped = kctl("stop", "worker-0")
+    cancelled = kctl("operation", "1", "--cancel")
+
+    assert (stopped.code, stopped.err) == (3, "kctl: operation 1, stop: it may still happen: x\n")
+    assert (cancelled.code, cancelled.out) == (0, "operation 1 has ended: cancelled by ann\n")
+
+
 def test_operations_are_listed_as_they_are_typed(kctl: Kctl, master: Master) -> None:
     given: list[tuple[str, dict[str, Any]]] = [
         ("seek", {"topic": "orders", "to": "latest", "dry_run": True}),

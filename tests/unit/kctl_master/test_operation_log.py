@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.errors import KctlError, NoSuchOperation, OperationRefused
+from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationUnknown
 from kctl.master.operations.base import Caller, Carry, Operation, OperationType, Param, Report
 from kctl.master.operations.operation_log import OperationLog
 from kctl_agent.errors import BadParams, UnknownMethod
@@ -151,6 +151,33 @@ async def test_a_cancelled_operation_fails_and_names_its_caller() -> None:
         log.cancel(running.id, US)
     with pytest.raises(NoSuchOperation, match="there is no operation 99;"):
         log.cancel("99", US)
+
+
+async def test_what_cannot_be_taken_back_is_unknown_and_taking_back_is_not_interrupted(tmp_path: Path) -> None:
+    given_up, go = asyncio.Event(), asyncio.Event()
+
+    async def stop(params: JsonObject, caller: Caller, report: Report) -> tuple[str, JsonObject]:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            given_up.set()
+            await go.wait()
+            raise OperationUnknown("worker-0 has been asked to leave") from None
+        raise AssertionError("unreachable")
+
+    log = operations(kind("stop", stop, deadline_seconds=0.05), audit=tmp_path / "operations.jsonl")
+    running = await log.submit("stop", {}, US, 0.0)
+    log.cancel(running.id, US)
+    await given_up.wait()
+    log.cancel(running.id, TOKEN)
+    await asyncio.sleep(0.1)  # its deadline passes meanwhile
+    go.set()
+
+    over = await ended(log, running.id)
+    text = f"it may still happen: cancelled by {US.name}; worker-0 has been asked to leave"
+    assert (over.state, over.text) == ("unknown", text)
+    assert [line["state"] for line in audited(tmp_path / "operations.jsonl")] == ["unknown"]
+    assert log.counts == {("stop", "unknown"): 1}
 
 
 async def test_what_touches_the_same_is_refused_until_the_first_has_ended() -> None:

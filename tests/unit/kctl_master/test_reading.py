@@ -10,13 +10,14 @@ import pytest
 
 from kctl.config import load
 from kctl.errors import OperationRefused
-from kctl.master.operations.base import Caller
+from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl.master.operations.reading import pause, seek
 from kctl.master.pauses import Pauses
 from kctl_agent.errors import BadParams
 
 ME = Caller(1000)
+QUIET = Report(lambda _: None)
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_pause_and_seek_refuse_what_the_fleet_does_not_read(
 ) -> None:
     for order in (pause, seek):
         with pytest.raises(BadParams) as refused:
-            asyncio.run(order(context, {**params, "to": "latest"}, ME, print))
+            asyncio.run(order(context, {**params, "to": "latest"}, ME, QUIET))
 
         assert str(refused.value) == refusal
     assert context.pauses.all() == []
@@ -53,7 +54,7 @@ def test_pause_and_seek_refuse_what_the_fleet_does_not_read(
 
 def test_pause_names_options_that_exclude_each_other(context: Context) -> None:
     with pytest.raises(BadParams, match=r"^only one of all and topic$"):
-        asyncio.run(pause(context, {"topic": "demo", "all": True}, ME, print))
+        asyncio.run(pause(context, {"topic": "demo", "all": True}, ME, QUIET))
 
 
 def test_without_a_pause_there_is_nothing_to_resume(tmp_path: Path) -> None:

@@ -10,17 +10,17 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from kctl_agent.errors import AgentError
-from kctl_agent.operations import Inbox, Operation, Outcome, is_paused
+from kctl_agent.operations import Inbox, Operation, Outcome, is_paused, outcome_of
 from kctl_agent.worker.consumer_group.membership import Lost, Membership
 from kctl_agent.worker.lifecycle.events import Event, SeekBegun, SeekEnded, SeekRequested
 from kctl_agent.worker.lifecycle.machine import Lifecycle
-from kctl_agent.worker.main_thread.seeking import Seeking
+from kctl_agent.worker.main_thread.seeking import HalfMoved, Seeking
 
 __all__ = ["Requests"]
 
 log = logging.getLogger("kctl_agent.worker")
 
-_WAITS = Outcome("running", "the running batch is finished first")
+_WAITS = Outcome("waiting", "the running batch is finished first")
 _MOST_NAMES = 10
 """Of partitions in a sentence."""
 
@@ -49,26 +49,29 @@ class Requests:
         self._handle = handle
         self._on_lost = on_lost
         self._describe = describe
+        self._steps = {"pause": self._pause, "seek": self._seek}
         self._waiting: list[Operation] = []
         """The oldest first."""
 
     def carry_out(self) -> None:
-        """As many as can be without waiting."""
+        """As many as can be without waiting. One that is dropped while it waits leaves the queries to begin again."""
         self._waiting += self._inbox.take()
         while self._waiting:
             operation = self._waiting[0]
-            outcome = self._outcome(operation)
-            if outcome.state == "running":
+            outcome = self._inbox.dropped(operation) or self._outcome(operation)
+            self._inbox.report(operation.id, outcome)
+            if outcome.state == "waiting":
                 return
             if self._lifecycle.is_seeking:
                 self._handle(SeekEnded())
-            self._inbox.report(operation.id, outcome)
             log.info("%s %s: %s; operation %s", operation.rpc, outcome.state, outcome.text, operation.id)
             del self._waiting[0]
 
     def _outcome(self, operation: Operation) -> Outcome:
         try:
-            return self._pause() if operation.rpc == "pause" else self._seek(operation)
+            return outcome_of(operation, self._steps)
+        except HalfMoved as error:
+            return Outcome("unknown", str(error))
         except KafkaError as error:
             return Outcome("failed", self._describe(error, f"{operation.rpc} failed"))
         except Lost as error:
@@ -77,7 +80,7 @@ class Requests:
         except AgentError as error:
             return Outcome("failed", str(error))
 
-    def _pause(self) -> Outcome:
+    def _pause(self, _operation: Operation) -> Outcome:
         """The inbox knows the scopes already; what they cover is read no more as soon as its query has drained."""
         scopes = self._inbox.paused
         if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
@@ -88,7 +91,7 @@ class Requests:
         return Outcome("done", f"paused {names}{more}" if paused else "nothing is paused")
 
     def _seek(self, operation: Operation) -> Outcome:
-        """Called in every turn until it is no longer `running`."""
+        """Called in every turn until it is no longer `waiting`."""
         tp = TopicPartition(operation.params["topic"], operation.params["partition"])
         if tp not in self._membership.partitions:
             return Outcome("failed", f"{tp.topic}-{tp.partition} is not with {self._name} now")
@@ -98,6 +101,8 @@ class Requests:
         self._handle(SeekRequested())
         if not self._lifecycle.is_drained:
             return _WAITS
+        if dropped := self._inbox.begin(operation):
+            return dropped
         planned = replace(planned, position=self._seeking.position(tp, found))  # where reading has ended
         self._handle(SeekBegun())
         self._seeking.move(tp, found, planned)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from kafka import TopicPartition
+from kafka.errors import KafkaError
 
+from kctl_agent.kafka_errors import reason
 from kctl_agent.storage.base import OffsetStore, StorageError, StoredOffset
 from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
@@ -14,7 +16,11 @@ from kctl_agent.worker.offsets.seek import Plan, plan
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.stats import WorkerStats
 
-__all__ = ["Seeking"]
+__all__ = ["HalfMoved", "Seeking"]
+
+
+class HalfMoved(Exception):
+    """The group is reset, or may be, and the stored offset is not moved: reading goes on there with the next start."""
 
 
 class Seeking:
@@ -53,10 +59,16 @@ class Seeking:
 
     def move(self, tp: TopicPartition, found: Found, planned: Plan) -> None:
         """The group first: if the broker refuses, nothing has changed; killed in between, or if the stored offset has
-        moved, the next start sees a reset. Raises Lost, KafkaError, StorageError."""
+        moved, the next start sees a reset. Raises Lost, KafkaError, StorageError: nothing has changed; HalfMoved."""
         stored_offsets = self._storage.stored_offsets([tuple(tp)])
         stored = stored_offsets.get(tuple(tp))
-        if refused := self._membership.commit({tp: planned.target}, is_reset=True):
+        try:
+            refused = self._membership.commit({tp: planned.target}, is_reset=True)
+        except KafkaError as error:
+            if error.retriable:  # one of several tries may have been carried out, and its answer be lost
+                raise HalfMoved(f"the group may be reset to {planned.target}: {reason(error)}") from error
+            raise
+        if refused:
             raise refused[tp](f"the group cannot be reset: {refusal(refused)}")
         topic_id = found.topic_id or (stored.topic_id if stored else None)
         try:
@@ -65,7 +77,7 @@ class Seeking:
             later = (
                 f"the group is reset to {planned.target}, and reading goes on there as soon as the storage can be used"
             )
-            raise StorageError(f"{error}; {later}") from error
+            raise HalfMoved(f"{error}; {later}") from error
         self._progress.commits.done({tp: planned.target})
         self._progress.reached({tp: planned.target})
         if planned.skipped or planned.again:

@@ -18,7 +18,7 @@ from kctl.testing.scripted_broker import ScriptedBroker
 from kctl_agent.operations import Inbox, Operation, Scope
 from kctl_agent.server import AgentServer
 from kctl_agent.spark.driver import DriverLost
-from kctl_agent.storage.base import Advance, OffsetStore
+from kctl_agent.storage.base import Advance, OffsetStore, StorageError
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake import dead_letter_folder
 from kctl_agent.storage.lake.requeue import PutBack
@@ -372,6 +372,23 @@ def test_a_seek_moves_the_stored_offset_and_the_query_goes_on_there(turning: Cal
     assert run.sources[ORDERS_0].start == 55
     assert worker.storage.stored_offsets([tuple(ORDERS_0)])[tuple(ORDERS_0)].next == 55
     assert worker.events() == ["skipped"]
+
+
+def test_a_seek_whose_offset_the_storage_does_not_take_is_unknown_and_happens_with_the_next_start(
+    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = turning()
+    worker.until_it_reads()
+    init_offsets = worker.storage.init_offsets
+
+    def full_once(*_: object) -> None:
+        monkeypatch.setattr(worker.storage, "init_offsets", init_offsets)
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(worker.storage, "init_offsets", full_once)
+    worker.inbox.accept(Operation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
+    worker.until(lambda: (outcome := worker.inbox.outcome("7")) is not None and outcome.state == "unknown")
+    assert worker.inbox.outcome("7").text.startswith("the disk is full; the group is reset to 55, and reading goes on")  # type: ignore[union-attr]
 
 
 def test_a_worker_that_the_group_has_lost_stops_its_query_and_joins_again(turning: Callable[..., Turning]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,17 +19,20 @@ from kctl_agent.worker.lifecycle.events import (
     Commit,
     Drain,
     Drained,
+    Enter,
     Event,
     Lost,
     Paused,
     Polled,
     QueryStarted,
     StartDue,
+    StartQuery,
     StopQuery,
     Tick,
 )
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.requests import Requests
+from kctl_agent.worker.main_thread.seeking import HalfMoved
 from kctl_agent.worker.offsets.seek import Plan
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -44,6 +50,7 @@ class Worker:
         self.moved: list[Plan] = []
         self.position = 40
         self.error: Exception | None = None
+        self.before_move: Callable[[], object] = lambda: None
         seeking: Any = SimpleNamespace(plan=self._plan, position=lambda *_: self.position, move=self._move)
         membership: Any = SimpleNamespace(partitions=AB)
         self.requests = Requests(
@@ -78,6 +85,7 @@ class Worker:
 
     def _move(self, tp: TopicPartition, _found: None, plan: Plan) -> None:
         assert tp == A
+        self.before_move()
         if self.error is not None:
             raise self.error
         self.moved.append(plan)
@@ -91,7 +99,7 @@ def worker() -> Worker:
 def test_a_seek_waits_for_the_running_batch_and_begins_where_that_has_ended(worker: Worker) -> None:
     worker.inbox.accept(SEEK)
     worker.turn()
-    assert (worker.outcome()[0], worker.actions) == ("running", [Drain(AB)])
+    assert (worker.outcome()[0], worker.actions) == ("waiting", [Drain(AB)])
 
     worker.handle(Drained(AB))
     worker.position = 55
@@ -153,11 +161,76 @@ def test_a_seek_that_fails_lets_the_queries_begin_again(worker: Worker) -> None:
     assert worker.actions, "a query is started"
 
 
+def expire(worker: Worker) -> None:
+    worker.requests._waiting[0] = replace(SEEK, until=time.monotonic())
+
+
+@pytest.mark.parametrize(
+    ("drop", "why"),
+    [(lambda worker: worker.inbox.cancel("1"), "was cancelled"), (expire, "was not begun in time")],
+)
+def test_a_seek_that_is_dropped_while_it_waits_moves_nothing_later_and_its_queries_read_again(
+    worker: Worker, drop: Callable[[Worker], object], why: str
+) -> None:
+    worker.inbox.accept(SEEK)
+    worker.turn()
+    drop(worker)
+    worker.turn()
+    assert (worker.outcome(), worker.lifecycle.is_seeking) == (("failed", why), False)
+
+    seen: list[Action] = []
+    for event in (Tick(), Drained(AB), Tick(), StartDue()):
+        worker.handle(event)
+        worker.requests.carry_out()
+        seen += worker.actions
+
+    kinds = [type(each) for each in seen if not isinstance(each, Enter)]
+    assert kinds == [Drain, Commit, StopQuery, StartQuery]
+    assert (worker.moved, worker.outcome()) == ([], ("failed", why))
+
+
+def test_what_has_begun_cannot_be_cancelled_and_what_never_came_will_not_be_taken(worker: Worker) -> None:
+    worker.inbox.accept(SEEK)
+    worker.turn()
+    worker.handle(Drained(AB))
+    answered = []
+    worker.before_move = lambda: answered.append(worker.inbox.cancel("1").state)
+    worker.turn()
+    assert (answered, worker.outcome()[0]) == (["running"], "done")
+
+    assert worker.inbox.cancel("2").state == "unknown"
+    worker.inbox.accept(replace(SEEK, id="2"), lambda: pytest.fail("it is carried out"))
+    worker.inbox.accept(replace(SEEK, id="3", until=time.monotonic()), lambda: pytest.fail("it is carried out"))
+    worker.turn()
+    assert len(worker.moved) == 1
+    assert [outcome.text for outcome in map(worker.inbox.outcome, "23") if outcome is not None] == [
+        "was cancelled",
+        "was not begun in time",
+    ]
+
+
+def test_a_seek_that_has_moved_the_group_and_not_the_storage_is_not_reported_as_failed(worker: Worker) -> None:
+    worker.error = HalfMoved("the group is reset to 0")
+    worker.inbox.accept(SEEK)
+    worker.turn()
+    worker.handle(Drained(AB))
+    worker.turn()
+
+    assert worker.outcome() == ("unknown", "the group is reset to 0")
+
+
+def test_an_operation_that_is_not_known_is_refused(worker: Worker) -> None:
+    worker.inbox.accept(replace(SEEK, rpc="rewind"))
+    worker.turn()
+
+    assert (worker.outcome(), worker.moved) == (("failed", "rewind is no operation of this process"), [])
+
+
 def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> None:
     worker.inbox.pause([Scope("t", 1, "somebody", 0.0)])
     worker.inbox.accept(Operation("1", "pause", {}))
     worker.turn()
-    assert worker.outcome()[0] == "running"
+    assert worker.outcome()[0] == "waiting"
     assert not worker.lifecycle.is_seeking, "queries are started and stopped meanwhile"
 
     for event in (Polled(AB), Paused(frozenset({B})), Tick(), Drained(AB)):
@@ -180,7 +253,7 @@ def test_operations_are_carried_out_one_after_another(worker: Worker) -> None:
     worker.turn()
     waiting = worker.inbox.outcome("2")
     assert waiting is not None
-    assert waiting.state == "running"
+    assert waiting.state == "waiting"
 
     worker.handle(Drained(AB))
     worker.turn()
