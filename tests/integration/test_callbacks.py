@@ -1,4 +1,5 @@
-"""Between PySpark and its JVM, real but without a Spark session: calls in both directions, and strangers."""
+"""Between PySpark and its JVM, real but without PySpark's session: calls in both directions, strangers, and what a
+worker leaves there."""
 
 from __future__ import annotations
 
@@ -7,16 +8,23 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kctl_agent.engine.guests import held_port
+from kctl_agent.engine.guests import Guests, held_port
+from kctl_agent.paths import process_identity
 from kctl_agent.spark.callbacks import authenticate
 from kctl_agent.spark.own_jvm import owners_of, talk_to_no_other
 from tests.acceptance.stranger import NOBODY, needs_root
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Eventually = Callable[..., Any]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -167,3 +175,26 @@ def test_a_worker_listens_on_the_port_that_the_engine_holds_for_it(gateway: Any)
 
         assert gateway._callback_server.port == held.getsockname()[1]
         assert called(gateway, target) == 1
+
+
+def test_a_worker_that_has_ended_leaves_no_listener_in_the_engine(gateway: Any, eventually: Eventually) -> None:
+    builder = gateway.jvm.org.apache.spark.sql.SparkSession.builder().master("local[1]").appName("engine")
+    for name, value in (("ui.enabled", "false"), ("driver.host", "127.0.0.1"), ("driver.bindAddress", "127.0.0.1")):
+        builder = builder.config(f"spark.{name}", value)
+    spark = builder.getOrCreate()
+    bus = spark.sparkContext().listenerBus()
+    guests = Guests(cast("SparkSession", SimpleNamespace(
+        _jsparkSession=spark, sparkContext=SimpleNamespace(_jvm=gateway.jvm)
+    )))  # fmt: skip
+    before = bus.listeners().size()
+    try:
+        for name in ("worker-0", "worker-1", "worker-0"):
+            with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as worker:
+                guests.admit(name, process_identity(worker.pid))
+                guests.count()
+                assert bus.listeners().size() > before
+            guests.wait(30)
+            eventually(lambda: bus.listeners().size() == before)
+    finally:
+        guests.close()
+        spark.stop()

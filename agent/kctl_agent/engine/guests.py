@@ -161,7 +161,16 @@ def _free(guest: _Guest) -> None:
     _tried(guest, lambda: queries.extend(guest.session.streams().active()))
     for query in queries:
         _tried(guest, query.stop)
+    _tried(guest, lambda: _remove_listener(guest))
     log.debug("freed %s: %d queries, %.1f s", guest.name, len(queries), time.monotonic() - started)
+
+
+def _remove_listener(guest: _Guest) -> None:
+    """The session's bus for events of its queries, which Spark keeps among the listeners of all for good."""
+    streams = guest.session.streams()
+    field = streams.getClass().getDeclaredField("listenerBus")
+    field.setAccessible(True)
+    guest.session.sparkContext().listenerBus().removeListener(field.get(streams))
 
 
 def _tried(guest: _Guest, step: Callable[[], object]) -> None:
