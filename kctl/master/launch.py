@@ -153,6 +153,7 @@ def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
             "master": _for_all(config, workers),
             "driver_memory": config.engine.heap or _heap(size_bytes(config.spark.driver_memory) or 0, workers),
             "workers": max(workers, 2),  # others may be added while it runs
+            "conf": _tasks_of_a_batch(config) | driver["conf"],
         },
         "orphan_seconds": config.workers.stop_timeout_seconds,
     }
@@ -184,6 +185,12 @@ def _for_all(config: Config, workers: int) -> str:
         return config.spark.master
     tasks = max(_tasks(config.spark.master) * workers, _WAITING_TASKS if config.storage.mode == "directly" else 0)
     return f"local[{tasks}{found['failures'] or ''}]"
+
+
+def _tasks_of_a_batch(config: Config) -> JsonObject:
+    """A batch is one worker's: of an engine's tasks it takes as many as that would have alone."""
+    is_local = _LOCAL.fullmatch(config.spark.master) is not None
+    return {"spark.default.parallelism": str(_tasks(config.spark.master))} if is_local else {}
 
 
 def _tasks(master: str) -> int:

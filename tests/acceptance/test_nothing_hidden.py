@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from kctl_agent.storage.block import Columns
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+
+ROOT = Path(__file__).parents[2]
 
 
 def run_until_caught_up(fleet: Fleet, eventually: Eventually) -> list[dict[str, Any]]:
@@ -73,6 +77,32 @@ def test_a_recreated_topic_is_read_from_its_start(make_fleet: Callable[..., Flee
     assert reported(events) == [("topic_recreated", 0, 100, 0), ("topic_recreated", 1, 100, 0)]
     assert stored(fleet, 0) == [*range(100), *range(30)]
     assert len({block.topic_id for block in fleet.storage.blocks()}) == 2
+
+
+@pytest.mark.long
+def test_records_that_retention_removes_below_a_running_query_are_counted_and_reported(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = short_dir / "go-on"
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    monkeypatch.setenv("KCTL_SLOW_UNTIL", str(go_on))
+    more = 'transform = "tests.acceptance.transforms:slow"\nmax_records_per_batch = 500'
+    fleet = make_fleet(workers=1, partitions=1, workers_more=more)
+    fleet.send(12_000, b"x" * 1000)  # more than the query's consumer takes beforehand
+    fleet.start()
+    eventually(
+        lambda: fleet.is_running("worker-0") and fleet.workers()["worker-0"]["batch_running_seconds"] is not None,
+        START_SECONDS,
+        "the first batch is held",
+    )
+
+    topics.delete_records(fleet.broker.bootstrap_servers, fleet.topic, {0: 11_000})
+    go_on.touch()
+    eventually(fleet.is_caught_up, START_SECONDS, "all that is left is committed")
+
+    [(kind, _, begin, end)] = reported([event for event in fleet.events() if event["kind"] == "records_lost"])
+    assert (kind, end) == ("records_lost", 11_000)
+    assert stored(fleet, 0) == [*range(begin), *range(11_000, 12_000)]
 
 
 @pytest.mark.long

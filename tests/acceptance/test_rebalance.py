@@ -29,7 +29,7 @@ def agree_on_a_leader(fleet: Fleet, members: int) -> bool:
 
 def queries_of_first(fleet: Fleet) -> int:
     """How many queries the first worker has started, by its log."""
-    return (fleet.directory / "logs" / "worker-0.log").read_text().count(" reads {")
+    return (fleet.directory / "logs" / "worker-0.log").read_text().count("kctl_agent.worker reads ")
 
 
 @pytest.mark.parametrize("assignor", [pytest.param("range", marks=pytest.mark.long), "cooperative-sticky"])

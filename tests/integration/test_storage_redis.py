@@ -312,10 +312,23 @@ def test_a_large_put_goes_in_portions_of_whole_blocks(storage: RedisStorage) -> 
     columns = Columns(np.arange(20_100), np.zeros(20_100, np.int64), None, values, None)
 
     with storage.writer() as writer:
-        portions = list(writer.portions(columns))
+        portions = list(writer.portions([Chunk("t", 0, None, 0, 20_100, 1, columns)]))
 
-    assert [(int(part.offsets[0]), len(part)) for part in portions] == [(0, 10_000), (10_000, 10_000), (20_000, 100)]
-    assert len(list(storage.writer().portions(columns.slice(0, 499)))) == 1
+    assert [(part.start, part.end) for (part,) in portions] == [(0, 10_000), (10_000, 20_000), (20_000, 20_100)]
+
+
+def test_small_chunks_of_many_partitions_go_in_one_portion_and_none_twice(storage: RedisStorage) -> None:
+    chunks = [chunk(0, 40, partition=partition) for partition in range(300)]
+    large = BinaryColumn(np.full(3000, 1000, np.int32), bytes(3_000_000))
+    chunks.append(
+        Chunk("u", 0, None, 0, 3000, 1, Columns(np.arange(3000), np.zeros(3000, np.int64), None, large, None))
+    )
+
+    with storage.writer() as writer:
+        portions = list(writer.portions(chunks))
+
+    assert [len(portion) for portion in portions] == [300, 1, 1]
+    assert [(part.start, part.end) for part in (portions[1][0], portions[2][0])] == [(0, 2097), (2097, 3000)]
 
 
 def test_portions_are_measured_as_they_were_sent_last(storage: RedisStorage) -> None:
@@ -331,8 +344,9 @@ def test_portions_are_measured_as_they_were_sent_last(storage: RedisStorage) -> 
         ):
             offsets = np.arange(start, start + 20_000)
             columns = Columns(offsets, offsets, None, BinaryColumn(np.full(20_000, 200, np.int32), values), None)
-            assert len(list(writer.portions(columns))) == portions
-            writer.put(Chunk("t", 0, None, start, start + 20_000, 1, columns))
+            given = Chunk("t", 0, None, start, start + 20_000, 1, columns)
+            assert len(list(writer.portions([given]))) == portions
+            writer.put(given)
 
 
 def test_blocks_of_the_layout_before_are_claimed(server: RedisServer, storage: RedisStorage) -> None:

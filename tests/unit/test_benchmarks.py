@@ -27,8 +27,8 @@ def test_each_step_of_a_worker_is_found_in_its_log_for_the_first_time(tmp_path: 
         "Setting default log level to WARN\n"
         "2026-11-22 19:18:53,438 INFO kctl_agent.worker.stats starting -> joining\n"
         "2026-11-22 19:18:53,653 INFO kctl_agent.worker.stats joining -> assigned\n"
-        "2026-11-22 19:18:54,107 INFO kctl_agent.worker reads {'demo-0': 0}\n"
-        "2026-11-22 19:19:54,107 INFO kctl_agent.worker reads {'demo-0': 9}\n"
+        "2026-11-22 19:18:54,107 INFO kctl_agent.worker reads demo-0 from 0\n"
+        "2026-11-22 19:19:54,107 INFO kctl_agent.worker reads demo-0 from 9\n"
     )
     began = datetime(2026, 11, 22, 19, 18, 50).astimezone().timestamp()
 

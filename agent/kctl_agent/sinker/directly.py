@@ -154,9 +154,10 @@ class _HandlingWriter(Writer):
         self._call = call
         self._pause = threading.Event()
 
-    def put(self, chunk: Chunk) -> Put:
+    def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
+        """One after another, and a call of the handler after another: what was handled before an error stays so."""
         with nullcontext() if self._storage.slots is None else self._storage.slots.held():
-            return self._put(chunk)
+            return [self._put(chunk) for chunk in chunks]
 
     def _put(self, chunk: Chunk) -> Put:
         stored = judged(chunk, self._storage.stored_offsets([chunk.tp]).get(chunk.tp))

@@ -28,9 +28,18 @@ MALLOC_CONF = {
 }
 """A task's Python keeps the memory of one Arrow batch for the next instead of giving it back to the kernel each time: a
 batch takes 3 % less (`man 3 mallopt`, benchmarks/README.md). Other C libraries than glibc ignore it."""
+CHECKPOINT_FILES = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""Without its native library Hadoop starts `readlink` and `chmod` for what it does with a file: twelve processes for
+the two log entries of a batch as Spark writes them by itself, four this way, and 0.1 s less (benchmarks/README.md)."""
 KEPT_JOBS = 20
 KEPT_TASKS = 1000
-KEPT_CONSUMERS = 64
+KEPT_CONSUMERS = 1000
+"""Of a JVM, at the most: one for each partition that its queries read. With Spark's 64 a batch over 400 partitions
+opens most of them each time, and takes twice as long (benchmarks/README.md)."""
 IDLE_CONSUMER_SECONDS = 60
 EVICTION_SECONDS = 10
 KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
@@ -59,6 +68,8 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         # `python -m` would else be searched in the executor's working directory first.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **MALLOC_CONF,
+        **CHECKPOINT_FILES,
+        **_kept_consumers(),
         **_history(settings),
         **_sharing(settings),
         **_authentication(settings),
@@ -102,22 +113,27 @@ def _history(settings: SparkSettings) -> dict[str, str]:
     ) | {"spark.ui.retainedTasks": str(KEPT_TASKS)}
 
 
-def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """What keeps workers that share a driver out of each other's way: a scheduler pool each, and as many of Spark's
-    kept consumers as each would have alone (its default, 64). Those of a worker that is gone are closed soon: after
-    Spark's five minutes, ten kills in a row had left 16 MB and 160 descriptors. Pythons that have no task are kept as
-    many as there are processors, and not as many as all workers had tasks at a time."""
-    if settings.workers == 1:
-        return {}
+def _kept_consumers() -> dict[str, str]:
+    """Those of partitions that are not read any more are closed soon: after Spark's five minutes, ten kills in a row
+    had left 16 MB and 160 descriptors."""
     return {
-        **({KEPT_PYTHONS: str(len(os.sched_getaffinity(0)))} if is_local(settings.master) else {}),
-        "spark.scheduler.mode": "FAIR",
-        "spark.kafka.consumer.cache.capacity": str(KEPT_CONSUMERS * settings.workers),
+        "spark.kafka.consumer.cache.capacity": str(KEPT_CONSUMERS),
         **{
             f"spark.kafka.consumer.{cache}.{key}": f"{seconds}s"
             for cache in ("cache", "fetchedData.cache")
             for key, seconds in (("timeout", IDLE_CONSUMER_SECONDS), ("evictorThreadRunInterval", EVICTION_SECONDS))
         },
+    }
+
+
+def _sharing(settings: SparkSettings) -> dict[str, str]:
+    """What keeps workers that share a driver out of each other's way: a scheduler pool each. Pythons that have no task
+    are kept as many as there are processors, and not as many as all workers had tasks at a time."""
+    if settings.workers == 1:
+        return {}
+    return {
+        **({KEPT_PYTHONS: str(len(os.sched_getaffinity(0)))} if is_local(settings.master) else {}),
+        "spark.scheduler.mode": "FAIR",
     }
 
 

@@ -4,8 +4,8 @@
 given up, `Storage` is both, and messages wait in it for sinkers. `kctl_agent.storage.conformance` has a class of tests
 for each. What every implementation guarantees to the workers that put:
 
-- **One transaction.** `put`, or of a table the commit of a batch, writes the messages of one chunk *and* moves the
-  partition's stored offset, or does neither.
+- **One transaction.** `put_all`, or of a table the commit of a batch, writes the messages of its chunks *and* moves
+  their partitions' stored offsets, or does neither.
 - **The stored offset decides.** Messages below the stored offset are skipped, so a task that is retried, a batch that
   is run again and two owners that overlap store nothing twice. A chunk that begins above the stored offset is refused
   (`GapRefused`): it would lose what lies between.
@@ -64,7 +64,7 @@ from kctl_agent.storage.room import Limits, TableStats
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
-    from kctl_agent.storage.block import Block, Columns
+    from kctl_agent.storage.block import Block
 
 __all__ = [
     "Advance",
@@ -275,7 +275,7 @@ class Storage(OffsetStore, DeadLetterStore):
 
 
 class Writer(ABC):
-    """Puts chunks, one after another."""
+    """Puts chunks, as many partitions' at a time as one transaction takes."""
 
     def __enter__(self) -> Writer:
         return self
@@ -283,16 +283,22 @@ class Writer(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def portions(self, columns: Columns) -> Iterator[Columns]:
-        """Messages in parts whose puts, one after another, cost least; as a rule one part is all of them."""
-        yield columns
+    def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
+        """Chunks of a partition each, in parts whose puts, one after another, cost least: as a rule one part is all of
+        them. A chunk may be divided; no part has two of one partition."""
+        yield chunks
+
+    def put(self, chunk: Chunk) -> Put:
+        """`put_all` of one."""
+        return self.put_all([chunk])[0]
 
     @abstractmethod
-    def put(self, chunk: Chunk) -> Put:
-        """Store a chunk and move the stored offset to its end.
+    def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
+        """Store chunks, each of a partition of its own, and move the stored offsets to their ends, in one transaction;
+        returns what each of them stored.
 
         Raises:
-            GapRefused, StoredOffsetMissing, StoredOffsetMoved: nothing was written.
+            GapRefused, StoredOffsetMissing, StoredOffsetMoved: of one of them; nothing was written of any.
             StorageUnusable: nothing was written; the cause (full disk, rights) is in the message.
         """
 

@@ -128,9 +128,13 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Runs of at most `size` messages and `most_bytes` bytes (keys, values, headers), but of one message at least.
-        One pass: binary columns are cut by their running sums."""
-        edges = self._edges(size, most_bytes)
+        """Runs of at most `size` messages and `most_bytes` bytes (keys, values, headers), but of one message at
+        least."""
+        return self.cut(self._edges(size, most_bytes))
+
+    def cut(self, edges: Sequence[int]) -> Iterator[Columns]:
+        """The messages from each of these indexes up to the next one. One pass: binary columns are cut by their running
+        sums."""
         keys, values, headers = (_cut(column, edges) for column in (self.keys, self.values, self.headers))
         for i, (begin, end) in enumerate(pairwise(edges)):
             yield Columns(self.offsets[begin:end], self.timestamps[begin:end], keys[i], values[i], headers[i])
@@ -160,7 +164,7 @@ def _sums(column: BinaryColumn) -> NDArray[np.int64]:
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(column.lengths, 0), dtype=np.int64)))
 
 
-def _cut(column: BinaryColumn | None, edges: list[int]) -> list[BinaryColumn | None]:
+def _cut(column: BinaryColumn | None, edges: Sequence[int]) -> list[BinaryColumn | None]:
     if column is None:
         return [None] * len(edges)
     sums, data = _sums(column), memoryview(column.data)

@@ -115,14 +115,17 @@ class MemoryStorage(Storage):
     def writer(self) -> Writer:
         return _MemoryWriter(self)
 
-    def put(self, chunk: Chunk) -> Put:
+    def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
         """What its writers do."""
         with self._lock:
-            stored = judged(chunk, self._stored_offsets.get(chunk.tp))
-            skip = skipped(chunk, stored)
-            blocks = list(cut(chunk, skip, self.block_messages, self.block_bytes, self.codec))
-            self._add(blocks)
-            self._stored_offsets[chunk.tp] = replace(stored, next=max(stored.next, chunk.end))
+            before = [judged(chunk, self._stored_offsets.get(chunk.tp)) for chunk in chunks]
+            return [self._put(chunk, stored) for chunk, stored in zip(chunks, before, strict=True)]
+
+    def _put(self, chunk: Chunk, stored: StoredOffset) -> Put:
+        skip = skipped(chunk, stored)
+        blocks = list(cut(chunk, skip, self.block_messages, self.block_bytes, self.codec))
+        self._add(blocks)
+        self._stored_offsets[chunk.tp] = replace(stored, next=max(stored.next, chunk.end))
         return Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in blocks))
 
     def blocks(self) -> Iterator[Block]:
@@ -290,8 +293,8 @@ class _MemoryWriter(Writer):
     def __init__(self, storage: MemoryStorage) -> None:
         self._storage = storage
 
-    def put(self, chunk: Chunk) -> Put:
-        return self._storage.put(chunk)
+    def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
+        return self._storage.put_all(chunks)
 
     def close(self) -> None: ...
 

@@ -6,7 +6,7 @@ import pytest
 
 from kctl.master.endings import cause, why
 
-INFO = "2026-11-22 10:00:00,000 INFO kctl_agent.worker reads {'orders-0': 5}"
+INFO = "2026-11-22 10:00:00,000 INFO kctl_agent.worker reads orders-0 from 5"
 SENTENCE = "cannot begin to read"
 ERROR = f"2026-11-22 10:00:00,000 ERROR kctl_agent.worker {SENTENCE}"
 

@@ -46,7 +46,8 @@ def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_
     assert (first.kafka.bootstrap_servers, first.kafka.topics) == ("one:9092,two:9092", ("orders", "payments"))
     assert first.spark is None
     spark = parse_engine(json.dumps(engine.settings)).spark
-    assert (spark.jars, spark.conf) == (("/jars/a.jar",), {"spark.sql.shuffle.partitions": "4"})
+    conf = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "4"}
+    assert (spark.jars, spark.conf) == (("/jars/a.jar",), conf)
     assert (spark.master, spark.driver_memory, spark.workers) == ("local[6]", f"{768 << 10}k", 3)
     assert first.storage["path"] == str(tmp_path / "data" / "storage.sqlite")
 

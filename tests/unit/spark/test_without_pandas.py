@@ -68,12 +68,12 @@ def test_a_task_stores_its_records_without_importing_pandas() -> None:
         "from kctl_agent.storage.base import StoredOffset\n"
         "from kctl_agent.storage.memory import MemoryStorage\n"
         "from kctl_agent.worker.query.batch_put import PartitionPlan\n"
-        "from kctl_agent.worker.query.put import PutJob, put_partition\n"
+        "from kctl_agent.worker.query.put import PutJob, put_partitions\n"
         "storage = MemoryStorage(block_messages=3)\n"
         "storage.init_offsets([StoredOffset('t', 0, None, 0)])\n"
         "job = PutJob(storage, {('t', 0): PartitionPlan(0, 1, None)})\n"
-        "for result in put_partition(job, pa.ipc.open_stream(sys.stdin.buffer)):\n"
-        "    print(result.column(4)[0], 'pandas' in sys.modules)\n"
+        "for result in put_partitions(job, pa.ipc.open_stream(sys.stdin.buffer)):\n"
+        "    print(result.column(3)[0], 'pandas' in sys.modules)\n"
     )
     batch = arrow([5, 6, 7])
     nulls = pa.array([b"k", None, b"l"], pa.binary())

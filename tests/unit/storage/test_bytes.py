@@ -91,7 +91,8 @@ def test_a_put_into_redis_takes_a_bounded_part_of_large_messages_at_a_time(stora
     columns = of_sizes(*[MIB] * 12)
 
     with storage.writer() as writer:
-        parts = [len(part) for part in writer.portions(columns)]
+        portions = writer.portions([Chunk("t", 0, None, 0, 12, 1, columns)])
+        parts = [len(part.columns) for (part,) in portions]
 
     assert sum(parts) == 12
     assert max(parts) <= 4

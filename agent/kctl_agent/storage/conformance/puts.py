@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kctl_agent.storage.base import Binding, Chunk, OtherGroup, Put, Storage, StoredOffset
+from kctl_agent.storage.base import Binding, Chunk, GapRefused, OtherGroup, Put, Storage, StoredOffset
 from kctl_agent.storage.conformance import given
 from kctl_agent.storage.conformance.given import TOPIC_ID, chunk
 from kctl_agent.storage.conformance.offsets import Offsets
@@ -32,6 +32,22 @@ class Puts(Offsets[Storage]):
 
         assert [record.value for block in storage.blocks() for record in block.messages()][3] == b"0003"
         assert {block.partition: block.topic_id for block in storage.blocks()} == {0: TOPIC_ID, 1: None}
+
+    def test_chunks_of_several_partitions_are_put_at_once_all_or_none(self, storage: Storage) -> None:
+        storage.init_offsets([StoredOffset("t", partition, TOPIC_ID, 0) for partition in range(3)])
+        self.put(storage, chunk(0, 2, partition=1))
+        chunks = [chunk(0, 4), chunk(0, 5, partition=1), chunk(0, 9, [], partition=2)]
+
+        with storage.writer() as writer:
+            with pytest.raises(GapRefused, match="t-2"):
+                writer.put_all([*chunks[:2], chunk(3, 5, partition=2)])
+            assert len(self.stored(storage)) == 2
+            puts = writer.put_all(chunks)
+
+        assert [(put.stored, put.skipped) for put in puts] == [(4, 0), (3, 2), (0, 0)]
+        assert sorted(self.stored(storage)) == sorted([*range(4), *range(5)])
+        reached = storage.stored_offsets([("t", partition) for partition in range(3)])
+        assert [reached["t", partition].next for partition in range(3)] == [4, 5, 9]
 
     def test_a_storage_belongs_to_one_group_of_one_cluster(self, storage: Storage) -> None:
         first = storage.bind(Binding("orders", None))

@@ -1,4 +1,5 @@
-"""Puts into a file storage, by the tasks of executors: a transaction per chunk, and it counts once all is synced.
+"""Puts into a file storage, by the tasks of executors: a transaction for the chunks of many partitions, and it counts
+once all is synced.
 
 Several tasks write at once. SQLite lets one of them in and makes the others sleep, for up to 100 ms between tries;
 so they wait for a lock of the kernel (on the folder), which wakes the next as soon as the last is done.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -62,24 +63,31 @@ class FileWriter(Writer):
             self._log = resources.enter_context(closing(Log(self._db, path)))
             self._resources = resources.pop_all()
 
-    def put(self, chunk: Chunk) -> Put:
-        blocks: Iterable[Block] = self._cut(chunk, 0)
+    def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
+        blocks: list[Iterable[Block]] = [self._cut(chunk, 0) for chunk in chunks]
         if self._codec != "none":
-            blocks = list(blocks)
+            blocks = [list(each) for each in blocks]
         try:
             with noting_disk_errors(self._path), in_turn(self._folder), transaction(self._db):
-                stored = judged(chunk, offset_table.one(self._db, chunk.tp))
-                skip = skipped(chunk, stored)
-                written = insert(self._db, self._cut(chunk, skip) if skip else blocks, self._clock.wall())
-                offset_table.advance(self._db, stored, chunk.end)
+                puts = [self._put(chunk, each) for chunk, each in zip(chunks, blocks, strict=True)]
         except sqlite3.Error as error:
-            raise StorageUnusable(f"{chunk.topic}-{chunk.partition} could not be stored: {error}") from error
+            raise StorageUnusable(f"{_names(chunks)} could not be stored: {error}") from error
+        self._count(sum(put.bytes for put in puts))
+        return puts
+
+    def _put(self, chunk: Chunk, blocks: Iterable[Block]) -> Put:
+        stored = judged(chunk, offset_table.one(self._db, chunk.tp))
+        skip = skipped(chunk, stored)
+        written = insert(self._db, self._cut(chunk, skip) if skip else blocks, self._clock.wall())
+        offset_table.advance(self._db, stored, chunk.end)
+        return Put(len(chunk.columns) - skip, skip, written)
+
+    def _count(self, written: int) -> None:
         _uncopied[self._path] += written
         self._unsynced += written
         if self._unsynced >= SYNC_BYTES:
             self._unsynced = 0
             self._log.begin_sync()
-        return Put(len(chunk.columns) - skip, skip, written)
 
     def close(self) -> None:
         try:
@@ -94,3 +102,8 @@ class FileWriter(Writer):
 
     def _cut(self, chunk: Chunk, skip: int) -> Iterator[Block]:
         return cut(chunk, skip, self._block_messages, self._block_bytes, self._codec)
+
+
+def _names(chunks: Sequence[Chunk]) -> str:
+    first = f"{chunks[0].topic}-{chunks[0].partition}"
+    return first if len(chunks) == 1 else f"{first} and {len(chunks) - 1} more"

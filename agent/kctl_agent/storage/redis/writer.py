@@ -1,13 +1,15 @@
-"""Puts into a Redis storage: a transaction per chunk, of the bytes and of the script that judges them."""
+"""Puts into a Redis storage: a transaction for the chunks of many partitions, of the bytes and of the script that
+judges them."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kctl_agent.storage.base import Chunk, Put, Writer
-from kctl_agent.storage.block import Block, Columns
+from kctl_agent.storage.block import Block
 from kctl_agent.storage.put_rules import cut, judged, skipped
 from kctl_agent.storage.redis.client import as_unusable, transact
 from kctl_agent.storage.redis.codec import name_of, stored_offset_of
@@ -34,38 +36,70 @@ class RedisWriter(Writer):
         self._density = 1.0
         """Bytes that were sent for a byte of messages, in the last put."""
 
-    def portions(self, columns: Columns) -> Iterator[Columns]:
-        rows = int(len(columns) * PORTION_BYTES / max(columns.bytes * self._density, 1))
-        size = max(rows // self._block_messages, 1) * self._block_messages
-        # Where messages differ in size, a portion may be twice as large as it should; no more than that.
-        yield from columns.split(size, int(2 * PORTION_BYTES / self._density))
+    def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
+        most = int(PORTION_BYTES / self._density)
+        portion: list[Chunk] = []
+        room = most
+        for part in (part for chunk in chunks for part in self._parts(chunk, most)):
+            size = part.columns.bytes
+            if portion and (size > room or part.tp == portion[-1].tp):
+                yield portion
+                portion, room = [], most
+            portion.append(part)
+            room -= size
+        if portion:
+            yield portion
 
-    def put(self, chunk: Chunk) -> Put:
-        put = self._put(chunk)
-        if put.stored == len(chunk.columns):
-            self._density = min(put.bytes / max(chunk.columns.bytes, 1), 1.0)
-        return put
+    def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
+        puts = self._put(chunks)
+        if sum(put.skipped for put in puts) == 0:
+            sent, given = sum(put.bytes for put in puts), sum(chunk.columns.bytes for chunk in chunks)
+            self._density = min(sent / max(given, 1), 1.0)
+        return puts
 
     def close(self) -> None: ...
 
-    def _put(self, chunk: Chunk) -> Put:
-        """Cut once more only if messages of the chunk lie below the stored offset."""
-        skip, cut_at = 0, ""
-        while True:
-            blocks = list(cut(chunk, skip, self._block_messages, self._block_bytes, self._codec))
-            place = (name_of(chunk.tp), chunk.topic_id or "", chunk.start, chunk.end, chunk.version, cut_at)
-            found = self._send(blocks, place)
-            if not found:
-                return Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in blocks))
-            stored = judged(chunk, stored_offset_of(chunk.tp, found))
-            skip, cut_at = skipped(chunk, stored), str(stored.next)
+    def _parts(self, chunk: Chunk, most: int) -> Iterator[Chunk]:
+        """Of whole blocks. Where messages differ in size, one may be twice as large as it should; no more than that."""
+        columns, begin = chunk.columns, chunk.start
+        rows = len(columns) * most // max(columns.bytes, 1)
+        size = max(rows // self._block_messages, 1) * self._block_messages
+        for part in columns.split(size, 2 * most):
+            end = int(part.offsets[-1]) + 1
+            is_last = end > int(columns.offsets[-1])
+            yield replace(chunk, start=begin, end=chunk.end if is_last else end, columns=part)
+            begin = end
 
-    def _send(self, blocks: Sequence[Block], place: Sequence[object]) -> Any:
+    def _put(self, chunks: Sequence[Chunk]) -> list[Put]:
+        """Cut once more only if messages of a chunk lie below its stored offset."""
+        cut_at = [(0, "")] * len(chunks)
+        while True:
+            blocks = [
+                list(cut(chunk, skip, self._block_messages, self._block_bytes, self._codec))
+                for chunk, (skip, _) in zip(chunks, cut_at, strict=True)
+            ]
+            found = self._send(chunks, blocks, [at for _, at in cut_at])
+            if not found:
+                return [
+                    Put(len(chunk.columns) - skip, skip, sum(len(block.body) for block in of_chunk))
+                    for chunk, (skip, _), of_chunk in zip(chunks, cut_at, blocks, strict=True)
+                ]
+            stored = [
+                judged(chunk, stored_offset_of(chunk.tp, each)) for chunk, each in zip(chunks, found, strict=True)
+            ]
+            cut_at = [(skipped(chunk, each), str(each.next)) for chunk, each in zip(chunks, stored, strict=True)]
+
+    def _send(self, chunks: Sequence[Chunk], blocks: Sequence[Sequence[Block]], cut_at: Sequence[str]) -> Any:
         """The bytes as plain values and the script that judges them, in one transaction. Handed to the script they
         would be copied into Lua and out again, which cost as much as all the rest (benchmarks/README.md)."""
         session, token = self._session, uuid.uuid4().hex
-        names = [f"{token}:{number}" for number in range(len(blocks))]
-        rows = [word for b, name in zip(blocks, names, strict=True) for word in (b.first, b.last, b.count, name)]
-        sent = {session.key("sent", name): block.body for block, name in zip(blocks, names, strict=True)}
+        sent: dict[str, bytes] = {}
+        words: list[object] = []
+        for chunk, of_chunk, at in zip(chunks, blocks, cut_at, strict=True):
+            words += (name_of(chunk.tp), chunk.topic_id or "", chunk.start, chunk.end, chunk.version, at, len(of_chunk))
+            for block in of_chunk:
+                name = f"{token}:{len(sent)}"
+                sent[session.key("sent", name)] = block.body
+                words += (block.first, block.last, block.count, name)
         with as_unusable(session.place):
-            return transact(session.client, sent, SENT_SECONDS, "put", session.prefix, token, *place, *rows)
+            return transact(session.client, sent, SENT_SECONDS, "put", session.prefix, token, *words)

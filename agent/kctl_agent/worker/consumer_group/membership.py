@@ -22,6 +22,7 @@ from kctl_agent.kafka_errors import reason
 from kctl_agent.snapshot import MemberInfo
 from kctl_agent.worker.consumer_group.assignor import leader_announcing
 from kctl_agent.worker.consumer_group.commit_errors import Commit, keep_partition_errors, refusal
+from kctl_agent.worker.consumer_group.partition_names import partition_names
 from kctl_agent.worker.settings import KafkaSettings
 
 __all__ = ["Fenced", "Lost", "Membership", "take_up_forgotten_join"]
@@ -173,7 +174,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         """Awaited on the I/O loop. Pauses here: after this callback the first poll has already returned records."""
         self._consumer.pause(*assigned)
         self._suspended = False
-        names = sorted(f"{tp.topic}-{tp.partition}" for tp in self._consumer.assignment())
+        names = partition_names(self._consumer.assignment())
         log.info("generation %d of the group, assigned: %s", self._metadata().generation_id, names)
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002

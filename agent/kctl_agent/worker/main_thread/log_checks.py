@@ -16,7 +16,6 @@ from kctl_agent.storage.base import OffsetStore, StorageError
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView
 from kctl_agent.worker.offsets.progress import Progress
 from kctl_agent.worker.query.pipeline import Pipeline, Source
-from kctl_agent.worker.stats import WorkerStats
 
 __all__ = ["LogChecks"]
 
@@ -29,14 +28,11 @@ STORAGE_CHECK_SECONDS = 5.0
 class LogChecks:
     """Of the queries that run."""
 
-    def __init__(
-        self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: Progress, stats: WorkerStats
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: Progress) -> None:
         self._pipeline = pipeline
         self._brokers = brokers
         self._storage = storage
         self._progress = progress
-        self._stats = stats
         self._compared: BrokerView | None = None
         self._check_at = 0.0
 
@@ -44,12 +40,6 @@ class LogChecks:
         """`view` is what the brokers reported last."""
         self._compare_logs(running, view)
         self._check_storage()
-        for tp, (begin, start) in self._progress.reading.lost(running, self._pipeline.positions, view).items():
-            text = (
-                f"{tp.topic}-{tp.partition}: {start - begin} offsets from {begin} on were removed by retention "
-                "before they were read"
-            )
-            self._stats.happened("records_lost", text, tp, (begin, start))
 
     def _compare_logs(self, running: Mapping[TopicPartition, Source], view: BrokerView) -> None:
         """If the log of a partition was truncated below what is read of it, let the query end: the next one begins

@@ -26,6 +26,7 @@ from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.lake import LakeStorage, dead_letter_folder
 from kctl_agent.storage.lake.requeue import PutBack
 from kctl_agent.worker.consumer_group.membership import Fenced, Lost, Membership
+from kctl_agent.worker.consumer_group.partition_names import partition_names
 from kctl_agent.worker.lifecycle import events
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.lifecycle.query_groups import Group
@@ -98,7 +99,7 @@ class MainLoop:
         self._watcher = BrokerWatcher(brokers, lambda: member.partitions, self._on_watched)
         self._committer = Committer(member, progress, stats, self._describe)
         self._query_start = QueryStart(pipeline, start_offsets, member, progress, stats, self._describe)
-        self._checks = LogChecks(pipeline, brokers, storage, progress, stats)
+        self._checks = LogChecks(pipeline, brokers, storage, progress)
         seeking = Seeking(pipeline, brokers, storage, member, progress, stats)
         self._requests = Requests(
             settings.name, inbox, member, self._lifecycle, seeking, self._handle, self._on_lost, self._describe
@@ -280,7 +281,7 @@ class MainLoop:
         if not partitions:
             return {}
         self._progress.epochs.give_up(partitions)
-        log.info("revoked: %s", sorted(f"{tp.topic}-{tp.partition}" for tp in partitions))
+        log.info("revoked: %s", partition_names(partitions))
         read = self._lifecycle.reading
         self._handle(events.Revoked(frozenset(partitions)))
         return self._progress.commits.due(self._progress.ends(read))

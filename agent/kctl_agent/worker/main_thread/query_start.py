@@ -17,6 +17,7 @@ from kctl_agent.spark.session import lost_jvm
 from kctl_agent.storage.base import StorageError
 from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
+from kctl_agent.worker.consumer_group.partition_names import partition_names
 from kctl_agent.worker.lifecycle.events import DriverEnded, QueryStarted, StartFailed
 from kctl_agent.worker.main_thread.committer import topics_of
 from kctl_agent.worker.offsets.positions import Moved
@@ -82,7 +83,7 @@ class QueryStart:
         sources = {tp: decided.source(tp) for tp in readable}
         self._pipeline.start(sources)
         self._reported.clear()
-        log.info("reads %s", {f"{tp.topic}-{tp.partition}": sources[tp].start for tp in sorted(readable)})
+        log.info("reads %s", partition_names(readable, {tp: source.start for tp, source in sources.items()}))
         return QueryStarted(readable, unanswered)
 
     def _report(self, decided: Decided) -> None:

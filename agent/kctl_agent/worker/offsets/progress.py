@@ -35,8 +35,7 @@ class Progress:
     ) -> None:
         """Reading of these begins: from here on the logs and offsets that were found are the ones that count."""
         found = {tp: decided.found[tp] for tp in partitions}
-        recreated = {tp for tp, moved in decided.moves if moved.kind == "topic_recreated"}
-        self.reading.began({tp: at.topic_id for tp, at in found.items()}, recreated, now)
+        self.reading.began({tp: at.topic_id for tp, at in found.items()}, now)
         self.epochs.began({tp: at.seen for tp, at in found.items()})
         committed = {tp: at.committed for tp, at in found.items() if at.committed is not None}
         others = {tp: at for tp, at in self.commits.known.items() if tp in assigned and tp not in found}

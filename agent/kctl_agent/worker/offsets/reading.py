@@ -1,4 +1,4 @@
-"""What a worker knows of the logs since it began to read them: what is void, without a leader, or lost by now.
+"""What a worker knows of the logs since it began to read them: what is void, or without a leader.
 
 No clock, no question to a broker. Times are the caller's monotonic seconds; a `BrokerView` is their last report.
 """
@@ -21,17 +21,11 @@ class Reading:
         self._topic_ids: dict[TopicPartition, str | None] = {}
         """Of the topics as they were when reading them began."""
         self._began_at = 0.0
-        self._lost_until: dict[TopicPartition, int] = {}
-        """What was removed by retention before it was read, and is reported: up to this offset."""
 
-    def began(
-        self, topic_ids: Mapping[TopicPartition, str | None], recreated: Collection[TopicPartition], now: float
-    ) -> None:
-        """Reading of these partitions begins, of topics with these ids; those of them that are `recreated` have a new
-        log."""
+    def began(self, topic_ids: Mapping[TopicPartition, str | None], now: float) -> None:
+        """Reading of these partitions begins, of topics with these ids."""
         self._began_at = now
         self._topic_ids = {**self._topic_ids, **topic_ids}
-        self._lost_until = {tp: offset for tp, offset in self._lost_until.items() if tp not in recreated}
 
     def topic_id(self, tp: TopicPartition) -> str | None:
         """Of the topic that is read, where it is known."""
@@ -53,18 +47,3 @@ class Reading:
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
         return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)
-
-    def lost(
-        self, running: Collection[TopicPartition], positions: Mapping[TopicPartition, int], view: BrokerView
-    ) -> dict[TopicPartition, tuple[int, int]]:
-        """Offsets that were removed by retention before they were read, from and to, each once."""
-        found = {}
-        for tp in running:
-            start, position = view.starts.get(tp), positions.get(tp)
-            if start is None or position is None:
-                continue
-            begin = max(position, self._lost_until.get(tp, 0))
-            if start > begin:
-                found[tp] = (begin, start)
-        self._lost_until |= {tp: end for tp, (_, end) in found.items()}
-        return found

@@ -16,6 +16,9 @@ from kctl_agent.storage.base import StorageUnusable
 __all__ = ["Failure", "TaskFailed", "failure"]
 
 MAX_TEXT = 500
+PY4J = "An error occurred while calling"
+JAVA_CLASS = re.compile(r"^: (\w+\.)*")
+"""Before the name of the exception's class, on the line behind Py4J's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ def _one_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     traces = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if not traces:
-        return (lines[0] if lines else type(error).__name__)[:MAX_TEXT]
+        first, *more = lines or [type(error).__name__]
+        return (JAVA_CLASS.sub("", more[0]) if more and first.startswith(PY4J) else first)[:MAX_TEXT]
     after = lines[traces[-1] + 1 :]
     raised = [
         line for line in after if not line.startswith(("File ", "^", "~")) and ": " in line and " at " not in line

@@ -4,7 +4,7 @@ storages that a batch can be put into."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,10 @@ from kctl_agent.process.bootstrap import BootstrapError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BatchPut", "BatchRange", "PartitionPlan", "PutDone"]
+__all__ = ["BatchPut", "BatchRange", "PartitionPlan", "PutDone", "in_few_tasks", "task_count"]
 
+UNEVEN_TASKS = 4
+"""For each that runs at a time, where partitions differ much in size."""
 FIXED = ("CANNOT_MODIFY_STATIC_CONFIG", "CANNOT_MODIFY_CONFIG")
 """Spark's error conditions for configuration that no session can have of its own."""
 
@@ -44,6 +46,23 @@ class PutDone:
 
     rows: int
     last_timestamps: Mapping[tuple[str, int], float]
+
+
+def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange]) -> DataFrame:
+    """The records of a batch in as many tasks as pay: each reads whole Kafka partitions one after another, in offset
+    order. Spark makes a task of each, and a task with a call of Python costs about 50 ms whatever is in it
+    (benchmarks/README.md)."""
+    sizes = [size for each in ranges.values() if (size := each.end - each.plan.start) > 0]
+    tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism)
+    return frame.coalesce(tasks) if 0 < tasks < len(sizes) else frame
+
+
+def task_count(sizes: Collection[int], at_a_time: int) -> int:
+    """How many tasks a batch over partitions of so many records is to have, of which so many run at a time: as many as
+    that; more where a partition is so large that tasks of as many partitions would not be alike."""
+    largest, total = max(sizes, default=0), sum(sizes)
+    is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (4 * at_a_time)
+    return min(len(sizes), UNEVEN_TASKS * at_a_time if is_uneven else at_a_time)
 
 
 class BatchPut(ABC):

@@ -1,4 +1,4 @@
-"""The driver's side of a batch that is put in blocks, by a task for each partition (`put`)."""
+"""The driver's side of a batch that is put in blocks, by tasks that read several partitions each (`put`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl_agent.spark.without_pandas import map_in_arrow
 from kctl_agent.storage.base import Advance, Storage
-from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone
+from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone, in_few_tasks
 from kctl_agent.worker.query.put import RESULT_SCHEMA, PutJob, put_in_task
 from kctl_agent.worker.query.transform import check_transform
 
@@ -33,7 +33,7 @@ class BlockPut(BatchPut):
 
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
         job = PutJob(self._storage, {tp: each.plan for tp, each in ranges.items()}, token)
-        selected = frame.selectExpr(*job.selected())
+        selected = in_few_tasks(frame, ranges).selectExpr(*job.selected())
         rows: list[Any] = map_in_arrow(selected, partial(put_in_task, job), RESULT_SCHEMA).collect()
         reached = {(row.topic, row.partition): row.last + 1 for row in rows}
         holes = [

@@ -44,6 +44,11 @@ __all__ = ["Batch", "Pipeline", "Source"]
 
 log = logging.getLogger(__name__)
 
+PREFETCHED_BYTES = 128 << 20
+FETCHED_BYTES = (64 << 10, 1 << 20)
+"""What the consumers of a query hold of records that no task has asked for yet, together and each (least and most:
+Kafka's own). Each fetches the next ones while a task takes what is there, and a larger record is fetched all the same
+(KIP-74)."""
 REQUEST_TIMEOUT_MS = 10_000
 """Java's AdminClient, which Spark asks for the ends, waits all of its minute for a leader that was killed and is gone
 from the metadata; after its time-out Spark asks anew, and learns of the next leader."""
@@ -382,11 +387,17 @@ class Pipeline:
             .option("assign", json.dumps(assign))
             .option("startingOffsets", json.dumps(starts))
             .option("maxOffsetsPerTrigger", pipeline.max_records_per_batch)
-            .option("failOnDataLoss", pipeline.on_data_loss == "stop")
+            .option("failOnDataLoss", True)  # what is lost is decided on and counted where a query begins
             .option("includeHeaders", True)
             .option("kafka.max.poll.records", POLL_RECORDS)
+            .option("kafka.max.partition.fetch.bytes", _fetched_bytes(len(sources)))
             .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
             .option("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS)
             .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
             .load()
         )
+
+
+def _fetched_bytes(partitions: int) -> int:
+    least, most = FETCHED_BYTES
+    return min(max(PREFETCHED_BYTES // max(partitions, 1), least), most)

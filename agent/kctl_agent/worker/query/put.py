@@ -1,26 +1,29 @@
-"""The part of the worker that runs in an executor: Arrow batches of one Kafka partition into the storage.
+"""The part of the worker that runs in an executor: Arrow batches of a task's Kafka partitions into the storage.
 
-One task per Kafka partition, records in offset order (Spark's Kafka source makes its tasks so). Memory is bounded by
-two Arrow batches, one being stored and one being read, never by the Spark batch.
+A task reads whole Kafka partitions one after another, records in offset order (`in_few_tasks`). What an Arrow batch
+holds of them is stored in one transaction as a rule. Memory is bounded by two Arrow batches, one being stored and one
+being read, never by the Spark batch.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kctl_agent.errors import StorageError
-from kctl_agent.storage.base import Chunk, Storage
+from kctl_agent.storage.base import Chunk, Put, Storage, TopicPartition
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.worker.query.batch_failure import TaskFailed
 from kctl_agent.worker.query.batch_put import PartitionPlan
 
-__all__ = ["COLUMNS", "RESULT_SCHEMA", "BadOrder", "PutJob", "put_in_task", "put_partition"]
+__all__ = ["COLUMNS", "RESULT_SCHEMA", "BadOrder", "PutJob", "put_in_task", "put_partitions"]
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """What a user's transform must keep."""
@@ -32,20 +35,20 @@ HEADERS = (
 """As JSON: an array of structs in Arrow made the whole put four times slower, even with every one null. Renamed by a
 cast and not by `transform`, with which a batch took an eighth longer, headers or not (benchmarks/README.md)."""
 
-RESULT_SCHEMA = (
-    "topic string, partition int, first long, last long, stored long, skipped long, bytes long, last_timestamp_ms long"
-)
+RESULT_SCHEMA = "topic string, partition int, last long, stored long, skipped long, last_timestamp_ms long"
 KEEP = "the transform must not change topic or partition"
+MOVED = "the transform must not move records"
+SORTED = "the transform must not sort records"
 
 
 class BadOrder(StorageError):
-    """A task whose records are not those of one Kafka partition in offset order: the transform changed or moved
+    """A task whose records are not those of whole Kafka partitions in offset order: the transform changed or moved
     them."""
 
     code = "bad_order"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PutJob:
     """Everything a task needs; pickled with it."""
 
@@ -54,7 +57,7 @@ class PutJob:
     token: str = ""
     """By which the driver knows what its tasks report (`batch_failure`)."""
 
-    @property
+    @cached_property
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.plans})
 
@@ -68,69 +71,95 @@ class PutJob:
 
 
 def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """`put_partition`, whose errors the driver is to understand. Raises TaskFailed."""
+    """`put_partitions`, whose errors the driver is to understand. Raises TaskFailed."""
     try:
-        yield from put_partition(job, batches)
+        yield from put_partitions(job, batches)
     except StorageError as error:
         raise TaskFailed(job.token, error) from None
 
 
-def put_partition(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Store one task's Arrow record batches (columns `PutJob.selected`); yields one row of `RESULT_SCHEMA`, or none.
+@dataclass(slots=True)
+class _Progress:
+    """How far a task has come with one partition: `planned` is where its next chunk begins."""
+
+    planned: int
+    last: int = -1
+    stored: int = 0
+    skipped: int = 0
+    last_timestamp: int = -1
+
+    def put(self, chunk: Chunk, put: Put) -> None:
+        self.last = int(chunk.columns.offsets[-1])
+        self.last_timestamp = int(chunk.columns.timestamps[-1])
+        self.stored += put.stored
+        self.skipped += put.skipped
+
+
+@dataclass(slots=True)
+class _Task:
+    """What one task has stored, by partition in the order in which they came."""
+
+    job: PutJob
+    progress: dict[TopicPartition, _Progress] = field(default_factory=dict)
+    current: TopicPartition | None = None
+
+    def chunk(self, tp: TopicPartition, columns: Columns) -> Chunk:
+        """The next records of a partition. Raises BadOrder."""
+        plan = self.job.plans[tp]
+        name = f"{tp[0]}-{tp[1]}"
+        if tp != self.current and tp in self.progress:
+            raise BadOrder(f"records of {name} came before and after those of another partition; {MOVED}")
+        self.current = tp
+        progress = self.progress.setdefault(tp, _Progress(plan.start))
+        first, end = int(columns.offsets[0]), int(columns.offsets[-1]) + 1
+        if (first < progress.planned and progress.planned > plan.start) or (np.diff(columns.offsets) <= 0).any():
+            raise BadOrder(f"records of {name} came out of offset order; {SORTED}")
+        begin, progress.planned = progress.planned, end
+        return Chunk(*tp, plan.topic_id, begin, end, plan.version, columns)
+
+
+def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
+    """Store one task's Arrow record batches (columns `PutJob.selected`); yields one record batch with a row of
+    `RESULT_SCHEMA` for each partition, or nothing.
 
     Raises:
         BadOrder, GapRefused, StoredOffsetMoved: nothing of that portion was written; the Spark batch fails.
         StorageUnusable: the same, and it may work later.
     """
-    import pyarrow as pa
-
-    where: tuple[str, int] | None = None
-    begin = first = last = last_timestamp = -1
-    stored = skipped = size = 0
+    task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            here = _coordinates(batch, job)
-            if where is None:
-                where, begin = here, job.plans[here].start
-            elif here != where:
-                raise BadOrder(f"records of {where} and {here} came in one task; the transform must not move records")
-            columns = _columns(batch)
-            if int(columns.offsets[0]) <= last or (np.diff(columns.offsets) <= 0).any():
-                raise BadOrder(f"records of {here} came out of offset order; the transform must not sort records")
-            plan = job.plans[here]
-            if first < 0:
-                first = int(columns.offsets[0])
-            for portion in writer.portions(columns):
-                last = int(portion.offsets[-1])
-                put = writer.put(Chunk(*here, plan.topic_id, begin, last + 1, plan.version, portion))
-                begin = last + 1
-                stored, skipped, size = stored + put.stored, skipped + put.skipped, size + put.bytes
-            last_timestamp = int(columns.timestamps[-1])
+            for portion in writer.portions([task.chunk(tp, columns) for tp, columns in _runs(batch, job)]):
+                for chunk, put in zip(portion, writer.put_all(portion), strict=True):
+                    task.progress[chunk.tp].put(chunk, put)
     _spare_collections()
-    if where is not None:
-        topic, partition = where
-        numbers = [first, last, stored, skipped, size, last_timestamp]
-        columns_of_one = [_text(topic), _number(np.int32(partition)), *(_number(np.int64(value)) for value in numbers)]
-        yield pa.RecordBatch.from_arrays(columns_of_one, [field.split()[0] for field in RESULT_SCHEMA.split(", ")])
+    if task.progress:
+        yield _result(task.progress)
 
 
-def _number(value: np.int32 | np.int64) -> Any:
-    """An Arrow array of this value alone. Out of its buffer: `pa.array` would import pandas, if it is installed, for
-    most of a second in every Python of the executors."""
+def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
+    """As a record batch. Out of buffers: `pa.array` would import pandas, if it is installed, for most of a second in
+    every Python of the executors."""
     import pyarrow as pa
 
-    return pa.Array.from_buffers(pa.from_numpy_dtype(value.dtype), 1, [None, pa.py_buffer(value.tobytes())])
+    topics = [topic.encode() for topic, _ in progress]
+    ends = np.cumsum([0, *map(len, topics)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"".join(topics))]
+    numbers = np.array([(each.last, each.stored, each.skipped, each.last_timestamp) for each in progress.values()])
+    columns = [
+        pa.Array.from_buffers(pa.string(), len(topics), buffers),
+        _numbers(np.array([partition for _, partition in progress], np.int32)),
+        *(_numbers(column.astype(np.int64)) for column in numbers.T),
+    ]
+    return pa.RecordBatch.from_arrays(columns, [name.split()[0] for name in RESULT_SCHEMA.split(", ")])
 
 
-def _text(value: str) -> Any:
-    """As `_number`, of a text."""
+def _numbers(values: NDArray[Any]) -> Any:
     import pyarrow as pa
 
-    data = value.encode()
-    ends = np.array([0, len(data)], np.int32).tobytes()
-    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values.tobytes())])
 
 
 @cache
@@ -144,18 +173,21 @@ def _spare_collections() -> None:
     gc.freeze()
 
 
-def _coordinates(batch: Any, job: PutJob) -> tuple[str, int]:
-    """Topic and partition of an Arrow batch, of which all records must have the same."""
+def _runs(batch: Any, job: PutJob) -> Iterator[tuple[TopicPartition, Columns]]:
+    """The records of an Arrow batch by partition, as they follow one another. Raises BadOrder."""
     places, partitions = batch.column(0), batch.column(1)
     if places.null_count:
         raise BadOrder(f"there are records of other topics than {', '.join(job.topics)}; {KEEP}")
-    place, partition = places[0].as_py(), partitions[0].as_py()
-    if (np.from_dlpack(places) != place).any() or (np.from_dlpack(partitions) != partition).any():
-        raise BadOrder("records of several partitions came in one Arrow batch; the transform must not move records")
-    topic = job.topics[place]
-    if (topic, partition) not in job.plans:
-        raise BadOrder(f"there are records of {topic}-{partition}, which is not read here; {KEEP}")
-    return topic, partition
+    place_of, partition_of = np.from_dlpack(places), np.from_dlpack(partitions)
+    changes = np.flatnonzero((np.diff(place_of) != 0) | (np.diff(partition_of) != 0)) + 1
+    edges = [0, *changes.tolist(), batch.num_rows]
+    columns = _columns(batch)
+    parts = columns.cut(edges) if len(edges) > 2 else iter((columns,))
+    for (begin, _), part in zip(pairwise(edges), parts, strict=True):
+        tp = job.topics[int(place_of[begin])], int(partition_of[begin])
+        if tp not in job.plans:
+            raise BadOrder(f"there are records of {tp[0]}-{tp[1]}, which is not read here; {KEEP}")
+        yield tp, part
 
 
 def _columns(batch: Any) -> Columns:

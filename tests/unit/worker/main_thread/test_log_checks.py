@@ -37,13 +37,11 @@ class Checks:
         self.pipeline._runs = {frozenset(SOURCES): self.run}
         self.progress = Progress()
         self.progress.epochs.began({TP: LogSeen(1, 8)})
-        self.events: list[tuple[str, Any]] = []
         self.diverged: dict[TopicPartition, int] = {}
         self.error: KafkaError | None = None
         self.questions = 0
         brokers: Any = SimpleNamespace(divergences_of_each=self._divergences)
-        stats: Any = SimpleNamespace(happened=lambda kind, _text, _tp, offsets: self.events.append((kind, offsets)))
-        self.checks = LogChecks(self.pipeline, brokers, self.storage, self.progress, stats)
+        self.checks = LogChecks(self.pipeline, brokers, self.storage, self.progress)
 
     def check(self, view: BrokerView) -> bool:
         """Whether the query drains now."""
@@ -69,7 +67,6 @@ def view(end: int = 12, start: int = 0, epoch: int = 1) -> BrokerView:
 def test_a_query_goes_on_while_everything_is_there(checks: Checks) -> None:
     assert not checks.check(view())
     assert checks.progress.epochs.seen(TP) == LogSeen(1, 12)
-    assert checks.events == []
 
 
 @pytest.mark.parametrize("stored", [None, 7])
@@ -111,10 +108,3 @@ def test_brokers_are_asked_once_for_each_report_and_later_when_they_did_not_answ
     checks.error = None
     checks.check(view())
     assert (checks.questions, checks.progress.epochs.seen(TP)) == (2, LogSeen(1, 12))
-
-
-def test_what_retention_removed_before_it_was_read_is_reported_once(checks: Checks) -> None:
-    checks.check(view(end=40, start=30))
-    checks.check(view(end=40, start=30))
-
-    assert checks.events == [("records_lost", (10, 30))]

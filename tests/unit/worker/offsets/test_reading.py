@@ -1,4 +1,4 @@
-"""What is void, without a leader or lost of the logs that a worker reads."""
+"""What is void, or without a leader, of the logs that a worker reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 def reading(now: float = 100.0) -> Reading:
     began = Reading()
-    began.began({FIRST: "A", SECOND: "A"}, (), now)
+    began.began({FIRST: "A", SECOND: "A"}, now)
     return began
 
 
@@ -43,7 +43,7 @@ def test_what_the_brokers_reported_before_reading_began_means_nothing() -> None:
 
 def test_a_topic_without_a_known_id_is_never_void() -> None:
     unknown = Reading()
-    unknown.began({FIRST: None}, (), 100.0)
+    unknown.began({FIRST: None}, 100.0)
 
     assert not unknown.is_void(FIRST, view("B"))
     assert not unknown.is_void(SECOND, view("B")), "it was never read"
@@ -55,20 +55,3 @@ def test_a_partition_that_is_read_is_without_leader_after_so_long() -> None:
     assert reading().is_without_leader([FIRST], without, 15.0)
     assert not reading().is_without_leader([FIRST], without, 30.0)
     assert not reading().is_without_leader([SECOND], without, 15.0)
-
-
-def test_each_lost_offset_is_reported_once() -> None:
-    began = reading()
-
-    assert began.lost([FIRST, SECOND], {FIRST: 10, SECOND: 10}, view(first=10)) == {}
-    assert began.lost([FIRST], {FIRST: 10}, view(first=15)) == {FIRST: (10, 15)}
-    assert began.lost([FIRST], {FIRST: 10}, view(first=15)) == {}
-    assert began.lost([FIRST], {FIRST: 12}, view(first=20)) == {FIRST: (15, 20)}
-
-
-def test_losses_of_a_recreated_topic_are_counted_anew() -> None:
-    began = reading()
-    began.lost([FIRST], {FIRST: 10}, view(first=15))
-    began.began({FIRST: "B"}, {FIRST}, 200.0)
-
-    assert began.lost([FIRST], {FIRST: 0}, view("B", first=3)) == {FIRST: (0, 3)}

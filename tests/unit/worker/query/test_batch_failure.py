@@ -48,6 +48,15 @@ def test_a_record_that_an_exception_quotes_cannot_pass_for_the_storage(text: str
     assert not in_driver(ValueError(text)).is_storage
 
 
+def test_of_an_exception_of_java_the_class_and_the_first_line_are_shown() -> None:
+    text = (
+        "An error occurred while calling o176.collectToPython.\n"
+        ": org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may have been lost;\n\tat org.x.Y(z)\n"
+    )
+
+    assert failure(RuntimeError(text), TOKEN).text == "KafkaIllegalStateException: Some data may have been lost;"
+
+
 def test_a_sentence_of_several_lines_is_one_line() -> None:
     assert in_driver(TaskFailed(TOKEN, StorageUnusable("one\ntwo"))).text == "StorageUnusable: one two"
 

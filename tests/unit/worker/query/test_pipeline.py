@@ -32,7 +32,9 @@ class Frame:
     def __init__(self, *batches: pa.RecordBatch) -> None:
         self._batches = batches
 
-    def selectExpr(self, *_: str) -> Frame:  # noqa: N802 - Spark's name
+    sparkSession = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))  # noqa: N815 - Spark's name
+
+    def selectExpr(self, *_: str) -> Frame:  # noqa: N802
         return self
 
     def mapped(self, task: Callable[[Iterator[Any]], Iterator[Any]], _schema: str) -> Any:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from kctl_agent.storage.base import Storage, StoredOffset, Writer
-from kctl_agent.storage.block import Columns
+from kctl_agent.storage.base import Chunk, Put, Storage, StoredOffset, Writer
 from kctl_agent.storage.conformance.given import next_offset, stored
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.query.batch_put import PartitionPlan
-from kctl_agent.worker.query.put import BadOrder, PutJob, _spare_collections, put_partition
+from kctl_agent.worker.query.put import BadOrder, PutJob, _spare_collections, put_partitions
 
 
 def arrow(
@@ -45,12 +45,17 @@ def put(storage: Storage, *batches: pa.RecordBatch) -> list[dict[str, object]]:
 
 def put_all(storage: Storage, batches: Iterator[pa.RecordBatch]) -> list[dict[str, object]]:
     job = PutJob(storage, {("t", partition): PartitionPlan(0, 1, None) for partition in (0, 1)})
-    return [row for result in put_partition(job, batches) for row in result.to_pylist()]
+    return [row for result in put_partitions(job, batches) for row in result.to_pylist()]
 
 
 def in_portions(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    def portions(self: Writer, columns: Columns) -> Iterator[Columns]:
-        yield from columns.split(size)
+    def portions(self: Writer, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
+        for chunk in chunks:
+            begin = chunk.start
+            for columns in chunk.columns.split(size):
+                end = int(columns.offsets[-1]) + 1
+                yield [replace(chunk, start=begin, end=end, columns=columns)]
+                begin = end
 
     monkeypatch.setattr(type(storage.writer()), "portions", portions)
 
@@ -62,7 +67,7 @@ def test_what_is_put_in_portions_is_stored_as_a_whole(storage: MemoryStorage, mo
 
     assert stored(storage) == [0, 1, 2, 3, 5, 6, 7, 9]
     assert next_offset(storage) == 10
-    assert (row["first"], row["last"], row["stored"], row["skipped"], row["last_timestamp_ms"]) == (0, 9, 8, 0, 90)
+    assert (row["last"], row["stored"], row["skipped"], row["last_timestamp_ms"]) == (9, 8, 0, 90)
 
 
 def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
@@ -75,6 +80,29 @@ def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
 
     assert stored(storage) == [0, 1, 2, 3, 4, 5]
     assert (row["stored"], row["skipped"]) == (2, 4)
+
+
+def test_a_task_reads_partitions_one_after_another_and_stores_what_an_arrow_batch_holds_of_them_at_once(
+    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.init_offsets([StoredOffset("t", 1, None, 5)])
+    sizes: list[int] = []
+    writes = storage.put_all
+
+    def counted(chunks: Sequence[Chunk]) -> list[Put]:
+        sizes.append(len(chunks))
+        return writes(chunks)
+
+    monkeypatch.setattr(storage, "put_all", counted)
+
+    zero, one = put(storage, arrow([0, 1]), arrow([2, 5, 6, 7], partitions=[0, 1, 1, 1]), arrow([8], partitions=[1]))
+
+    assert sizes == [1, 2, 1]
+    assert {tp: at.next for tp, at in storage.stored_offsets([("t", 0), ("t", 1)]).items()} == {
+        ("t", 0): 3,
+        ("t", 1): 9,
+    }
+    assert [list(row.values()) for row in (zero, one)] == [["t", 0, 2, 3, 0, 20], ["t", 1, 8, 4, 0, 80]]
 
 
 def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(storage: MemoryStorage) -> None:
@@ -91,14 +119,13 @@ def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(stora
 @pytest.mark.parametrize(
     ("batches", "complaint"),
     [
-        ([arrow([0, 1], topics=[0, 1])], "several partitions came in one Arrow batch"),
         ([arrow([0, 1], topics=[None, None])], "other topics than t; the transform must not change topic or partition"),
         (
             [arrow([0, 1], partitions=[7, 7])],
             "t-7, which is not read here; the transform must not change topic or partition",
         ),
-        ([arrow([0, 1], partitions=[0, 1])], "several partitions came in one Arrow batch"),
-        ([arrow([0]), arrow([1], partitions=[1])], "came in one task"),
+        ([arrow([0, 0, 1], partitions=[0, 1, 0])], "t-0 came before and after those of another partition"),
+        ([arrow([0]), arrow([0], partitions=[1]), arrow([1])], "t-0 came before and after those of another partition"),
         ([arrow([1, 0])], "out of offset order"),
         ([arrow([0, 1]), arrow([1])], "out of offset order"),
     ],
@@ -106,6 +133,8 @@ def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(stora
 def test_records_that_were_moved_are_refused(
     storage: MemoryStorage, batches: list[pa.RecordBatch], complaint: str
 ) -> None:
+    storage.init_offsets([StoredOffset("t", 1, None, 0)])
+
     with pytest.raises(BadOrder, match=complaint):
         put(storage, *batches)
 

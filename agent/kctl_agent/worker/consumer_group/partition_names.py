@@ -1,0 +1,21 @@
+"""Partitions as a line of the log shows them: no more of them than a person reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from kafka import TopicPartition
+
+__all__ = ["partition_names"]
+
+MOST = 20
+
+
+def partition_names(
+    partitions: Collection[TopicPartition], at: Mapping[TopicPartition, int] = MappingProxyType({})
+) -> str:
+    """The first ones in order, with their offsets where those are given, and how many more there are."""
+    first = sorted(partitions)[:MOST]
+    names = ", ".join(f"{tp.topic}-{tp.partition}" + (f" from {at[tp]}" if tp in at else "") for tp in first)
+    return f"{names} and {len(partitions) - MOST} more" if len(partitions) > MOST else names or "none"
