@@ -31,7 +31,9 @@ from benchmarks._collected import SERIES_PER_PARTITION, collector_over
 from kctl.exporter import Exposition, SnapshotCollector
 from kctl.http import HttpServer, Source, bind, create_app
 from kctl.master.collector import Collector
+from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
+from kctl.master.verdict import Verdicts
 from kctl.start.interpreter import tune_interpreter
 
 TARGET_RATIO = 20.0
@@ -80,7 +82,11 @@ async def _measure(partitions: int, scrapes: int, folder: Path) -> None:
     exposition = Exposition(collector.latest)
     expositions.append(exposition)
     source = Source(
-        latest=collector.latest, render_metrics=exposition.render, ready_metrics=exposition.ready, feed=feed
+        latest=collector.latest,
+        verdicts=Verdicts(collector.latest, STALE_SECONDS),
+        render_metrics=exposition.render,
+        ready_metrics=exposition.ready,
+        feed=feed,
     )
     server = HttpServer(create_app(source), bind("127.0.0.1", 0))
     tasks = [asyncio.create_task(collector.run()), asyncio.create_task(server.serve())]

@@ -31,6 +31,7 @@ __all__ = [
     "NobodyListening",
     "NotAuthorised",
     "NotEnoughReplicas",
+    "NotWell",
     "OperationFailed",
     "OperationRefused",
     "OperationUnknown",
@@ -158,6 +159,12 @@ class ThresholdExceeded(KctlError):
 
     code = "threshold_exceeded"
     exit_code = 4
+
+
+class NotWell(KctlError):
+    """The verdict on the fleet is as bad as `kctl status --fail-on` names, or not known."""
+
+    code = "not_well"
 
 
 class NoMaster(KctlError):

@@ -13,8 +13,10 @@ import httpx
 
 from kctl.http import Access, HttpServer, Source, Token, bind, create_app
 from kctl.master.events import EventFeed
+from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
-from kctl.reduce import GroupStats, PartitionRow
+from kctl.master.verdict import Verdicts, judge
+from kctl.reduce import Freshness, GroupStats, PartitionRow
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.metadata_brokers import BrokerRows
@@ -57,7 +59,7 @@ def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
         return Reduced(result, asked, answered, failed, 0.5)
 
     of_partitions = Partitions(tuple(rows))
-    return FleetSnapshot(
+    unjudged = FleetSnapshot(
         cluster="main",
         group="g",
         taken_at=TAKEN_AT,
@@ -86,15 +88,21 @@ def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
         assessments=(*[ok] * (partitions - 1), stalled),
         group_assessment=Assessment(Status.STALLED, "1 of 3 partitions stalled", 2.5, -2.0, None),
         broker_group=GroupStats("stable", 2),
+        brokers=Freshness(0.5, 0.5, 5.0, None),
         sequence=sequence,
         taken_at_unix=UNIX - 2,
     )
+    return judged(unjudged)
+
+
+def judged(snapshot: FleetSnapshot) -> FleetSnapshot:
+    return replace(snapshot, verdict=judge(snapshot, None))
 
 
 def healthy() -> FleetSnapshot:
     whole = snapshot()
     ok = whole.assessments[0]
-    return replace(whole, supervised=(worker("worker-0"),), assessments=(ok,) * 3, group_assessment=ok)
+    return judged(replace(whole, supervised=(worker("worker-0"),), assessments=(ok,) * 3, group_assessment=ok))
 
 
 def source_of(latest: FleetSnapshot | None, **more: Any) -> Source:
@@ -104,9 +112,10 @@ def source_of(latest: FleetSnapshot | None, **more: Any) -> Source:
         "sparkline": lambda topic, number: [None, number],
         "feed": EventFeed(),
         "clock": lambda: NOW,
-        "unix_clock": lambda: UNIX,
     }
-    return Source(**{**given, **more})
+    given |= more
+    verdicts = Verdicts(given["latest"], STALE_SECONDS, given["clock"], started_at=UNIX)
+    return Source(**{"verdicts": verdicts, **given})
 
 
 async def ask(

@@ -170,6 +170,8 @@ class Reply:
     failed: tuple[Failure, ...] = ()
     stopped: tuple[str, ...] = ()
     """Agents that were stopped by request, and are therefore not missing."""
+    verdict: JsonObject | None = None
+    """Of a master: how the fleet as a whole is doing."""
 
     @classmethod
     def parse(cls, frame: JsonObject) -> Reply:
@@ -206,6 +208,7 @@ class Reply:
             answered=_names(frame, "answered"),
             failed=tuple(Failure.parse(item) for item in _list(frame, "failed")),
             stopped=_names(frame, "stopped") if "stopped" in frame else (),
+            verdict=_expect(frame, "verdict", dict) if "verdict" in frame else None,
         )
 
 

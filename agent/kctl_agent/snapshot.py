@@ -124,6 +124,10 @@ class StorageUsage:
     """What is left where the storage lies: on its disk, or of the Redis' `maxmemory`."""
     full: str | None = None
     """Why workers take no new batch, in one sentence; None while there is room."""
+    counted_at: float | None = None
+    """When it was last counted with success; None: not yet."""
+    error: str | None = None
+    """Why it could not be counted since."""
     table: TableUsage | None = None
     """Of mode `lake` only."""
 

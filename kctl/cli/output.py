@@ -23,6 +23,7 @@ def whole(reply: Reply) -> dict[str, Any]:
         "failed": [failure.to_json() for failure in reply.failed],
         "stopped": list(reply.stopped),
         "age_seconds": reply.age_seconds,
+        **({} if reply.verdict is None else {"verdict": reply.verdict}),
     }
 
 

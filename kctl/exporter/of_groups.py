@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from kctl.exporter.metric import GROUP, GroupValue, Metric, OfGroup, Sample, Single
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
+from kctl.rows.verdict import Level
 from kctl.status import Status
 
 __all__ = ["METRICS"]
@@ -60,6 +61,11 @@ def _status(group: GroupSnapshot) -> Iterator[Sample]:
         return
     for status in Status:
         yield (group.cluster, group.group, status.value), float(status is group.assessment.status)
+
+
+def _verdict(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for level in Level:
+        yield (snapshot.cluster, snapshot.group, level.value), float(level is snapshot.verdict.level)
 
 
 def _info(group: GroupSnapshot) -> Iterator[Sample]:
@@ -129,6 +135,15 @@ METRICS: tuple[Metric, ...] = (
         sentence="1 for the worst status that any partition of the group has, 0 for the others (absent, as in "
         "`kctl_group_state`): " + ", ".join(f"`{status.value}`" for status in Status) + ". See status.md.",
         samples=_status,
+    ),
+    Single(
+        name="kctl_fleet_verdict",
+        labels=(*GROUP, "level"),
+        unit="0 or 1",
+        sentence="1 for the verdict on the fleet, 0 for the others: "
+        + ", ".join(f"`{each.value}`" for each in Level)
+        + ". See status.md.",
+        samples=_verdict,
     ),
     Single(
         name="kctl_group_unowned_partitions",

@@ -90,9 +90,9 @@ METRICS: tuple[Metric, ...] = (
         kind="counter",
         labels=(*GROUP, "kind"),
         unit="events",
-        sentence="What happened since the master started, by kind: `rebalance`, `restart`, `status`, `state`, "
-        "`operation`, and what workers and sinkers report: `rewound`, `skipped`, `truncated`, `topic_recreated`, "
-        "`records_lost`, `storage_rolled_back`, `storage_lost_offsets`, `other_storage`, "
+        sentence="What happened since the master started, by kind: `verdict`, `rebalance`, `restart`, `status`, "
+        "`state`, `operation`, and what workers and sinkers report: `rewound`, `skipped`, `truncated`, "
+        "`topic_recreated`, `records_lost`, `storage_rolled_back`, `storage_lost_offsets`, `other_storage`, "
         "`lost`, `query_failed`, ….",
         samples=_events,
     ),

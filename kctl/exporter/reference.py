@@ -59,6 +59,7 @@ _EXAMPLES: Mapping[str, str] = {
     "operation": "pause",
     "code": "unauthorized",
     "kind": "rebalance",
+    "level": "ok",
     "part": "offsets",
     "percentile": "p99",
     "version": "0.1.0",

@@ -79,7 +79,7 @@ def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
     app.get("/", summary="The page for people", response_class=HTMLResponse)(home)
     app.get("/docs", summary="This reference as a page", response_class=HTMLResponse)(docs)
     app.get("/healthz", summary="The master is alive")(healthz)
-    app.get("/readyz", summary="Brokers reached, every desired worker running, no partition at a standstill")(readyz)
+    app.get("/readyz", summary="The fleet does its work: 503 while its verdict is failing or unknown")(readyz)
     app.get("/metrics", summary="All metrics for Prometheus", response_class=PlainTextResponse)(metrics)
     app.include_router(api.router)
     if source.operations is not None:

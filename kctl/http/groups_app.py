@@ -18,6 +18,8 @@ from kctl.http.groups_api import GroupsView, Latest, reason_not_ready
 from kctl.http.guard import Guard
 from kctl.http.probes import healthz, metrics, readyz
 from kctl.kafka.groups import Group
+from kctl_agent.errors import NotReady
+from kctl_agent.wire import JsonObject
 
 __all__ = ["GroupsApp", "GroupsSource"]
 
@@ -32,10 +34,12 @@ class GroupsSource:
     render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
 
-    def reasons_not_ready(self) -> list[str]:
-        """Why there are no groups yet; empty when there are of every cluster, as far as it answers."""
+    def ready(self) -> JsonObject:
+        """Raises NotReady when there are no groups yet of a cluster, as far as it answers."""
         latest = self.latest().items()
-        return [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]
+        if reasons := [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]:
+            raise NotReady("; ".join(reasons))
+        return {"status": "ready"}
 
 
 class GroupsApp:

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 
 from kctl.http.errors import error_response
 from kctl_agent.errors import NotReady
+from kctl_agent.wire import JsonObject
 
 __all__ = ["ProbeSource", "healthz", "metrics", "readyz"]
 
@@ -26,7 +27,8 @@ class ProbeSource(Protocol):
     def ready_metrics(self) -> Callable[[str, str], tuple[bytes, str, bool] | None]:
         """The same at once, or None where it must be made first."""
 
-    def reasons_not_ready(self) -> list[str]: ...
+    def ready(self) -> JsonObject:
+        """Raises NotReady with the reason."""
 
 
 async def healthz() -> dict[str, str]:
@@ -34,10 +36,11 @@ async def healthz() -> dict[str, str]:
 
 
 async def readyz(request: Request) -> Response:
-    """200, or 503 with the reasons in the message."""
-    if reasons := _source(request).reasons_not_ready():
-        return error_response(NotReady("; ".join(reasons)))
-    return JSONResponse({"status": "ready"})
+    """200, or 503 with the reason in the message."""
+    try:
+        return JSONResponse(_source(request).ready())
+    except NotReady as error:
+        return error_response(error)
 
 
 async def metrics(request: Request) -> Response:

@@ -10,9 +10,11 @@ from typing import Any
 from kctl.http.groups_api import GroupsView
 from kctl.master.events import EventFeed
 from kctl.master.operations import OperationLog
-from kctl.master.readiness import Readiness
 from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.master.verdict import Verdicts
+from kctl_agent.errors import NotReady
 from kctl_agent.messages import Request
+from kctl_agent.wire import JsonObject
 
 __all__ = ["Source"]
 
@@ -31,6 +33,7 @@ class Source:
 
     latest: Callable[[], FleetSnapshot | None]
     """The last snapshot; None before the first."""
+    verdicts: Verdicts
     render_metrics: Callable[[str, str], tuple[bytes, str, bool]] = _no_page
     """From a scraper's Accept and Accept-Encoding headers to body, content type and whether the body is gzipped."""
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None] = lambda _accept, _accept_encoding: None
@@ -46,10 +49,10 @@ class Source:
     """Where operations are requested; None: none are served."""
     clock: Callable[[], float] = time.monotonic
     """That of `FleetSnapshot.taken_at`."""
-    unix_clock: Callable[[], float] = time.time
-    max_age_seconds: float = 10.0
-    """A collection, or a poll of the brokers, that is older than this is too old to be ready."""
 
-    def reasons_not_ready(self) -> list[str]:
-        """Why the fleet does not do its work; empty when it does."""
-        return Readiness(self.latest, self.max_age_seconds, self.clock, self.unix_clock).reasons()
+    def ready(self) -> JsonObject:
+        """Raises NotReady when the fleet does not do its work."""
+        verdict = self.verdicts.current()
+        if not verdict.level.is_ready:
+            raise NotReady(verdict.sentence)
+        return {"status": verdict.level.value, "reason": verdict.main.reason}

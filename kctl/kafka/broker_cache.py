@@ -31,15 +31,15 @@ __all__ = ["BrokerCache", "Known", "merge"]
 log = logging.getLogger(__name__)
 
 _BACKOFF_MIN_SECONDS = 0.5
-_BACKOFF_MAX_SECONDS = 10.0
-_STALE_INTERVALS = 2
+_BACKOFF_MAX_SECONDS = 5.0
+_STALE_INTERVALS = 3
+_SHORTEST_STALE_SECONDS = 5.0
+"""Below that a busy machine alone makes offsets "older than three intervals"."""
 _PARTS = ("committed", "offsets", "group")
 _PART_OF = {"groups": "group", "members": "group", "committed": "committed", "offsets": "offsets"}
 _PASSING = frozenset(
     {"LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "OFFSET_NOT_AVAILABLE", "TOPIC_AUTHORIZATION_FAILED"}
 )
-_SHORTEST_INTERVAL_SECONDS = 1.0
-"""Below that a busy machine alone makes offsets "older than two intervals"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +116,13 @@ class BrokerCache:
         servers: str,
         group: str,
         clock: Callable[[], float] = time.monotonic,
-        interval_seconds: float = _SHORTEST_INTERVAL_SECONDS,
+        interval_seconds: float = 1.0,
         reset: ResetPolicy = ResetPolicy.EARLIEST,
     ) -> None:
         """`interval_seconds`: how often `refresh` is meant to be called. `reset`: where the group begins."""
         self.nothing_known = BrokerSnapshot(reset=reset)
         """What is known of no partition and of no group."""
-        self._interval_seconds = max(interval_seconds, _SHORTEST_INTERVAL_SECONDS)
+        self._interval_seconds = interval_seconds
         self._kept_interval_seconds = 0.0
         self._answered_at: float | None = None
         self._complete_at: float | None = None
@@ -147,7 +147,7 @@ class BrokerCache:
         kafka: Kafka,
         access: Access,
         timeout_seconds: float,
-        interval_seconds: float = _SHORTEST_INTERVAL_SECONDS,
+        interval_seconds: float = 1.0,
     ) -> BrokerCache:
         """The cluster that the configuration names; a request may take `timeout_seconds`."""
         reader = ClusterReader.of_group(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
@@ -170,11 +170,11 @@ class BrokerCache:
             )
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Polls again and waits at most that long; a poll that takes longer goes on and serves a later call."""
-        if self._running is None or self._running.done():
-            if self._clock() < self._not_before:
-                return
-            self._running = asyncio.ensure_future(self._poll())
+        """Polls again and waits at most that long; a poll that takes longer goes on and serves a later call, which does
+        not wait for it."""
+        if self._clock() < self._not_before or not (self._running is None or self._running.done()):
+            return
+        self._running = asyncio.ensure_future(self._poll())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 await asyncio.shield(self._running)
@@ -205,7 +205,7 @@ class BrokerCache:
         return Freshness(
             None if answered_at is None else now - answered_at,
             None if complete_at is None else now - complete_at,
-            _STALE_INTERVALS * max(self._interval_seconds, self._kept_interval_seconds),
+            max(_STALE_INTERVALS * max(self._interval_seconds, self._kept_interval_seconds), _SHORTEST_STALE_SECONDS),
             self.error,
         )
 

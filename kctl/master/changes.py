@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kctl.master.events import FleetEvent
 from kctl.master.snapshot import FleetSnapshot
+from kctl.rows.verdict import Level
 from kctl.rows.workers import EventRow
 from kctl.status import Status
 from kctl_agent.messages import number_of
@@ -74,14 +75,15 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[FleetEven
         members = sum(member.member_id is not None for member in new.members)
         text = f"generation {old.generation} -> {new.generation}, {number_of(members, 'member')}"
         yield FleetEvent(after.taken_at_unix, "rebalance", text)
-    statuses = before.group_assessment.status, after.group_assessment.status
-    if statuses[0] is not statuses[1]:
-        text = f"{after.group}: {statuses[0].value} -> {statuses[1].value}; {after.group_assessment.reason}"
-        yield FleetEvent(after.taken_at_unix, "status", text)
+    old_verdict, verdict = before.verdict, after.verdict
+    if (old_verdict.level, old_verdict.main.about) != (verdict.level, verdict.main.about):
+        over = f" (before: {old_verdict.main.reason})" if verdict.level is Level.OK else ""
+        text = f"{old_verdict.level} -> {verdict.sentence}{over}"
+        yield FleetEvent(after.taken_at_unix, "verdict", text)
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[FleetEvent]:
-    """A change into or out of trouble. When a whole topic changes at once, the group's own event reports it."""
+    """A change into or out of trouble. When a whole topic changes at once, the verdict's event reports it."""
     former = {
         (row.topic, row.partition): assessment.status
         for row, assessment in zip(before.partitions, before.assessments, strict=False)

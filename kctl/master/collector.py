@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -21,6 +21,7 @@ from kctl.master.agents import heartbeat
 from kctl.master.cached import CachedCommand
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
+from kctl.master.freshness import STALE_SECONDS
 from kctl.master.members import Members
 from kctl.master.owners import owners
 from kctl.master.reduction import (
@@ -37,6 +38,7 @@ from kctl.master.reduction import (
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.master.supervisor import Supervisor
+from kctl.master.verdict import judge
 from kctl.reduce import BrokerSnapshot, Freshness, PartitionRow, kafka_lag
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.offset_checker import Partitions
@@ -93,7 +95,15 @@ class Collector:
         self._changes = Changes(started_at=time.time())
         rules = config.status
         allowed = allowed_lag(rules.allowed_lag, config.kafka.group)
-        self._assessor = Assessor(Rules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds, allowed))
+        self._assessor = Assessor(
+            Rules(
+                rules.window_seconds,
+                rules.hold_seconds,
+                rules.batch_limit_seconds,
+                max(2 * STALE_SECONDS, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
+                allowed,
+            )
+        )
         self._sequence = 0
         self._members = members
         self._broker_cache = broker_cache
@@ -169,8 +179,15 @@ class Collector:
         digested = await self._aside(self._digest, replies, of_brokers, freshness, statuses, taken_at, taken_at_unix)
         self._sequence += 1
         took = asyncio.get_running_loop().time() - started
-        snapshot = self._snapshot(digested, of_brokers, freshness, statuses, taken_at, taken_at_unix)
-        return replace(snapshot, collect_seconds=took, resident_bytes=await self._supervisor.resident_bytes())
+        before = self._latest
+        since = {} if before is None else before.since
+        snapshot = replace(
+            self._snapshot(digested, of_brokers, freshness, statuses, taken_at, taken_at_unix),
+            collect_seconds=took,
+            resident_bytes=await self._supervisor.resident_bytes(),
+            since={key: since.get(key, started) for key in _lasting(replies.ping)},
+        )
+        return replace(snapshot, verdict=judge(snapshot, None if before is None else before.verdict))
 
     def _snapshot(
         self,
@@ -289,6 +306,14 @@ def _parsed(
         PING.parsed(ping),
         WORKERS.parsed(workers),
     )
+
+
+def _lasting(pings: FanOut[PingRow]) -> Iterator[tuple[str, str]]:
+    """The keys of `FleetSnapshot.since`."""
+    yield from ((failed.sender, "silent") for failed in pings.failed)
+    for answer in pings.answers:
+        if answer.result.waiting_for is not None:
+            yield answer.sender, answer.result.waiting_for.what
 
 
 def _assigned(offsets: FanOut[tuple[PartitionRow, ...]]) -> frozenset[tuple[str | None, int | None, str, int]]:

@@ -19,7 +19,8 @@ KEPT = 500
 class FleetEvent(EventRow):
     """One thing that happened. What does not apply is None.
 
-    `kind` is `state`, `restart`, `rebalance`, `status`, `operation`, or an agent's own (`rewound`, `records_lost`, …).
+    `kind` is `verdict`, `state`, `restart`, `rebalance`, `status`, `operation`, or an agent's own (`rewound`,
+    `records_lost`, …).
     """
 
     worker: str | None = None

@@ -1,13 +1,17 @@
-"""What an answer lacks of the brokers' offsets: what is stale, and what is not known. Pure."""
+"""What an answer lacks: what is stale of agents, storages and the brokers' offsets, and what is not known. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from kctl.reduce import Freshness, PartitionRow
+from kctl.rows.storage import StorageStats
 from kctl.rpc.fan_out import Failed
 
-__all__ = ["BROKERS", "gaps", "stale"]
+__all__ = ["BROKERS", "STALE_SECONDS", "gaps", "of_storage", "stale"]
+
+STALE_SECONDS = 5.0
+"""What an agent has published, how its storage was counted, and a turn of its main thread, may be so old."""
 
 BROKERS = "brokers"
 """The sender of what is failed here; no agent's, which are answered for by themselves."""
@@ -32,6 +36,15 @@ def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
     if age_seconds <= brokers.stale_after_seconds:
         return ()
     return (Failed(BROKERS, "stale", _because(f"the brokers' offsets are {age_seconds:.0f} s old", brokers)),)
+
+
+def of_storage(storage: StorageStats) -> tuple[Failed, ...]:
+    """Whether what waits in a storage is of now."""
+    age = storage.age_seconds
+    if storage.error is None and (age is None or age <= STALE_SECONDS):
+        return ()
+    counted = "could not be counted" if age is None else f"was last counted {age:.0f} s ago"
+    return (Failed("storage", "stale", f"the storage {counted}" + (f": {storage.error}" if storage.error else "")),)
 
 
 def _silent(brokers: Freshness) -> tuple[Failed, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from kctl.master.freshness import gaps
+from kctl.master.freshness import STALE_SECONDS, gaps, of_storage
 from kctl.master.snapshot import Reduced
 from kctl.reduce import (
     BrokerSnapshot,
@@ -28,8 +28,9 @@ from kctl.reduce import (
     workers,
 )
 from kctl.reduce.offset_checker import Partitions
+from kctl.rows.storage import StorageStats
 from kctl.rpc import results
-from kctl.rpc.fan_out import FanOut
+from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.wire import JsonObject
 
 __all__ = [
@@ -102,14 +103,19 @@ def reduced(command: Command[R, T], outcome: FanOut[R], brokers: BrokerSnapshot,
     """The reduced result with its completeness; of partitions as old as the oldest of them. Pure, safe in any
     thread."""
     result = command.reduce(outcome.answers, brokers)
-    answered = tuple(answer.sender for answer in outcome.answers)
+    stale = {answer.sender: answer.age_seconds for answer in outcome.answers if answer.age_seconds > STALE_SECONDS}
+    answered = tuple(answer.sender for answer in outcome.answers if answer.sender not in stale)
+    failed = [
+        *outcome.failed,
+        *(Failed(name, "stale", f"what it published last is {age:.0f} s old") for name, age in stale.items()),
+    ]
     rows = result.rows if isinstance(result, Partitions) else ()
     ages = [*(answer.age_seconds for answer in outcome.answers), *(row.age_seconds for row in rows)]
     whole = Reduced(
         result=result,
-        asked=tuple(sorted([*answered, *(failure.sender for failure in outcome.failed)])),
+        asked=tuple(sorted([*answered, *(failure.sender for failure in failed)])),
         answered=answered,
-        failed=tuple(outcome.failed),
+        failed=(*failed, *(of_storage(result) if isinstance(result, StorageStats) else ())),
         age_seconds=max(ages, default=None),
         stopped=outcome.stopped,
     )

@@ -19,6 +19,7 @@ from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
 from kctl.reduce.workers import Workers
 from kctl.rows.storage import StorageStats
+from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
@@ -29,6 +30,7 @@ __all__ = ["RPC_BUCKETS_SECONDS", "FleetSnapshot", "Reduced", "RpcStats", "Worke
 RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets in which durations of requests are counted; the last bucket has none."""
 
+_NOT_JUDGED = Verdict(Finding(Level.UNKNOWN, "master", "nothing has been collected yet", 0.0))
 T = TypeVar("T")
 
 
@@ -103,6 +105,11 @@ class FleetSnapshot:
     assessments: tuple[Assessment, ...] = ()
     """One for each of `partitions`, in the same order."""
     group_assessment: Assessment = UNKNOWN
+    verdict: Verdict = _NOT_JUDGED
+    """How the fleet as a whole is doing (`kctl.master.verdict`)."""
+    since: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Agent and `silent`, or what it waits for, to the first collection in which it was so, in seconds of the monotonic
+    clock."""
     brokers: Freshness | None = None
     """How fresh the brokers' offsets are."""
     broker_group: GroupStats | None = None
@@ -128,6 +135,10 @@ class FleetSnapshot:
     def partitions(self) -> tuple[PartitionRow, ...]:
         """Sorted by topic and partition."""
         return self.offset_checker.result.rows
+
+    def lasting(self, name: str, what: str) -> float:
+        """For how many seconds an agent has been `silent`, or has waited for something; 0 when it is not so."""
+        return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property
     def own_group(self) -> GroupSnapshot:

@@ -80,7 +80,8 @@ class Freshness:
     complete_age_seconds: float | None
     """Since everything that was asked was answered; None: never."""
     stale_after_seconds: float
-    """Two collect intervals; of the interval that is kept to, where collections take longer than the configured one."""
+    """Three collect intervals, 5 s at least; of the interval that is kept to, where collections take longer than the
+    configured one."""
     error: str | None
     """Why the last poll failed, in whole or in part."""
 

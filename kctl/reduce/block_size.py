@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
 
 from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
 from kctl.rows.storage import StorageRow, StorageStats
@@ -13,7 +14,7 @@ __all__ = ["reduce"]
 def reduce(answers: Sequence[Answer[StorageRow]], _brokers: BrokerSnapshot) -> StorageStats:
     """A worker that has not opened its storage yet replies without an identity and counts for nothing."""
     rows: list[Answer[tuple[StorageRow, ...]]] = [
-        Answer(answer.sender, (answer.result,), answer.age_seconds) for answer in answers
+        Answer(answer.sender, (answer.result,), max(answer.age_seconds, _age(answer.result))) for answer in answers
     ]
     known = [row for storage, row in newest_rows(rows, lambda row: row.storage).items() if storage is not None]
     return StorageStats(
@@ -27,8 +28,21 @@ def reduce(answers: Sequence[Answer[StorageRow]], _brokers: BrokerSnapshot) -> S
         dead_limit=_sum([row.dead_limit for row in known]),
         free_bytes=min((row.free_bytes for row in known if row.free_bytes is not None), default=None),
         table=known[0].table if len(known) == 1 else None,
-        full="; ".join(sorted({row.full for row in known if row.full})) or None,
+        full=_texts(row.full for row in known),
+        error=_texts(row.error for row in known),
+        age_seconds=max((row.age_seconds for row in known if row.age_seconds is not None), default=None),
     )
+
+
+def _age(row: StorageRow) -> float:
+    """Of several that count one storage the one counts that has done so last."""
+    if row.age_seconds is None:
+        return inf if row.error else 0.0
+    return row.age_seconds
+
+
+def _texts(texts: Iterable[str | None]) -> str | None:
+    return "; ".join(sorted({text for text in texts if text})) or None
 
 
 def _sum(counts: list[int | None]) -> int | None:

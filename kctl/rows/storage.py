@@ -40,6 +40,10 @@ class StorageStats:
     """Of several storages that of the one with least."""
     full: str | None = None
     """Why workers take no new batch; None while there is room."""
+    error: str | None = None
+    """Why it could not be counted; None when it could."""
+    age_seconds: float | None = None
+    """Since it was last counted with success."""
     table: TableStats | None = field(default=None, metadata={"is_left_out": True})
     """Of mode `lake` only; the JSON of others has no such field."""
 
@@ -75,6 +79,8 @@ def _counted(kind: type[S], result: JsonObject) -> S:
         dead_limit=fields.whole(result, "dead_limit"),
         free_bytes=fields.whole(result, "free_bytes"),
         full=fields.text(result, "full"),
+        error=fields.text(result, "error"),
+        age_seconds=fields.number(result, "age_seconds"),
         table=_table(result),
     )
 

@@ -14,17 +14,19 @@ from kctl_agent.wire import JsonObject
 
 if TYPE_CHECKING:
     from kctl.rows.cluster import BrokerRow, TopicRow
-    from kctl.rows.lag import LagTotals
+    from kctl.rows.lag import LagGlance, LagTotals
     from kctl.rows.members import GroupMembers
     from kctl.rows.methods import MethodRow
     from kctl.rows.offsets import Offsets
     from kctl.rows.storage import StorageStats
+    from kctl.rows.verdict import Verdict
     from kctl.rows.workers import PingRow, WorkerRow, WorkerStatus
 
 __all__ = [
     "block_size",
     "describe",
     "kafka_lag",
+    "lag_glance",
     "member_leader",
     "metadata_brokers",
     "metadata_topics",
@@ -32,6 +34,7 @@ __all__ = [
     "ping",
     "status",
     "typed",
+    "verdict",
     "workers",
 ]
 
@@ -110,3 +113,15 @@ def describe(result: JsonObject) -> tuple[MethodRow, ...]:
     from kctl.rows.methods import method_rows
 
     return method_rows(result)
+
+
+def lag_glance(result: JsonObject) -> LagGlance | None:
+    from kctl.rows.lag import lag_glance
+
+    return lag_glance(result)
+
+
+def verdict(result: JsonObject) -> Verdict:
+    from kctl.rows.verdict import verdict_of
+
+    return verdict_of(result)

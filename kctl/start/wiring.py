@@ -22,14 +22,15 @@ from kctl.master.agents import Agents
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer, Router, Service
 from kctl.master.events import EventFeed
+from kctl.master.freshness import STALE_SECONDS
 from kctl.master.launch import launches, supervision_policies
 from kctl.master.members import Members
 from kctl.master.operations import Context, OperationLog, operation_events, operation_types
 from kctl.master.pauses import Pauses
-from kctl.master.readiness import Readiness
 from kctl.master.rpc_stats import RpcCounts, counted
 from kctl.master.supervisor import Supervisor
 from kctl.master.upkeep import Upkeep
+from kctl.master.verdict import Verdicts
 from kctl.rpc.fan_out import AgentPool
 
 __all__ = ["Parts", "wired"]
@@ -96,9 +97,9 @@ def wired(
     )
     operations = OperationLog(operation_types(context), fleet_log(config), operation_counts)
     operations.listeners.append(lambda operation: feed.publish(operation_events(operation)))
-    max_age_seconds = max(10.0, 3 * config.collect.interval_seconds + config.collect.timeout_seconds)
-    readiness = Readiness(collector.latest, max_age_seconds)
-    service = Service(members, broker_cache, supervisor.status, readiness.reasons)
+    max_age_seconds = max(STALE_SECONDS, 3 * config.collect.interval_seconds + config.collect.timeout_seconds)
+    verdicts = Verdicts(collector.latest, max_age_seconds)
+    service = Service(members, broker_cache, supervisor.status, verdicts)
     answer = counted(service.answer, counts, lambda reply: reply.get("complete", True))
     source = Source(
         latest=collector.latest,
@@ -109,7 +110,7 @@ def wired(
         ask=counted(service.ask, counts, lambda reduced: reduced.complete),
         operations=operations,
         groups=GroupsView(latest=groups.latest, describe=groups.describe, clock=time.monotonic),
-        max_age_seconds=max_age_seconds,
+        verdicts=verdicts,
     )
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)
     # HTTP offers operations, and one of them, `reload`, renews what HTTP lets in.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,8 @@ class Rules:
     window_seconds: float = 60.0
     hold_seconds: float = 10.0
     batch_limit_seconds: float = 600.0
+    blind_seconds: float = inf
+    """Offsets that are older, or older than the window, are too old to judge by."""
     allowed_lag: int = 0
     """Messages: with so many nothing counts as waiting."""
 
@@ -76,7 +79,7 @@ def kept_seconds(cycle: Reals) -> Reals:
 
 def is_blind(seen: History, rules: Rules, now: float) -> Bools:
     """Whether the newest offsets are too old to be judged by."""
-    found: Bools = now - seen.newest.at > rules.window_seconds
+    found: Bools = now - seen.newest.at > min(rules.window_seconds, rules.blind_seconds)
     return found
 
 

@@ -311,19 +311,19 @@ def test_a_broken_transform_is_shown_by_status_and_not_tried_again(
 
     assert (row["pid"], row["restarts"], row["next_try_seconds"]) == (None, 0, None)
     assert why in row["last_error"]
-    assert why in fleet.kctl("status", exit_code=3).stdout
+    assert why in fleet.kctl("status", exit_code=1).stdout
     log = (fleet.directory / "logs" / "worker-0.log").read_text()
     assert why in log.splitlines()[-1]
     assert "Traceback" not in log, "the sentence is enough: no code of the user's was run"
     assert not [name for name in os.listdir(fleet.directory / "run") if name.startswith("worker")]
-    master = json_of(fleet.kctl("status", "-o", "json", exit_code=3))["master"]["pid"]
+    master = json_of(fleet.kctl("status", "-o", "json", exit_code=1))["master"]["pid"]
     living = set(alive(psutil.Process(master).children(recursive=True)))
     assert living <= set(fleet.family()), "something is left that nobody supervises"
 
 
 def test_a_second_master_on_one_run_dir_names_the_first(bench: Bench, fatal: Callable[[str], Fleet]) -> None:
     first = fatal("no_such_module:clean")
-    pid = json_of(first.kctl("status", "-o", "json", exit_code=3))["master"]["pid"]
+    pid = json_of(first.kctl("status", "-o", "json", exit_code=1))["master"]["pid"]
 
     sentence = bench.refused(15, "--set", f"fleet.run_dir={first.directory / 'run'}")
 

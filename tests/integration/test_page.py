@@ -17,11 +17,12 @@ from selenium.webdriver.common.keys import Keys
 from kctl.http import HttpServer
 from kctl.master.events import EventFeed, FleetEvent
 from kctl.master.snapshot import FleetSnapshot
+from kctl.master.verdict import Verdicts
 from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
 from tests.browser import browser, require_browser
 from tests.conftest import new_threads
-from tests.fleet_snapshot import UNIX, partition, serving, snapshot, source_of
+from tests.fleet_snapshot import NOW, UNIX, healthy, judged, partition, serving, snapshot, source_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -31,8 +32,9 @@ Eventually = Callable[..., Any]
 class Site:
     """A server on a thread of its own, so that the browser can be driven from the test's."""
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, max_age_seconds: float = 3600.0) -> None:
         self.latest = snapshot(partitions)
+        self._verdicts = Verdicts(lambda: self.latest, max_age_seconds, lambda: NOW)
         self.history: list[int | None] = [None, 1, 5, 3]
         self.asked = 0
         self._ready = threading.Event()
@@ -50,7 +52,11 @@ class Site:
     async def _serve(self) -> None:
         self._loop, self._end, self._feed = asyncio.get_running_loop(), asyncio.Event(), EventFeed()
         source = replace(
-            source_of(None), latest=lambda: self.latest, feed=self._feed, sparkline=lambda *_: self.history
+            source_of(None),
+            latest=lambda: self.latest,
+            verdicts=self._verdicts,
+            feed=self._feed,
+            sparkline=lambda *_: self.history,
         )
         async with serving(source) as self._server:
             self._ready.set()
@@ -141,14 +147,17 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
 
     assert (text(page, "title"), text(page, "status"), text(page, "reason")) == (
         "main / g",
-        "stalled",
-        "1 of 3 partitions stalled",
+        "failing",
+        "1 of 3 partitions stalled since 2023-11-14T22:13:18Z",
     )
-    assert [number(page, "summary", name) for name in ("lag", "time lag", "members", "ready")] == [
+    assert (
+        text(page, "also") == "degraded 1 of 2 workers have not worked since 2023-11-14T22:13:18Z: worker-1 is backoff"
+    )
+    assert [number(page, "summary", name) for name in ("lag", "time lag", "members", "partitions")] == [
         "18",
         "2.5 s",
         "2",
-        "no",
+        "stalled",
     ]
     assert [row[:5] for row in rows(page, "partitions")] == [
         ["orders", "0", "ok", "6", "2.5 s"],
@@ -170,17 +179,10 @@ def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opene
     offsets = replace(site.latest.offset_checker, result=Partitions((row,)))
     ok = Assessment(Status.OK, "all is well", 1.0, 0.0, None)
 
-    site.collect(
-        replace(
-            site.latest,
-            offset_checker=offsets,
-            assessments=(ok,),
-            group_assessment=ok,
-        )
-    )
+    site.collect(judged(replace(healthy(), offset_checker=offsets, assessments=(ok,), group_assessment=ok)))
 
     eventually(lambda: [row[3] for row in rows(page, "partitions")] == ["9"])
-    assert (text(page, "status"), page.title) == ("ok", "ok · g · kctl")
+    assert (text(page, "status"), text(page, "reason"), page.title) == ("ok", "all runs; all is well", "ok · g · kctl")
 
 
 def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened, eventually: Eventually) -> None:
@@ -200,6 +202,22 @@ def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened
     finally:
         page.execute_cdp_cmd("Network.emulateNetworkConditions", {**offline, "offline": False})
     logged(page)  # of the failed fetch
+
+
+def test_what_is_old_is_not_live_and_no_headline_of_now(chromium: webdriver.Chrome, eventually: Eventually) -> None:
+    """As where the master is frozen: its stream stays open, and nothing comes."""
+    with Site(4, max_age_seconds=7.0) as site:  # two of them have gone by when it is collected
+        site.latest = judged(healthy())
+        chromium.get(site.url)
+        eventually(lambda: (text(chromium, "status"), text(chromium, "link")) == ("ok", "live"))
+
+        eventually(lambda: text(chromium, "status") == "unknown", 10)
+
+        assert text(chromium, "reason").startswith("no data since 2")
+        assert (text(chromium, "link"), chromium.title) == ("not connected", "unknown · g · kctl")
+        site.collect(judged(healthy()))
+        eventually(lambda: (text(chromium, "status"), text(chromium, "link")) == ("ok", "live"))
+        chromium.get("about:blank")
 
 
 def test_the_page_is_used_with_the_keyboard_alone(opened: Opened) -> None:
@@ -236,7 +254,7 @@ def test_light_and_dark_are_readable(opened: Opened, scheme: str) -> None:
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     )
 
-    for selector in ("body", ".quiet", ".badge.stalled", ".badge.ok", "th", "a[href='/docs']"):
+    for selector in ("body", ".quiet", ".badge.failing", ".badge.ok", "th", "a[href='/docs']"):
         assert contrast(page, selector) >= 4.5, f"{selector}: WCAG 2.1 AA"
 
 
@@ -259,9 +277,10 @@ def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened, even
     evil = "<img src=x onerror=document.title='broken'>"
     bad = Assessment(Status.WARN, evil)
 
-    site.collect(replace(site.latest, group=evil, group_assessment=bad), FleetEvent(UNIX, evil, evil))
+    site.collect(judged(replace(site.latest, group=evil, group_assessment=bad)), FleetEvent(UNIX, evil, evil))
 
-    eventually(lambda: text(page, "reason") == evil)
+    eventually(lambda: evil in text(page, "also"))
+    assert text(page, "title") == f"main / {evil}"
     eventually(lambda: evil in text(page, "events"))
     assert page.find_elements(By.CSS_SELECTOR, "img") == []
     assert "broken" not in page.title.replace(evil, "")

@@ -17,7 +17,6 @@ from kctl.config import load
 from kctl.master.launch import sinker_settings
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
-from kctl_agent.process.stats import stored
 from kctl_agent.sinker.settings import parse
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
@@ -116,7 +115,7 @@ def test_a_sinker_counts_what_waits_for_its_next_try_as_pending_as_workers_do(
     eventually(lambda: (one.ask("block_size") or {}).get("processing") == 0)
     answer = one.ask("block_size")
     assert answer is not None
-    assert answer["pending"] == 10 == stored(storage).pending
+    assert answer["pending"] == 10 == storage.stats().pending
 
 
 def test_a_sinker_takes_no_more_bytes_at_a_time_than_it_may(sinker: Start, place: Path, eventually: Eventually) -> None:

@@ -11,8 +11,9 @@ __all__ = ["BLOCK_SIZE", "answer"]
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
-    """Messages by state (`delayed` ones are pending too), bytes, limits, and why the storage is full, if it is;
-    `storage` is equal for workers that share one. Of a table, in which none wait, there is `table` as well.
+    """Messages by state (`delayed` ones are pending too), bytes, limits; why the storage is full, or could not be
+    counted, and the age of the last count; `storage` is equal for workers that share one. Of a table, in which none
+    wait, there is `table` as well.
 
     Raises:
         NotReady: the worker has not opened its storage yet.
@@ -32,6 +33,8 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         "dead_limit": storage.dead_limit,
         "free_bytes": storage.free_bytes,
         "full": storage.full,
+        "error": storage.error,
+        "age_seconds": None if storage.counted_at is None else max(now - storage.counted_at, 0.0),
         **({} if storage.table is None else {"table": _table(storage.table, now)}),
     }
 

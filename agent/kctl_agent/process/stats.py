@@ -23,9 +23,11 @@ from kctl_agent.snapshot import Event, Outside, Snapshot, StorageUsage, TableUsa
 from kctl_agent.storage.base import OffsetStore, StorageStats
 from kctl_agent.storage.room import TableStats, why_full
 
-__all__ = ["ProcessStats", "StoringStats", "counted", "stored"]
+__all__ = ["ProcessStats", "StoringStats", "counted"]
 
 _PUBLISH_SECONDS = 0.5
+_COUNT_SECONDS = 1.0
+_CLOSE_SECONDS = 2.0
 _EXPIRE_SECONDS = 60.0
 _KEPT_EVENTS = 50
 _RATE_WINDOW_SECONDS = 10.0
@@ -161,11 +163,7 @@ class ProcessStats(ABC):
     def _turn(self) -> None:
         self._wake.wait(_PUBLISH_SECONDS)
         self._wake.clear()
-        self._before_publishing()
         self._publish()
-
-    def _before_publishing(self) -> None:  # noqa: B027 - most have nothing to do then
-        """What is to be done every now and then, on the publishing thread."""
 
     def _publish(self) -> None:
         try:
@@ -183,15 +181,64 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Of a process that works on a storage, whose old dead letters it removes every minute."""
+    """Of a process that works on a storage. A thread of its own counts it every second, and removes its old dead
+    letters every minute: a storage that hangs holds up no snapshot, and the age of the last count shows it."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
         self._storage = storage
+        self._storage_stats: StorageStats | TableStats | None = None
+        """As counted last; None where that failed. The counting thread sets it, as it does the next."""
+        self._stored: StorageUsage | None = None
+        self._count_now = threading.Event()
         self._expire_at = time.monotonic()
         self._exchanges = 0
+        self._counting = threading.Thread(target=self._count_on, name="kctl-storage", daemon=True)
 
-    def _before_publishing(self) -> None:
+    def start(self) -> None:
+        super().start()
+        self._counting.start()
+
+    def enter(self, state: str) -> None:
+        super().enter(state)
+        self._count_now.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._count_now.set()
+        if self._counting.is_alive():
+            self._counting.join(_CLOSE_SECONDS)  # a storage that hangs is not waited for
+        super().close()
+
+    def _count_on(self) -> None:
+        while True:
+            is_last = self._closed
+            self._count()
+            if is_last:
+                return
+            self._count_now.wait(_COUNT_SECONDS)
+            self._count_now.clear()
+
+    def _count(self) -> None:
+        """A bug, of ours or of a storage, must not end the thread."""
+        before = self._stored
+        try:
+            self._storage_stats = self._storage.stats()
+            self._stored = replace(counted(self._storage.identity, self._storage_stats), counted_at=time.monotonic())
+            self.works("count")
+            self._beside_counting()
+        except Exception as error:
+            if self._state == "starting":
+                return  # it may not be there yet
+            is_known = isinstance(error, StorageError)
+            why = str(error) if is_known else f"{type(error).__name__}: {error}"
+            outside: Outside | None = "storage" if isinstance(error, StorageError) and error.retriable else None
+            self.failing("count", f"the storage cannot be counted: {why}", outside)
+            counted_at = None if before is None else before.counted_at
+            self._storage_stats = None
+            self._stored = StorageUsage(self._storage.identity, counted_at=counted_at, error=why)
+
+    def _beside_counting(self) -> None:
         if time.monotonic() >= self._expire_at:
             self._expire_at = time.monotonic() + _EXPIRE_SECONDS
             self._expire_dead()
@@ -216,11 +263,6 @@ class StoringStats(ProcessStats):
             age = self._storage.limits.dead_seconds
             text = f"{count} dead letters were older than {age:g} s (storage.dead_expire_seconds) and were removed"
             self._record(Event(time.time(), "dead_letters_expired", text))
-
-
-def stored(storage: OffsetStore) -> StorageUsage:
-    """What the storage holds now; what waits for its next try is pending too. Raises StorageError."""
-    return counted(storage.identity, storage.stats())
 
 
 def counted(identity: str, stats: StorageStats | TableStats) -> StorageUsage:

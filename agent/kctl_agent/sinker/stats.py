@@ -6,16 +6,14 @@ import time
 from collections import deque
 from dataclasses import dataclass, replace
 
-from kctl_agent.errors import StorageError
 from kctl_agent.operations import Inbox
-from kctl_agent.process.stats import StoringStats, stored
+from kctl_agent.process.stats import StoringStats
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, SinkerStats, Snapshot, StorageUsage
+from kctl_agent.snapshot import Event, SinkerStats, Snapshot
 from kctl_agent.storage.base import Storage
 
 __all__ = ["Call", "SinkerProcessStats"]
 
-COUNT_SECONDS = 1.0
 KEPT_CALLS = 1000
 
 
@@ -37,8 +35,6 @@ class SinkerProcessStats(StoringStats):
         super().__init__(name, server, storage, inbox)
         self._sinker = SinkerStats()
         self._calls: deque[Call] = deque(maxlen=KEPT_CALLS)
-        self._stored: StorageUsage | None = None
-        self._counted_at = float("-inf")
 
     def happened(self, kind: str, text: str, topic: str, partition: int, first: int, last: int) -> None:
         """Log an event and keep it for the answers."""
@@ -85,7 +81,6 @@ class SinkerProcessStats(StoringStats):
             )
 
     def _snapshot(self) -> Snapshot:
-        self._count_storage()
         with self._lock:
             seconds = sorted(call.seconds for call in self._calls)
             return replace(
@@ -96,15 +91,6 @@ class SinkerProcessStats(StoringStats):
                     handler_p99_seconds=_percentile(seconds, 0.99),
                 ),
             )
-
-    def _count_storage(self) -> None:
-        if time.monotonic() - self._counted_at < COUNT_SECONDS:
-            return
-        self._counted_at = time.monotonic()
-        try:
-            self._stored = stored(self._storage)
-        except StorageError:  # the thread that claims or settles reports it
-            self._stored = StorageUsage(self._storage.identity)
 
 
 def _percentile(ascending: list[float], share: float) -> float | None:

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from kafka import TopicPartition
 
 from kctl_agent.operations import Inbox, is_paused
-from kctl_agent.process.outages import outage
-from kctl_agent.process.stats import StoringStats, counted
+from kctl_agent.process.stats import StoringStats
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, MemberInfo, PartitionStats, Snapshot, StorageUsage
-from kctl_agent.storage.base import OffsetStore, StorageError, StorageStats
-from kctl_agent.storage.room import TableStats, why_full
+from kctl_agent.snapshot import Event, MemberInfo, PartitionStats, Snapshot
+from kctl_agent.storage.base import OffsetStore, StorageError
+from kctl_agent.storage.room import why_full
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.pipeline import Batch
 
@@ -46,8 +45,6 @@ class WorkerStats(StoringStats):
         self._timestamps: dict[TopicPartition, float] = {}
         self._sources: Sources | None = None
         self._throttled_by: str | None = None
-        self._stored: StorageUsage | None = None
-        self._storage_stats: StorageStats | TableStats | None = None
         self._left_out: Mapping[TopicPartition, str] = {}
         self._isolated: Mapping[TopicPartition, str] = {}
         self._long_batch_seen_at = 0.0
@@ -56,7 +53,7 @@ class WorkerStats(StoringStats):
     def why_full(self, share: float) -> str | None:
         """Why the storage, as last counted, has no room for another batch (`storage.room`); None if it has, and before
         the first count."""
-        counted = self._storage_stats  # the publishing thread sets it
+        counted = self._storage_stats  # the counting thread sets it
         return None if counted is None else why_full(counted, share)
 
     def is_throttled_by(self, why: str | None) -> None:
@@ -108,13 +105,17 @@ class WorkerStats(StoringStats):
             )
         self.works("query")
         self._wake.set()
+        self._count_now.set()
 
-    def _snapshot(self) -> Snapshot:
+    def _beside_counting(self) -> None:
+        super()._beside_counting()
         sources = self._sources
-        self._stored = self._count_storage()
         if sources is not None and self._has_long_batch_stored(sources):
             with self._lock:
                 self._work = replace(self._work, progress=self._work.progress + 1)
+
+    def _snapshot(self) -> Snapshot:
+        sources = self._sources
         with self._lock:
             common = self._common("worker", self._stored)
             if sources is None:
@@ -172,14 +173,3 @@ class WorkerStats(StoringStats):
             return False  # reported where the storage is counted
         before, self._stored_offsets = self._stored_offsets, {tp: stored.next for tp, stored in stored_offsets.items()}
         return before != self._stored_offsets
-
-    def _count_storage(self) -> StorageUsage:
-        try:
-            self._storage_stats = self._storage.stats()
-        except StorageError as error:
-            if self._sources:  # before, it is not prepared yet
-                self.failing("storage", f"it cannot be counted: {error}", outage(error))
-            self._storage_stats = None
-            return StorageUsage(self._storage.identity)
-        self.works("storage")
-        return counted(self._storage.identity, self._storage_stats)

@@ -13,7 +13,7 @@ from kctl_agent.errors import BadParams
 from kctl_agent.messages import Reply, Request, Role
 from kctl_agent.paths import MASTER_NAME, socket_path
 
-__all__ = ["ask", "incomplete", "lacks"]
+__all__ = ["ask", "incomplete", "lacks", "remark"]
 
 
 def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_seconds: float) -> Reply:
@@ -58,3 +58,11 @@ def lacks(reply: Reply) -> list[str]:
     names = ", ".join(f"{clean(str(each.sender))} ({each.code}: {clean(each.message)})" for each in silent)
     others = [clean(each.message) for each in reply.failed if each.sender not in reply.asked]
     return [*([f"{len(silent)} of {len(reply.asked)} did not answer: {names}"] if silent else []), *others]
+
+
+def remark(reply: Reply) -> str | None:
+    """How the fleet as a whole is doing, in one line; None when it is well, or the answer does not have it."""
+    verdict = reply.verdict or {}
+    if verdict.get("level") in (None, "ok"):
+        return None
+    return clean(f"the fleet is {verdict['level']}: {verdict.get('reason')}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kctl import fleets
-from kctl.cli.fleet.ask import ask, incomplete
+from kctl.cli.fleet.ask import ask, incomplete, remark
 from kctl.cli.fleet.tables import OLD_SECONDS, TABLES
 from kctl.cli.fleet.threshold import THRESHOLDS, check
 from kctl.cli.output import as_json, as_yaml, whole
@@ -85,8 +85,11 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
         separator = {"table": "\n", "wide": "\n", "yaml": "---\n", "json": ""}[options.output]
         title = f"kctl rpc {options.command}  {clean(fleet.name)}  every {options.watch:g} s"
         return watch(lambda: _with_remark(*poll()), options.watch, title, separator)
-    text, problem = poll()
+    text, verdict, problem = poll()
     sys.stdout.write(f"{text}\n")
+    if verdict is not None:
+        sys.stdout.flush()
+        sys.stderr.write(f"kctl: {verdict}\n")
     if problem is not None:
         raise problem
     return 0
@@ -110,8 +113,9 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, KctlError | None]:
-    """The answer as text, and what is wrong with it. A value that is too high outweighs a worker that is silent."""
+def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str | None, KctlError | None]:
+    """The answer as text, what is wrong with the fleet, and with the answer. A value that is too high outweighs a
+    worker that is silent."""
     params = {} if options.worker is None else {"worker": options.worker}
     reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)
     problem: KctlError | None = incomplete(reply)
@@ -124,7 +128,7 @@ def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, Kctl
             problem = problem or error
         except KctlError as error:
             problem = error
-    return _text(reply, result, options), problem
+    return _text(reply, result, options), remark(reply), problem
 
 
 def _text(reply: Reply, result: Any, options: argparse.Namespace) -> str:
@@ -141,5 +145,5 @@ def _text(reply: Reply, result: Any, options: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _with_remark(text: str, problem: KctlError | None) -> tuple[str, str | None]:
-    return text, None if problem is None else f"kctl: {problem}"
+def _with_remark(text: str, verdict: str | None, problem: KctlError | None) -> tuple[str, str | None]:
+    return text, "\n".join(f"kctl: {each}" for each in (verdict, problem) if each is not None) or None

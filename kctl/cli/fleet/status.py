@@ -1,4 +1,4 @@
-"""`kctl status`: the master, its workers, and how fresh the brokers' offsets are. Without Typer, as `rpc`."""
+"""`kctl status`: the verdict on the fleet, its lag, the master and its workers. Without Typer, as `rpc`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from kctl.cli.fleet.tables import pause_text
 from kctl.cli.fleet.worker_table import STATUS, worker_table
 from kctl.cli.output import OUTPUTS, as_text, whole
 from kctl.cli.parsing import Parser, seconds
-from kctl.cli.table import cell
-from kctl.errors import IncompleteAnswer, UsageError
+from kctl.cli.table import cell, clean
+from kctl.cli.times import duration
+from kctl.errors import IncompleteAnswer, NotWell, UsageError
 from kctl.rpc import answers
-from kctl_agent.messages import reducer_method, wire_method
+from kctl_agent.messages import number_of, reducer_method, wire_method
 
 if TYPE_CHECKING:
+    from kctl.rows.lag import LagGlance
+    from kctl.rows.verdict import Verdict
     from kctl.rows.workers import WorkerStatus
     from kctl_agent.messages import Reply
 
@@ -29,12 +32,16 @@ __all__ = ["parser", "run"]
 
 _TIMEOUT_SECONDS = 5.0
 _OF_BROKERS = "the brokers' "
+_FAIL_ON = ("degraded", "failing")
 _SUMMARY = """\
-Show the master and its workers.
+Show how a fleet is doing, its lag and its workers.
 
+The first line is the verdict with its reason: ok, degraded, unknown or failing; it is that of the page and /readyz.
 `desired` and `state` are what the supervisor wants and sees of a worker, `doing` is what the worker reports; `rss` is
-the memory of all its processes. Exit code 3 when a worker does not answer or the brokers' offsets are stale, 5 when
-there is no master.
+the memory of all its processes.
+
+exit codes: 0 ok, 1 degraded, failing or unknown (with --fail-on failing not for degraded), 3 a worker did not answer
+just now, 5 no master to ask
 """
 
 
@@ -50,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     )
     option = status.add_argument
     option("-o", "--output", choices=OUTPUTS, default="table", help="how the result is printed (default: table)")
+    option("--fail-on", choices=_FAIL_ON, default="degraded", help="exit 1 from this verdict on (default: degraded)")
     option("--timeout", type=seconds, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="per question (default: 5)")
     option("-c", "--config", type=Path, metavar="FILE", help="the fleet's kctl.toml; see `kctl --help`")
     option("-h", "--help", action="store_true", help="show this")
@@ -72,6 +80,9 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
     supervised = ask(fleet, "status", wire_method("status"), {}, options.timeout)
     reported = ask(fleet, "workers", reducer_method("workers"), {}, options.timeout)
     sys.stdout.write(f"{_text(fleet, supervised, reported, options.output)}\n")
+    verdict = _verdict(supervised)
+    if verdict.level.value in ("unknown", "failing", options.fail_on):
+        raise NotWell(verdict.sentence)
     problems = [*lacks(reported), *lacks(supervised)]
     if problems:
         raise IncompleteAnswer("; ".join(problems))
@@ -86,9 +97,12 @@ def _text(fleet: fleets.Fleet, supervised: Reply, reported: Reply, output: str) 
     answer = whole(reported)
     answer["complete"] = reported.complete and supervised.complete
     answer["failed"] = [*answer["failed"], *(failure.to_json() for failure in supervised.failed)]
-    brokers = supervised.result.get("brokers")
-    document = {**answer, "fleet": fleet.name, "master": master, "brokers": brokers, "rows": rows}
-    return as_text(document, output)
+    shown = {name: supervised.result.get(name) for name in ("verdict", "lag", "brokers")}
+    return as_text({**answer, **shown, "fleet": fleet.name, "master": master, "rows": rows}, output)
+
+
+def _verdict(supervised: Reply) -> Verdict:
+    return answers.typed("status", answers.verdict, supervised.result.get("verdict"))
 
 
 def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], supervised: Reply, reported: Reply) -> list[str]:
@@ -97,11 +111,25 @@ def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], supervised: Reply, re
     statuses = answers.typed("status", answers.status, supervised.result)
     rows = with_statuses(answers.typed("workers", answers.workers, reported.result), statuses)
     return [
+        *_head(_verdict(supervised), answers.typed("status", answers.lag_glance, supervised.result)),
         f"fleet {cell(fleet.name)}  " + "  ".join(f"{key} {cell(value)}" for key, value in master.items()),
         *(f"brokers: {each.removeprefix(_OF_BROKERS)}" for each in lacks(supervised)),
         *worker_table(rows, STATUS),
         *_remarks(statuses),
     ]
+
+
+def _head(verdict: Verdict, lag: LagGlance | None) -> Iterator[str]:
+    """The verdict, what else is wrong, the lag, and the worst partitions."""
+    yield clean(verdict.sentence)
+    yield from (f"  and {each.level}: {clean(each.reason)}" for each in verdict.also)
+    if lag is None:
+        return
+    unknown = f" without {number_of(lag.unknown, 'partition')} of which it is not known" if lag.unknown else ""
+    yield f"lag {cell(lag.total)}{unknown}  time lag {cell(duration(lag.seconds))}"
+    for row in lag.worst:
+        waiting = f"lag {cell(row.lag)}  time lag {cell(duration(row.lag_seconds))}"
+        yield f"  {clean(row.topic)}-{row.partition}  {clean(row.status)}  {waiting}  {clean(row.reason)}"
 
 
 def _master(fleet: fleets.Fleet) -> dict[str, Any]:

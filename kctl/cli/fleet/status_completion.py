@@ -6,6 +6,7 @@ to the same options.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -15,6 +16,11 @@ from kctl.cli.options import ConfigOption, Output, OutputOption
 __all__ = ["register"]
 
 
+class FailOn(StrEnum):
+    DEGRADED = "degraded"
+    FAILING = "failing"
+
+
 def register(app: typer.Typer) -> None:
     app.command("status")(_status)
 
@@ -22,7 +28,8 @@ def register(app: typer.Typer) -> None:
 def _status(
     _config: ConfigOption = None,
     _output: OutputOption = Output.TABLE,
+    _fail_on: Annotated[FailOn, typer.Option("--fail-on")] = FailOn.DEGRADED,
     _timeout: Annotated[float | None, typer.Option("--timeout")] = None,
 ) -> None:
-    """Show the master and its workers."""
+    """Show how a fleet is doing, its lag and its workers."""
     raise NotImplementedError("kctl status is run by kctl.cli.fleet.status")

@@ -26,6 +26,7 @@ from kctl.errors import KctlError, NoMaster, UsageError
 from kctl.fleets import Fleet, find
 from kctl.rows.offsets import OffsetRow
 from kctl.rows.storage import StorageStats
+from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow
 from kctl.rpc import answers
 from kctl.terminal import plain
@@ -51,6 +52,9 @@ _PARTITION_COLUMNS = (
     Column("lag", is_number=True),
     Column("worker"),
 )
+
+
+_STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Level.FAILING: "red"}
 
 
 class _Sort(StrEnum):
@@ -92,6 +96,7 @@ class Glance:
     problem: str | None = None
     missing: tuple[str, ...] = ()
     """What did not answer, and what is stale or unknown."""
+    verdict: Verdict | None = None
 
     @property
     def workers(self) -> list[WorkerRow]:
@@ -172,7 +177,7 @@ def _top_of_fleet(fleet: Fleet, sort: Order, every: float) -> None:
     while True:
         glance = _poll(fleet, needs_master=is_first)
         is_first = False
-        typer.echo("  ".join((moment(time.time()), "; ".join((summary(glance), *glance.missing)))))
+        typer.echo("  ".join((moment(time.time()), "; ".join((*_verdict(glance), summary(glance), *glance.missing)))))
         pause.wait(every)
 
 
@@ -188,12 +193,14 @@ def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
         if not error.retriable or (needs_master and isinstance(error, NoMaster)):
             raise
         return Glance(problem=str(error))
-    missing = tuple(dict.fromkeys([*lacks(workers), *lacks(offsets)]))
+    missing = tuple(dict.fromkeys([*lacks(workers), *lacks(offsets), *lacks(storage)]))
+    verdict = None if workers.verdict is None else answers.typed("workers", answers.verdict, workers.verdict)
     return Glance(
         answers.typed("workers", answers.workers, workers.result),
         answers.typed("offset_checker", answers.offset_checker, offsets.result).rows,
         answers.typed("block_size", answers.block_size, storage.result),
         missing=missing,
+        verdict=verdict,
     )
 
 
@@ -213,6 +220,14 @@ def summary(glance: Glance) -> str:
         f"{_whole(glance.storage.pending)} wait in the storage",
     ]
     return " · ".join(parts)
+
+
+def _verdict(glance: Glance) -> list[str]:
+    """How the fleet is doing, the gravest reason first."""
+    if glance.verdict is None or glance.problem is not None:
+        return []
+    others = (f"and {each.level}: {each.reason}" for each in glance.verdict.also)
+    return [clean(text) for text in (glance.verdict.sentence, *others)]
 
 
 def _running(kind: str, rows: list[WorkerRow]) -> str:
@@ -241,8 +256,11 @@ def _on_screen(fleet: Fleet, sort: Order, every: float) -> None:
 
 
 def _screen(fleet: Fleet, glance: Glance, sort: Order, columns: int, lines: int) -> list[Text]:
-    room = max(lines - _FRAME_LINES - len(glance.processes) - len(glance.missing), 3)
+    verdict = _verdict(glance)
+    style = _STYLES[glance.verdict.level] if glance.verdict else ""
+    room = max(lines - _FRAME_LINES - len(glance.processes) - len(verdict) - len(glance.missing), 3)
     return [
+        *(line(text, columns, style) for text in verdict),
         line(f"fleet {clean(fleet.name)}  {moment(time.time())}  {summary(glance)}", columns, "bold"),
         *(line(text, columns, "yellow") for text in glance.missing),
         *_workers(glance.processes, columns),

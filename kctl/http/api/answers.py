@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import Any
 
 from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.master.verdict import Verdicts
 from kctl.reduce import encoded
 from kctl.rows.partitions import PartitionRow
 from kctl.status import UNKNOWN, Assessment, Status
@@ -65,14 +66,14 @@ def live_head(reduced: Reduced[Any]) -> JsonObject:
     return {**reduced.completeness(), "age_seconds": reduced.age_seconds, "live": True}
 
 
-def status_of(snapshot: FleetSnapshot, reasons: Sequence[str], last_event: int) -> JsonObject:
-    """The fleet at a glance. `reasons` are why it is not ready; `last_event` is the last event's number."""
+def status_of(snapshot: FleetSnapshot, verdicts: Verdicts, last_event: int) -> JsonObject:
+    """The fleet at a glance. `last_event` is the last event's number."""
     group = snapshot.broker_group
     counts = Counter(assessment.status.value for assessment in snapshot.assessments)
     return {
         **snapshot.group_assessment.to_json(),
-        "ready": not reasons,
-        "not_ready": list(reasons),
+        "verdict": verdicts.current().to_json(),
+        "max_age_seconds": verdicts.max_age_seconds,
         "lag": snapshot.kafka_lag.total,
         "partitions": {status.value: counts[status.value] for status in Status},
         "group_state": None if group is None else group.state,

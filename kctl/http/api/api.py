@@ -64,19 +64,23 @@ class Api:
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> JSONResponse:
-        """`body` behind what every answer begins with. A live one has no tag: the next is another one."""
+        """`body` behind what every answer begins with, the verdict without what else is wrong among it. A live one has
+        no tag: the next is another one."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,
             "sequence": snapshot.sequence,
             "age_seconds": self.age_seconds(snapshot),
+            "verdict": self.source.verdicts.current().main.to_json(),
             **body,
         }
         headers = {"cache-control": "no-cache"}
         return JSONResponse(whole, headers=headers if is_live else {"etag": self._tag(snapshot), **headers})
 
     def _tag(self, snapshot: FleetSnapshot) -> str:
-        return f'W/"{self._life}-{snapshot.sequence}"'
+        """Of a snapshot that has become too old it is another one, for the verdict is."""
+        old = "" if self.source.verdicts.current() is snapshot.verdict else "-old"
+        return f'W/"{self._life}-{snapshot.sequence}{old}"'
 
 
 def api_of(request: Request) -> Api:

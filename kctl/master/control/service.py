@@ -11,10 +11,12 @@ from typing import Any
 from kctl import __version__
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.freshness import stale
+from kctl.master.glance import lag_glance
 from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, WORKERS, Command, reduced
 from kctl.master.snapshot import Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
+from kctl.master.verdict import Verdicts
 from kctl.reduce import encoded
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
@@ -41,8 +43,8 @@ class _Method:
 _OWN = {
     wire_method("ping"): _Method("ping", "The master itself: name, pid, version.", False),
     wire_method("describe"): _Method("describe", "Every method that the master serves.", False),
-    wire_method("ready"): _Method("ready", "Whether the fleet does its work, and why not, as `/readyz`.", False),
-    wire_method("status"): _Method("status", "The workers as their supervisor sees them.", False),
+    wire_method("status"): _Method("status", "The verdict, lag, and the workers as their supervisor sees them.", False),
+    wire_method("verdict"): _Method("verdict", "How the fleet as a whole is doing, and why.", False),
 }
 _METHODS = {
     **{
@@ -63,13 +65,12 @@ class Service:
         members: Members,
         broker_cache: BrokerCache,
         statuses: Callable[[], Iterable[WorkerStatus]],
-        not_ready: Callable[[], list[str]],
+        verdicts: Verdicts,
     ) -> None:
-        """`not_ready` returns why the fleet does not do its work, nothing when it does."""
         self._members = members
         self._broker_cache = broker_cache
         self._statuses = statuses
-        self._not_ready = not_ready
+        self._verdicts = verdicts
 
     async def answer(self, request: Request) -> JsonObject:
         """The reply to one request, before its deadline.
@@ -87,20 +88,27 @@ class Service:
         if request.params:
             raise BadParams(f"{request.rpc} takes no parameters")
         if request.rpc == "status":
-            return self._status(request)
+            return await self._status(request)
         return reply_ok(request.id, self._own(request.rpc), _NAME, 0.0)
 
     def _own(self, rpc: str) -> JsonObject:
         if rpc == "ping":
             return {"name": _NAME, "pid": os.getpid(), "version": __version__}
-        if rpc == "ready":
-            reasons = self._not_ready()
-            return {"ready": not reasons, "reasons": reasons}
+        if rpc == "verdict":
+            return self._verdict()
         return {"methods": [_described(name, method) for name, method in sorted(_METHODS.items())]}
 
-    def _status(self, request: Request) -> JsonObject:
+    def _verdict(self) -> JsonObject:
+        return self._verdicts.current().to_json()
+
+    async def _status(self, request: Request) -> JsonObject:
         brokers = self._broker_cache.freshness()
-        result = {"rows": list(self._statuses()), "brokers": brokers}
+        result = {
+            "rows": list(self._statuses()),
+            "brokers": brokers,
+            "verdict": self._verdict(),
+            "lag": await asyncio.to_thread(lag_glance, self._verdicts.latest()),
+        }
         about = Reduced(result, (), (), stale(brokers, brokers.complete_age_seconds), 0.0)
         return reply_ok(request.id, encoded(result), _NAME, about.age_seconds, **about.completeness())
 
@@ -115,7 +123,8 @@ class Service:
 
     async def _ask_fleet(self, request: Request) -> JsonObject:
         result, whole = await asyncio.to_thread(self._encoded, *await self._replies(request))
-        return reply_ok(request.id, result, _NAME, whole.age_seconds, **whole.completeness())
+        completeness = {**whole.completeness(), "verdict": self._verdict()}
+        return reply_ok(request.id, result, _NAME, whole.age_seconds, **completeness)
 
     async def _replies(
         self, request: Request

@@ -112,6 +112,8 @@ def test_the_storage_is_named_by_its_identity_and_unknown_counts_are_null(snapsh
         "dead_limit": 50,
         "free_bytes": None,
         "full": "no room",
+        "error": None,
+        "age_seconds": None,
     }
     unknown = answer("block_size", replace(snapshot, storage=StorageUsage("file:/x")))
     assert {name: value for name, value in unknown.items() if value is not None} == {"storage": "file:/x"}

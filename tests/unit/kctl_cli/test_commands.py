@@ -23,6 +23,25 @@ from kctl_agent.scripted import Answers, SendsBytes
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl, Master
 
+WELL: dict[str, Any] = {
+    "verdict": {"level": "ok", "about": "fleet", "reason": "all runs; 2 ok", "since": 5.0, "also": []},
+    "lag": {
+        "total": 12,
+        "unknown": 1,
+        "seconds": 3.4,
+        "worst": [
+            {
+                "topic": "orders",
+                "partition": 1,
+                "status": "ok",
+                "lag": 12,
+                "lag_seconds": 3.4,
+                "reason": "commits come",
+            }
+        ],
+    },
+}
+"""Of a master's answer to `status`."""
 SUPERVISED = {
     "name": "worker-0",
     "kind": "worker",
@@ -307,7 +326,9 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
 ) -> None:
     attached = {"name": "visitor", "kind": "worker", "state": "running", "pid": 1, "last_error": "lost"}
     waiting = {**SUPERVISED, "name": "worker-1", "state": "backoff", "pid": None, "next_try_seconds": 3.0}
-    master({"status": Answers({"rows": [SUPERVISED, waiting]}), "workers": Answers({"rows": [REPORTED, attached]})})
+    master(
+        {"status": Answers({"rows": [SUPERVISED, waiting], **WELL}), "workers": Answers({"rows": [REPORTED, attached]})}
+    )
     about = {"pid": 9, "version": "0.1.0", "http_url": "http://127.0.0.1:9750", "config": "/etc/kctl.toml"}
     (short_dir / "run" / "master.json").write_text(json.dumps(about))
 
@@ -315,6 +336,9 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
 
     assert ran.code == 0
     assert [" ".join(line.split()) for line in ran.out.splitlines()] == [
+        "ok: all runs; 2 ok",
+        "lag 12 without 1 partition of which it is not known time lag 3s",
+        "orders-1 ok lag 12 time lag 3s commits come",
         "fleet orders pid 9 version 0.1.0 http_url http://127.0.0.1:9750 config /etc/kctl.toml",
         "name desired state doing since pid restarts next-try rss rows/s last-error",
         "worker-0 running running rebalancing 1m15s 4711 2 signal - 1MiB - -",
@@ -325,19 +349,44 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
 
 
 def test_status_as_json_holds_both_views_of_a_worker(kctl: Kctl, master: Master) -> None:
-    master({"status": Answers({"rows": [SUPERVISED]}), "workers": Answers({"rows": [REPORTED]})})
+    master({"status": Answers({"rows": [SUPERVISED], **WELL}), "workers": Answers({"rows": [REPORTED]})})
 
     document = json.loads(kctl("status", "-o", "json").out)
 
     assert (document["fleet"], document["complete"], document["master"]["pid"]) == ("orders", True, None)
     assert document["rows"] == [{**SUPERVISED, "worker": REPORTED}]
+    assert (document["verdict"], document["lag"]) == (WELL["verdict"], WELL["lag"])
+
+
+@pytest.mark.parametrize(
+    ("level", "fail_on", "code"),
+    [
+        ("ok", "degraded", 0),
+        ("degraded", "degraded", 1),
+        ("degraded", "failing", 0),
+        ("unknown", "failing", 1),
+        ("failing", "failing", 1),
+    ],
+)
+def test_status_begins_with_the_verdict_and_exits_1_by_it(
+    kctl: Kctl, master: Master, level: str, fail_on: str, code: int
+) -> None:
+    why, also = {**WELL["verdict"], "level": level, "reason": "no broker"}, {**WELL["verdict"], "level": "degraded"}
+    answer = {"rows": [SUPERVISED], **WELL, "verdict": {**why, "also": [also]}}
+    master({"status": Answers(answer), "workers": Answers({"rows": [REPORTED]})})
+
+    ran = kctl("status", "--fail-on", fail_on)
+
+    assert ran.code == code
+    assert ran.out.startswith(f"{level}: no broker\n  and degraded: all runs; 2 ok\nlag 12 ")
+    assert ran.err == (f"kctl: {level}: no broker\n" if code else "")
 
 
 def test_status_exits_3_when_a_worker_does_not_answer_and_5_without_a_master(
     kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
 ) -> None:
     nobody = kctl("status")
-    agent = master({"status": Answers({"rows": [SUPERVISED]}), "workers": incomplete({"rows": []}, "worker-0")})
+    agent = master({"status": Answers({"rows": [SUPERVISED], **WELL}), "workers": incomplete({"rows": []}, "worker-0")})
     partly = kctl("status")
     agent.vanish()
     left_behind = kctl("status")

@@ -62,7 +62,16 @@ RESULTS: dict[str, dict[str, Any]] = {
     "describe": {
         "methods": [{"method": BAD, "rpc": BAD, "changes": False, "deadline_ms": 1, "summary": BAD, "params": []}]
     },
-    "status": {"rows": [SUPERVISED], "brokers": {"age_seconds": 1.0, "stale_after_seconds": 2.0, "error": BAD}},
+    "status": {
+        "rows": [SUPERVISED],
+        "brokers": {"age_seconds": 1.0, "stale_after_seconds": 2.0, "error": BAD},
+        "verdict": {"level": "failing", "about": BAD, "reason": BAD, "since": 1.0},
+        "lag": {
+            "total": 1,
+            "unknown": 0,
+            "worst": [{"topic": BAD, "partition": 0, "status": BAD, "lag": 1, "reason": BAD}],
+        },
+    },
     "orders": {"rows": []},
 }
 

@@ -18,11 +18,9 @@ from kctl.http.errors import HttpError
 from kctl.master.events import EventFeed, FleetEvent
 from kctl.master.snapshot import Reduced
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.workers import Workers
-from kctl.rows.workers import WorkerRow
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import Request
-from tests.fleet_snapshot import TOKEN, TOKENS, UNIX, ask, healthy, partition, serving, snapshot, source_of, worker
+from tests.fleet_snapshot import NOW, TOKEN, TOKENS, UNIX, ask, healthy, judged, partition, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio
 
@@ -53,29 +51,14 @@ async def test_lag_has_offsets_status_age_and_the_missing_workers() -> None:
     assert body["failed"] == [{"from": "worker-1", "code": "timeout", "message": "no answer"}]
 
 
-async def test_a_worker_that_cannot_store_is_why_the_fleet_is_not_ready_and_a_sinkers_message_is_not() -> None:
-    fine, error = healthy(), "orders-0 could not be stored: database or disk is full"
-    running = worker("worker-0")
-    stopped = replace(running, desired="stopped")
-    rows = (
-        WorkerRow("worker-0", "worker", last_error=error, supervisor=running),
-        WorkerRow("worker-1", "worker", last_error=error, supervisor=stopped),
-        WorkerRow("sinker-0", "sinker", last_error="orders-0@5: ValueError", supervisor=running),
-        WorkerRow("guest", "attached", last_error="its own"),
-    )
-
-    response = await ask(replace(fine, workers=replace(fine.workers, result=Workers(rows))), "/readyz")
-
-    assert (response.status_code, response.json()["error"]["message"]) == (503, f"worker-0: {error}")
-
-
 async def test_status_is_the_fleet_at_a_glance() -> None:
     body = (await ask(snapshot(), "/api/v1/status")).json()
 
     assert (body["status"], body["lag"], body["lag_seconds"], body["catchup_seconds"]) == ("stalled", 12, 2.5, None)
     assert (body["group_state"], body["group_members"], body["generation"]) == ("stable", 2, 3)
     assert {name: count for name, count in body["partitions"].items() if count} == {"ok": 2, "stalled": 1}
-    assert (body["ready"], body["not_ready"]) == (False, ["worker-1 is backoff", "1 of 3 partitions stalled"])
+    assert (body["verdict"], body["max_age_seconds"]) == (snapshot().verdict.to_json(), 5.0)
+    assert [body["verdict"]["level"], *(each["about"] for each in body["verdict"]["also"])] == ["failing", "workers"]
     assert [(each["name"], each["state"]) for each in body["workers"]] == [
         ("worker-0", "running"),
         ("worker-1", "backoff"),
@@ -207,20 +190,27 @@ async def test_a_live_question_that_fails_and_one_too_many_are_reported() -> Non
 
 async def test_ready_is_when_the_fleet_does_its_work() -> None:
     ready = await ask(healthy(), "/readyz")
-    assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
+    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "reason": "all runs; commits come"})
+    degraded = await ask(judged(replace(healthy(), supervised=snapshot().supervised)), "/readyz")
+    assert (degraded.status_code, degraded.json()["status"]) == (200, "degraded")
 
-    assert await reasons(snapshot()) == "worker-1 is backoff; 1 of 3 partitions stalled"
-    assert await reasons(None) == "the first collection is not finished yet"
-    assert (
-        await reasons(replace(healthy(), last_success={"offsets": UNIX}))
-        == "the brokers' committed offsets are not known yet"
-    )
-    away = replace(healthy(), last_success={"offsets": UNIX - 60, "committed": UNIX})
-    assert await reasons(away) == "the brokers' end offsets are 60 s old"
-    assert await reasons(replace(healthy(), taken_at=900.0)) == "the last collection is 102 s old"
+    assert (await reason(snapshot())).startswith("failing: 1 of 3 partitions stalled since 2023-11-14T22:13:18Z")
+    assert await reason(None) == "unknown: the first collection is not finished yet"
+    assert (await reason(replace(healthy(), taken_at=990.0))).startswith("unknown: no data since 2023-11-14T22:13:18Z")
 
 
-async def reasons(latest: Any) -> str:
+async def test_every_answer_has_the_verdict_and_a_collection_that_becomes_old_is_another_answer() -> None:
+    now = [NOW]
+    app = create_app(source_of(snapshot(), clock=lambda: now[0]))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
+        fresh = await client.get("/api/v1/lag")
+        now[0] += 10
+        old = await client.get("/api/v1/lag", headers={"if-none-match": fresh.headers["etag"]})
+
+    assert (fresh.json()["verdict"]["level"], old.json()["verdict"]["level"]) == ("failing", "unknown")
+
+
+async def reason(latest: Any) -> str:
     response = await ask(latest, "/readyz")
     assert (response.status_code, response.json()["error"]["code"]) == (503, "not_ready")
     message: str = response.json()["error"]["message"]

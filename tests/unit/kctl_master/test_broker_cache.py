@@ -200,7 +200,7 @@ async def test_a_hanging_broker_holds_nobody_up_and_its_late_answer_counts(clust
     assert [row.age_seconds for row in rows(cluster)] == [10, 10]
 
     hang.set()
-    await cluster.refresh(5)
+    await cluster._running
     assert [(row.committed, row.age_seconds) for row in rows(cluster)] == [(7, 0), (8, 0)]
 
 

@@ -79,8 +79,6 @@ def test_a_partition_is_reported_when_it_comes_into_trouble_or_out_of_it() -> No
     assert reported(snapshot(), snapshot(status=Status.STALLED)) == [("status", "orders-0: ok -> stalled; a reason")]
     assert reported(snapshot(status=Status.STALLED), snapshot()) == [("status", "orders-0: stalled -> ok; a reason")]
     assert reported(snapshot(), snapshot(status=Status.IDLE)) == []
-    stopped = replace(snapshot(), group_assessment=Assessment(Status.STOPPED, "1 of 1"))
-    assert reported(snapshot(), stopped) == [("status", "g: ok -> stopped; 1 of 1")]
 
 
 def test_what_an_agent_reports_is_published_once_and_what_is_older_than_the_master_not_at_all() -> None:

@@ -22,6 +22,7 @@ from kctl.master.control.service import Service
 from kctl.master.members import Members
 from kctl.master.reduction import OFFSET_CHECKER, reduced
 from kctl.master.snapshot import WorkerStatus
+from kctl.master.verdict import Verdicts
 from kctl.reduce import Answer, BrokerSnapshot, Freshness
 from kctl.rpc.fan_out import AgentPool, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
@@ -31,6 +32,8 @@ from kctl_agent.wire import JsonObject
 from tests.guest import guest
 
 pytestmark = pytest.mark.anyio
+
+NO_VERDICT = Verdicts(lambda: None, 5.0)
 
 ROW = {"topic": "t", "partition": 0, "start": 0, "committed": 4, "position": 5, "end": 10, "generation": 1}
 RESULT: JsonObject = {"rows": [{**ROW, "lag": 6, "last_timestamp": None, "age_seconds": 0.0}]}
@@ -77,7 +80,7 @@ async def members(anyio_backend: str, short_dir: Path) -> AsyncIterator[Members]
 @pytest.fixture
 async def service(members: Members) -> AsyncIterator[Service]:
     cluster = BrokerCache(NoBrokers(), "nowhere:1", "g")
-    yield Service(members, cluster, members._statuses, list)
+    yield Service(members, cluster, members._statuses, NO_VERDICT)
     await cluster.close()
 
 
@@ -156,7 +159,7 @@ async def test_a_worker_stopped_by_request_is_named_as_stopped_and_not_missed(
     members = Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
     cluster = BrokerCache(OnePartition(), "nowhere:1", "g")
     await cluster.refresh(10.0)
-    service = Service(members, cluster, lambda: statuses, list)
+    service = Service(members, cluster, lambda: statuses, NO_VERDICT)
 
     reply = await service.answer(request("kafka_lag", "onKafkaLag"))
     alone = await service.answer(request("kafka_lag", "onKafkaLag", worker="worker-1"))
@@ -191,7 +194,7 @@ async def test_the_brokers_offsets_of_all_partitions_are_read_beside_the_event_l
     await cluster.refresh(10.0)
     made_in.clear()
 
-    reply = await Service(members, cluster, members._statuses, list).answer(request("kafka_lag", "onKafkaLag"))
+    reply = await Service(members, cluster, members._statuses, NO_VERDICT).answer(request("kafka_lag", "onKafkaLag"))
     await cluster.close()
 
     assert reply["result"]["total"] == 6

@@ -18,7 +18,7 @@ workers = partial(reduced_json, "workers")
 def stats(**known: int) -> dict[str, Any]:
     """What `block_size` is reduced to, with all that is not given unknown."""
     names = ("pending", "delayed", "processing", "dead", "bytes", "limit", "limit_bytes", "dead_limit")
-    return {**dict.fromkeys((*names, "free_bytes", "full")), **known}
+    return {**dict.fromkeys((*names, "free_bytes", "full", "error", "age_seconds")), **known}
 
 
 def storage(identity: str | None, pending: int | None, **more: Any) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
     )
 
     def progress() -> int:
+        stats._count()
         return stats._snapshot().work.progress
 
     runs = True

@@ -1,0 +1,246 @@
+"""The verdict on a fleet: pure rules over its snapshot, and the one that holds now (docs/status.md).
+
+It is made once, with each collection: page, API, command line, `/readyz`, metrics and events show the same. What is
+old is never judged well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kctl.master.freshness import STALE_SECONDS
+from kctl.master.snapshot import FleetSnapshot, WorkerStatus
+from kctl.rows.verdict import Finding, Level, Verdict
+from kctl.rows.workers import AgentState, PingRow, WaitingRow, WorkerRow
+from kctl.status import Status
+from kctl_agent.messages import number_of
+
+__all__ = ["Verdicts", "judge"]
+
+_TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})
+"""In other states one turn of a main thread may take long: queries start and stop."""
+_OF_STATUS = {
+    Status.WARN: Level.DEGRADED,
+    Status.REWIND: Level.DEGRADED,
+    Status.UNKNOWN: Level.UNKNOWN,
+    Status.STALLED: Level.FAILING,
+    Status.STOPPED: Level.FAILING,
+    Status.LOSING: Level.FAILING,
+}
+"""Of the others none is trouble."""
+_NAMED = 3
+
+
+class _Found(NamedTuple):
+    """A finding before it is known since when there is one of its kind."""
+
+    level: Level
+    about: str
+    what: str
+    why: str | None = None
+    seconds: float = 0.0
+    """For how long it is known to be so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The verdict of now; may be asked on any thread."""
+
+    latest: Callable[[], FleetSnapshot | None]
+    max_age_seconds: float
+    """A collection that is older shows nothing of now."""
+    clock: Callable[[], float] = time.monotonic
+    started_at: float = field(default_factory=time.time)
+
+    def current(self) -> Verdict:
+        snapshot = self.latest()
+        if snapshot is None:
+            what = "the first collection is not finished yet"
+            return Verdict(Finding(Level.UNKNOWN, "master", what, self.started_at))
+        if self.clock() - snapshot.taken_at > max(self.max_age_seconds, 4 * snapshot.collect_seconds):
+            since = snapshot.taken_at_unix
+            reason = f"no data since {_moment(since)}: the master collects no more"
+            main = snapshot.verdict.main
+            also = (() if main.level is Level.OK else (main,)) + snapshot.verdict.also
+            return Verdict(Finding(Level.UNKNOWN, "master", reason, since), also)
+        return snapshot.verdict
+
+
+def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
+    """By what was collected; `before` is the verdict of the collection before, whose findings go on."""
+    began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
+    outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]
+    found = [
+        *outside,
+        *_waiting(snapshot, {each.about for each in outside}),
+        *_processes(snapshot, "worker"),
+        *_processes(snapshot, "sinker"),
+        *_partitions(snapshot),
+        *_attached(snapshot),
+        *_replicas(snapshot),
+    ]
+    if not found:
+        since = began.get(("fleet", Level.OK), snapshot.taken_at_unix)
+        return Verdict(Finding(Level.OK, "fleet", f"all runs; {snapshot.group_assessment.reason}", since))
+    found.sort(key=lambda each: -each.level.severity)
+    main, *also = (
+        _finding(each, began.get((each.about, each.level), snapshot.taken_at_unix - each.seconds)) for each in found
+    )
+    return Verdict(main, tuple(also))
+
+
+def _finding(found: _Found, since: float) -> Finding:
+    why = f": {found.why}" if found.why else ""
+    return Finding(found.level, found.about, f"{found.what} since {_moment(since)}{why}", since)
+
+
+def _moment(unix_seconds: float) -> str:
+    """UTC, as in every view."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))
+
+
+def _brokers(snapshot: FleetSnapshot) -> Iterator[_Found]:
+    brokers = snapshot.brokers
+    if brokers is None:
+        return
+    limit, age, complete = brokers.stale_after_seconds, brokers.age_seconds, brokers.complete_age_seconds
+    if age is None:
+        level = Level.UNKNOWN if brokers.error is None else Level.FAILING
+        yield _Found(level, "brokers", "no Kafka broker has answered", brokers.error)
+    elif age > limit:
+        # Workers that get answers where the master gets none have offsets of now.
+        is_blind = any(row.age_seconds > limit for row in snapshot.partitions) or not snapshot.partitions
+        level = Level.FAILING if is_blind else Level.DEGRADED
+        yield _Found(
+            level, "brokers", f"no Kafka broker has answered{'' if is_blind else ' the master'}", brokers.error, age
+        )
+    elif complete is None or complete > limit:
+        what = "the Kafka brokers have not answered everything"
+        yield _Found(Level.DEGRADED, "brokers", what, brokers.error, complete or 0.0)
+
+
+def _storage(snapshot: FleetSnapshot) -> Iterator[_Found]:
+    storage = snapshot.block_size.result
+    age = storage.age_seconds or 0.0
+    if storage.error or age > STALE_SECONDS:
+        yield _Found(Level.FAILING, "storage", "the storage has not answered", storage.error, age)
+    elif storage.full:
+        yield _Found(Level.FAILING, "storage", "the storage has been full", storage.full)
+
+
+def _engine(snapshot: FleetSnapshot) -> Iterator[_Found]:
+    for status, row in _supervised(snapshot, "engine"):
+        if (why := _trouble(snapshot, status, row)) is not None:
+            level = Level.UNKNOWN if _is_first_start(status) else Level.FAILING
+            yield _Found(level, "engine", "the engine has not run", why)
+
+
+def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]:
+    """Outages that only those who wait for their end know of."""
+    wanted = [*_supervised(snapshot, "worker"), *_supervised(snapshot, "sinker")]
+    waiting: dict[str, list[tuple[str, str | None]]] = {}
+    for status, row in wanted:
+        if (each := _waits_for(snapshot, row)) is not None:
+            waiting.setdefault(each.what, []).append((status.kind, each.reason))
+    in_all = Counter(status.kind for status, _ in wanted)
+    for what, those in waiting.items():
+        if what not in known:
+            counts = Counter(kind for kind, _ in those)
+            level = Level.FAILING if any(counts[kind] == in_all[kind] for kind in counts) else Level.DEGRADED
+            of = number_of(len(wanted), "process", "processes")
+            yield _Found(level, what, f"{len(those)} of {of} have waited for the {what}", those[0][1])
+
+
+def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingRow | None:
+    """For long; the first seconds of an outage may be a coordinator that moves."""
+    waiting = None if row is None else row.waiting_for
+    if row is None or waiting is None or snapshot.lasting(row.name, waiting.what) <= STALE_SECONDS:
+        return None
+    return waiting
+
+
+def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
+    wanted = _supervised(snapshot, kind)
+    troubled = [(status, why) for status, row in wanted if (why := _trouble(snapshot, status, row)) is not None]
+    if not troubled:
+        return
+    level, what = Level.DEGRADED, f"{len(troubled)} of {number_of(len(wanted), kind)} have not worked"
+    if len(troubled) == len(wanted):
+        level, what = Level.FAILING, f"no {kind} has worked"
+        if all(_is_first_start(status) for status, _ in troubled):
+            level = Level.UNKNOWN
+    yield _Found(level, f"{kind}s", what, _listed([why for _, why in troubled]))
+
+
+def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, WorkerRow | None]]:
+    """Those of this kind that should run, with what they report."""
+    rows = {row.name: row for row in snapshot.workers.result.rows}
+    return [
+        (status, rows.get(status.name))
+        for status in snapshot.supervised
+        if status.kind == kind and status.desired == "running"
+    ]
+
+
+def _is_first_start(status: WorkerStatus) -> bool:
+    return status.state == "starting" and status.restarts_total == 0
+
+
+def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | None) -> str | None:
+    """Why one that should run does not do its work, as far as it or its supervisor knows."""
+    name = status.name
+    if status.state != "running":
+        return f"{name} is {status.state}" + (f" ({status.last_error})" if status.last_error else "")
+    if snapshot.lasting(name, "silent") > STALE_SECONDS:
+        return f"{name} does not answer"
+    if row is None:
+        return None
+    if (row.age_seconds or 0.0) > STALE_SECONDS:
+        return f"{name} has published nothing for {row.age_seconds:.0f} s"
+    if (waiting := _waits_for(snapshot, row)) is not None:
+        return f"{name} waits for the {waiting.what}"
+    turn = _main_thread_age(snapshot.ping.result.rows, name)
+    if row.state in _TURNING and turn > STALE_SECONDS:
+        return f"the main thread of {name} hangs"
+    if row.state is AgentState.FAILED or (row.last_error and row.kind != "sinker"):  # a sinker's is of a message
+        return f"{name}: {row.last_error or 'it has failed'}"
+    return None
+
+
+def _main_thread_age(pings: Iterable[PingRow], name: str) -> float:
+    return next((ping.main_thread_age_seconds or 0.0 for ping in pings if ping.name == name), 0.0)
+
+
+def _attached(snapshot: FleetSnapshot) -> Iterator[_Found]:
+    supervised = {status.name for status in snapshot.supervised}
+    names = [each.sender for each in snapshot.ping.failed if each.sender not in supervised]
+    silent = [name for name in names if snapshot.lasting(name, "silent") > STALE_SECONDS]
+    if silent:
+        yield _Found(Level.DEGRADED, "attached", f"{number_of(len(silent), 'attached agent')} silent", _listed(silent))
+
+
+def _partitions(snapshot: FleetSnapshot) -> Iterator[_Found]:
+    group = snapshot.group_assessment
+    if group.status in _OF_STATUS:
+        what, _, why = group.reason.partition(": ")
+        yield _Found(_OF_STATUS[group.status], "partitions", what, why)
+
+
+def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
+    """As the brokers' metadata have it."""
+    rows = snapshot.metadata_topics.result.rows
+    behind = [set(row.replica_nodes) - set(row.isr_nodes) for row in rows if row.replica_nodes and row.isr_nodes]
+    lacking = [nodes for nodes in behind if nodes]
+    if lacking:
+        nodes = ", ".join(map(str, sorted(set().union(*lacking))))
+        what = f"{len(lacking)} of {number_of(len(rows), 'partition')} have lacked in-sync replicas"
+        yield _Found(Level.DEGRADED, "replicas", what, f"those of broker {nodes}")
+
+
+def _listed(texts: list[str]) -> str:
+    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return "; ".join(texts[:_NAMED]) + more

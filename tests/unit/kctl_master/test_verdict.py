@@ -1,0 +1,255 @@
+"""The verdict on a fleet: what it is by each thing that can be wrong, since when, and what it is of old data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from kctl.master.changes import Changes
+from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
+from kctl.master.verdict import Verdicts, judge
+from kctl.reduce import Freshness
+from kctl.reduce.metadata_topics import TopicRows
+from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.ping import Pings
+from kctl.reduce.workers import Workers
+from kctl.rows.cluster import TopicRow
+from kctl.rows.storage import StorageStats
+from kctl.rows.verdict import Level, verdict_of
+from kctl.rows.workers import AgentState, PingRow, WaitingRow, WorkerRow
+from kctl.rpc.fan_out import Failed
+from kctl.status import Assessment, Status
+from tests.fleet_snapshot import TAKEN_AT, UNIX, judged, partition, snapshot
+
+NAMES = {"worker-0": "worker", "worker-1": "worker", "sinker-0": "sinker", "engine": "engine"}
+AT = "since 2023-11-14T22:13:18Z"
+"""When the snapshot was taken."""
+
+
+def status(name: str, state: str = "running", **more: Any) -> WorkerStatus:
+    restarts = MappingProxyType({"signal": more.pop("restarts", 1)})
+    return WorkerStatus(name, NAMES[name], more.pop("desired", "running"), state, 1, 1.0, restarts, None, None, "log")
+
+
+def row(name: str, **more: Any) -> WorkerRow:
+    return WorkerRow(name, NAMES[name], **{"state": AgentState.RUNNING, "age_seconds": 0.3, **more})
+
+
+def fleet(states: dict[str, WorkerStatus] | None = None, rows: dict[str, WorkerRow] | None = None) -> FleetSnapshot:
+    """Two workers, a sinker and an engine, all well but for what is given."""
+    ok = Assessment(Status.OK, "3 ok")
+    return replace(
+        snapshot(),
+        supervised=tuple((states or {}).get(name, status(name)) for name in NAMES),
+        workers=Reduced(Workers(tuple((rows or {}).get(name, row(name)) for name in NAMES))),
+        group_assessment=ok,
+        offset_checker=Reduced(Partitions((partition(0),))),
+    )
+
+
+def of_group(status: Status) -> FleetSnapshot:
+    return replace(fleet(), group_assessment=Assessment(status, "1 of 3 partitions worse: t-0; a reason"))
+
+
+def of_storage(**stats: Any) -> FleetSnapshot:
+    return replace(fleet(), block_size=Reduced(StorageStats(**stats)))
+
+
+def of_brokers(age: float | None, complete: float | None, error: str | None, row_age: float = 9.0) -> FleetSnapshot:
+    rows = Partitions((partition(0)._replace(age_seconds=row_age),))
+    return replace(fleet(), brokers=Freshness(age, complete, 5.0, error), offset_checker=Reduced(rows))
+
+
+def silent(*names: str, seconds: float = 6.0) -> FleetSnapshot:
+    failed = tuple(Failed(name, "timeout", "no answer") for name in names)
+    return replace(
+        fleet(),
+        ping=Reduced(Pings(()), failed=failed),
+        since={(name, "silent"): TAKEN_AT - seconds for name in names},
+    )
+
+
+def waiting(what: str, *names: str, seconds: float = 6.0) -> FleetSnapshot:
+    rows = {name: row(name, waiting_for=WaitingRow(what, "refused", UNIX - 60)) for name in names}
+    return replace(fleet(rows=rows), since={(name, what): TAKEN_AT - seconds for name in names})
+
+
+def hung(seconds: float, state: AgentState = AgentState.RUNNING) -> FleetSnapshot:
+    pings = Pings((PingRow("worker-1", 1, main_thread_age_seconds=seconds),))
+    return replace(fleet(rows={"worker-1": row("worker-1", state=state)}), ping=Reduced(pings))
+
+
+REPLICAS = TopicRows((TopicRow("t", 0, 1, (1, 2, 3), (1, 2), ()), TopicRow("t", 1, 2, (2, 1), (1, 2), ())))
+ALL_FATAL = fleet({name: status(name, "fatal") for name in ("worker-0", "worker-1")})
+ALL_NEW = fleet({name: status(name, "starting", restarts=0) for name in ("worker-0", "worker-1")})
+FULL = "1000 of 1000 messages"
+
+
+@pytest.mark.parametrize(
+    ("taken", "level", "reason"),
+    [
+        (fleet(), "ok", "all runs; 3 ok"),
+        (fleet({"worker-1": status("worker-1", "stopped", desired="stopped")}), "ok", "all runs; 3 ok"),
+        (of_group(Status.PAUSED), "ok", "all runs; 1 of 3 partitions worse: t-0; a reason"),
+        (of_group(Status.WARN), "degraded", f"1 of 3 partitions worse {AT}: t-0; a reason"),
+        (of_group(Status.UNKNOWN), "unknown", f"1 of 3 partitions worse {AT}: t-0; a reason"),
+        (of_group(Status.STOPPED), "failing", f"1 of 3 partitions worse {AT}: t-0; a reason"),
+        (
+            of_brokers(6.0, 9.0, "refused"),
+            "failing",
+            "no Kafka broker has answered since 2023-11-14T22:13:12Z: refused",
+        ),
+        (
+            of_brokers(6.0, 9.0, None, row_age=0.2),
+            "degraded",
+            "no Kafka broker has answered the master since 2023-11-14T22:13:12Z",
+        ),
+        (
+            of_brokers(0.5, 8.0, "offsets: t-1"),
+            "degraded",
+            "the Kafka brokers have not answered everything since 2023-11-14T22:13:10Z: offsets: t-1",
+        ),
+        (of_brokers(None, None, None), "unknown", f"no Kafka broker has answered {AT}"),
+        (of_brokers(None, None, "refused"), "failing", f"no Kafka broker has answered {AT}: refused"),
+        (of_storage(full=FULL), "failing", f"the storage has been full {AT}: {FULL}"),
+        (of_storage(pending=3, age_seconds=7.0), "failing", "the storage has not answered since 2023-11-14T22:13:11Z"),
+        (of_storage(pending=3, age_seconds=2.0), "ok", "all runs; 3 ok"),
+        (of_storage(error="refused"), "failing", f"the storage has not answered {AT}: refused"),
+        (
+            fleet({"engine": status("engine", "backoff")}),
+            "failing",
+            f"the engine has not run {AT}: engine is backoff",
+        ),
+        (
+            fleet({"worker-1": status("worker-1", "backoff")}),
+            "degraded",
+            f"1 of 2 workers have not worked {AT}: worker-1 is backoff",
+        ),
+        (ALL_FATAL, "failing", f"no worker has worked {AT}: worker-0 is fatal; worker-1 is fatal"),
+        (ALL_NEW, "unknown", f"no worker has worked {AT}: worker-0 is starting; worker-1 is starting"),
+        (
+            fleet({"sinker-0": status("sinker-0", "fatal")}),
+            "failing",
+            f"no sinker has worked {AT}: sinker-0 is fatal",
+        ),
+        (
+            fleet(
+                rows={
+                    "worker-0": row("worker-0", last_error="no space left"),
+                    "sinker-0": row("sinker-0", last_error="x"),
+                }
+            ),
+            "degraded",
+            f"1 of 2 workers have not worked {AT}: worker-0: no space left",
+        ),
+        (
+            fleet(rows={"worker-0": row("worker-0", age_seconds=7.2)}),
+            "degraded",
+            f"1 of 2 workers have not worked {AT}: worker-0 has published nothing for 7 s",
+        ),
+        (silent("worker-0", seconds=4.0), "ok", "all runs; 3 ok"),
+        (
+            silent("worker-0", "worker-1"),
+            "failing",
+            f"no worker has worked {AT}: worker-0 does not answer; worker-1 does not answer",
+        ),
+        (silent("guest"), "degraded", f"1 attached agent silent {AT}: guest"),
+        (waiting("storage", "worker-0", seconds=4.0), "ok", "all runs; 3 ok"),
+        (hung(7.0), "degraded", f"1 of 2 workers have not worked {AT}: the main thread of worker-1 hangs"),
+        (hung(7.0, AgentState.REBALANCING), "ok", "all runs; 3 ok"),
+        (
+            replace(fleet(), metadata_topics=Reduced(REPLICAS)),
+            "degraded",
+            f"1 of 2 partitions have lacked in-sync replicas {AT}: those of broker 3",
+        ),
+    ],
+)
+def test_each_trouble_has_its_level_and_one_sentence(taken: FleetSnapshot, level: str, reason: str) -> None:
+    verdict = judge(taken, None)
+
+    assert (verdict.level.value, verdict.main.reason, verdict.also) == (level, reason, ())
+
+
+@pytest.mark.parametrize(
+    ("names", "level"), [(("worker-0",), "degraded"), (("worker-0", "worker-1"), "failing"), (("sinker-0",), "failing")]
+)
+def test_an_outage_that_only_those_know_who_wait_for_its_end_is_the_reason(names: tuple[str, ...], level: str) -> None:
+    verdict = judge(waiting("storage", *names), None)
+
+    assert (verdict.level.value, verdict.main.about) == (level, "storage")
+    assert verdict.main.reason == f"{len(names)} of 3 processes have waited for the storage {AT}: refused"
+    assert [each.about for each in verdict.also] == ["sinkers" if "sinker-0" in names else "workers"]
+
+
+def test_the_gravest_comes_first_and_the_rest_stays_to_be_seen() -> None:
+    both = replace(
+        fleet({"worker-1": status("worker-1", "backoff")}),
+        block_size=Reduced(StorageStats(full=FULL)),
+        group_assessment=Assessment(Status.UNKNOWN, "3 of 3 partitions unknown: t-0"),
+    )
+
+    verdict = judge(both, None)
+
+    assert [(each.about, each.level.value) for each in (verdict.main, *verdict.also)] == [
+        ("storage", "failing"),
+        ("partitions", "unknown"),
+        ("workers", "degraded"),
+    ]
+    assert verdict_of(verdict.to_json()) == verdict, "as the command line reads it"
+
+
+def test_what_goes_on_keeps_its_beginning_and_what_gets_worse_begins_then() -> None:
+    one = fleet({"worker-1": status("worker-1", "backoff")})
+    first = judge(one, None)
+    well = judge(fleet(), first)
+
+    again, worse, still_well = (replace(each, taken_at_unix=UNIX + 100) for each in (one, ALL_FATAL, fleet()))
+
+    assert judge(again, first).main.since == first.main.since == UNIX - 2
+    assert judge(worse, first).main.since == UNIX + 100
+    assert judge(still_well, well).main.since == well.main.since
+
+
+@pytest.mark.parametrize(
+    ("latest", "now", "reason", "also"),
+    [
+        (lambda: None, 0.0, "the first collection is not finished yet", 0),
+        (lambda: judged(fleet()), TAKEN_AT + 5.1, "no data since 2023-11-14T22:13:18Z: the master collects no more", 0),
+        (
+            lambda: judged(ALL_FATAL),
+            TAKEN_AT + 5.1,
+            "no data since 2023-11-14T22:13:18Z: the master collects no more",
+            1,
+        ),
+    ],
+)
+def test_old_data_is_never_judged_well(
+    latest: Callable[[], FleetSnapshot | None], now: float, reason: str, also: int
+) -> None:
+    verdict = Verdicts(latest, 5.0, lambda: now).current()
+
+    assert (verdict.level, verdict.main.about, verdict.main.reason) == (Level.UNKNOWN, "master", reason)
+    assert len(verdict.also) == also
+    assert not verdict.level.is_ready
+
+
+def test_a_collection_that_takes_long_may_be_older() -> None:
+    slow = judged(replace(fleet(), collect_seconds=3.0))
+
+    assert Verdicts(lambda: slow, 5.0, lambda: TAKEN_AT + 11.0).current() is slow.verdict
+
+
+def test_an_outage_is_an_event_when_it_begins_and_when_it_is_over() -> None:
+    well, away = judged(fleet()), judged(of_brokers(6.0, 9.0, "refused"))
+    changes = Changes(0.0)
+
+    texts = [event.text for pair in ((well, away), (away, away), (away, well)) for event in changes.between(*pair)]
+
+    assert texts == [
+        "ok -> failing: no Kafka broker has answered since 2023-11-14T22:13:12Z: refused",
+        "failing -> ok: all runs; 3 ok (before: no Kafka broker has answered since 2023-11-14T22:13:12Z: refused)",
+    ]
