@@ -50,9 +50,21 @@ def marks(values: str, offset: str = "offset", error: str = "'no'") -> Transform
     return transform
 
 
-def put(spark: SparkSession, table: Path, transform: Transform, name: str = "items:parsed", end: int = 4) -> None:
+def named(*countries: str) -> Transform:
+    """Each message has one of these countries, given as expressions."""
+    return lambda frame: frame.withColumn("country", f.expr(f"array({', '.join(countries)})[int(offset)]"))
+
+
+def put(
+    spark: SparkSession,
+    table: Path,
+    transform: Transform,
+    name: str = "items:parsed",
+    end: int = 4,
+    partition_by: tuple[str, ...] = (),
+) -> None:
     frame = spark.range(end).selectExpr(*RECORDS)
-    storage = LakeStorage(LocalFolder(table))
+    storage = LakeStorage(LocalFolder(table), partition_by=partition_by)
     storage.prepare()
     lake = LakePut(storage, transform, name)
     lake.check(frame)
@@ -86,11 +98,15 @@ def tried_again(spark: SparkSession, table: Path) -> None:
     put(spark, table, marks("yz"))
 
 
+def partitioned(*countries: str) -> Callable[[SparkSession, Path], None]:
+    return lambda spark, table: put(spark, table, named(*countries), end=len(countries), partition_by=("country",))
+
+
 def attempt(spark: SparkSession, table: Path, run: Callable[[SparkSession, Path], None]) -> dict[str, Any]:
     try:
         run(spark, table)
     except (StorageError, BootstrapError) as error:
-        return {"error": str(error)}
+        return {"error": str(error), "left": [each.name for each in table.glob("kctl-*")]}
     return offsets(table)
 
 
@@ -104,6 +120,9 @@ def main(folder: Path) -> None:
         "moved": lambda spark, table: put(spark, table, marks("xz", offset="offset + 1000")),
         "lost": lambda spark, table: put(spark, table, marks("xz", offset="if(value = X'78', null, offset)")),
         "tried_again": tried_again,
+        "partitions": partitioned("repeat('\u00e9', 123)", "repeat(':', 82)", "null", "repeat('c', 247)"),
+        "long": partitioned("repeat('c', 248)"),
+        "long_escaped": partitioned("repeat('%', 83)"),
     }
     print(json.dumps({name: attempt(spark, folder / name, run) for name, run in cases.items()}))
     spark.stop()

@@ -21,4 +21,11 @@ def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_refused(short_di
     assert "marks every row: its column _kctl_error is never null" in found["every"]["error"]
     for name in ("moved", "lost"):
         assert "of them are not in the batch: marked rows must keep topic, partition, offset" in found[name]["error"]
+    assert sorted(found["partitions"]["rows"]) == [0, 1, 2, 3]
+    for name, size in (("long", 248), ("long_escaped", 249)):
+        assert (
+            f"{size} bytes in country, by which the table is partitioned, and there is room for 247"
+            in (found[name]["error"])
+        )
+        assert found[name]["left"] == []
     assert found["tried_again"] == {"rows": [0], "dead": [[1, "no"], [2, "no"], [3, "no"]]}, "x and y of the first try"

@@ -4,6 +4,7 @@ executors, so that no value passes through Python."""
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -30,6 +31,11 @@ log = logging.getLogger(__name__)
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 """What a transform is given, and what the table has without one."""
+NAME_BYTES = 255
+"""Of a file or folder on every file system of Linux."""
+ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+"""What Spark writes as `%XX` in the name of a folder (`ExternalCatalogUtils.escapePathName`)."""
+TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was stored")
 
 
 class LakePut(BatchPut):
@@ -196,14 +202,37 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
     except OSError as error:
         raise StorageUnusable(f"{folder} cannot be made: {error.strerror}") from error
     rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    counted = CountedRows(rows)
-    (
-        counted.rows.write.mode("append")
-        .partitionBy(*partition_by)
-        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        .parquet(folder.spark_uri)
-    )
+    counted = CountedRows(_with_short_names(rows, partition_by))
+    writer = counted.rows.write.mode("append").partitionBy(*partition_by)
+    try:
+        writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(folder.spark_uri)
+    except Exception as error:  # whatever Spark makes of what a task has raised
+        if (found := TOO_LONG.search(str(error))) is not None:
+            raise TableRefused(found[0]) from error
+        raise
     return counted.count
+
+
+def _with_short_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
+    """Rows of which none has a value that the folder of its partition, `COLUMN=VALUE`, cannot be named by: to write it
+    fails by a sentence then."""
+    from pyspark.sql import functions as f
+
+    types = dict(rows.dtypes)
+    for name in partition_by:
+        if types.get(name) != "string":
+            continue
+        value, room = f.col(f"`{name}`"), NAME_BYTES - len(f"{ESCAPED.sub('%00', name)}=".encode())
+        size = f.octet_length(f.regexp_replace(value, ESCAPED.pattern, "%00"))
+        begin, end = (
+            "a row of the batch has ",
+            f" bytes in {name}, by which the table is partitioned, and there is room for {room} in the name of a "
+            "folder: shorten it in the transform, or mark it by _kctl_error; nothing was stored",
+        )
+        refused = f.raise_error(f.concat(f.lit(begin), size.cast("string"), f.lit(end)))
+        is_long = (f.octet_length(value) > room // 3) & (size > room)  # one byte is three where it is escaped
+        rows = rows.withColumn(name, f.when(is_long, refused).otherwise(value))
+    return rows
 
 
 def _last_timestamps(table: Folder, files: Sequence[DataFile]) -> dict[TopicPartition, float]:
