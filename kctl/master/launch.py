@@ -51,19 +51,21 @@ def names(config: Config) -> list[str]:
     return [*engine, *_numbered("worker", config.workers.count), *_numbered("sinker", config.sinkers.count)]
 
 
-def launches(config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND) -> list[Launch]:
-    """One launch for each process, in the order of their start. `command` is that of workers."""
+def launches(
+    config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND, chosen: Iterable[str] | None = None
+) -> list[Launch]:
+    """One launch for each process, in the order of their start: of those `chosen`, by default as many as are
+    configured. `command` is that of workers."""
     paths = [str(jar) for jar in jars]
-    engine = [_launch(config, "engine", ENGINE_NAME, ENGINE_COMMAND, engine_settings(config, paths))]
-    workers = [
-        _launch(config, "worker", name, command, worker_settings(config, name, paths))
-        for name in _numbered("worker", config.workers.count)
-    ]
-    sinkers = [
-        _launch(config, "sinker", name, SINKER_COMMAND, sinker_settings(config, name))
-        for name in _numbered("sinker", config.sinkers.count)
-    ]
-    return [*(engine if _has_engine(config) else []), *workers, *sinkers]
+
+    def launch(name: str) -> Launch:
+        if name == ENGINE_NAME:
+            return _launch(config, "engine", name, ENGINE_COMMAND, engine_settings(config, paths))
+        if name.startswith("sinker-"):
+            return _launch(config, "sinker", name, SINKER_COMMAND, sinker_settings(config, name))
+        return _launch(config, "worker", name, command, worker_settings(config, name, paths))
+
+    return [launch(name) for name in (names(config) if chosen is None else chosen)]
 
 
 def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:

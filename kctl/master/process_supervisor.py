@@ -95,6 +95,8 @@ class ProcessSupervisor:
         self._at_start = at_start
         self._given_up = given_up
         self._stalled_from_start = stalled_from_start
+        self.started_with: Mapping[str, object] = {}
+        """The settings of the launch of its last process."""
         self._events: asyncio.Queue[tuple[int | None, Event]] = asyncio.Queue()
         self._incarnation = 0
         self._child: Child | None = None
@@ -253,6 +255,7 @@ class ProcessSupervisor:
 
     async def _spawn(self) -> None:
         self._incarnation += 1
+        self.started_with = self.launch.settings
         try:
             settings = {**self.launch.settings, **self._at_start(self.name)}
             socket = str(self.launch.socket_path)

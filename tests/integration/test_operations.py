@@ -259,12 +259,13 @@ def test_scaling_starts_and_stops_processes_while_the_others_run(
     first = fleet.status()["worker-0"]["pid"]
 
     up = ended(fleet, operation(fleet, "scale", workers=3), eventually)
-    assert up["result"] == {"started": ["worker-1", "worker-2"], "stopped": []}
+    names = ["worker-0", "worker-1", "worker-2"]
+    assert up["result"] == {"started": names[1:], "stopped": [], "running": names}
     assert fleet.states() == ["running"] * 3
     assert fleet.ask("ping").answered == ("worker-0", "worker-1", "worker-2")
 
     down = ended(fleet, operation(fleet, "scale", workers=1), eventually)
-    assert down["result"] == {"started": [], "stopped": ["worker-1", "worker-2"]}
+    assert down["result"] == {"started": [], "stopped": names[1:], "running": names[:1]}
     assert list(fleet.status()) == ["worker-0"]
     assert fleet.status()["worker-0"]["pid"] == first
     sinkers = ended(fleet, operation(fleet, "scale", sinkers=1), eventually)

@@ -9,7 +9,7 @@ import asyncio
 import os
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -61,26 +61,26 @@ handler = "x:y"
 class Fleet:
     """What a master's operations are carried out on."""
 
-    def __init__(self, folder: Path) -> None:
-        (folder / "kctl.toml").write_text(TOML)
+    def __init__(self, folder: Path, toml: str = TOML, names: Sequence[str] = NAMES) -> None:
+        self.names = names
+        (folder / "kctl.toml").write_text(toml)
         self.config = load(folder / "kctl.toml", {})
-        self.reported: dict[str, list[JsonObject]] = {name: [] for name in NAMES}
+        self.reported: dict[str, list[JsonObject]] = {name: [] for name in names}
         """The scopes that each agent got last."""
         self.ends: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         """Of each operation, by its id."""
         run_dir = self.config.fleet.run_dir
         self.config.fleet.data_dir.mkdir()
         self.pool = AgentPool()
-        launches = [
-            Launch(name, ["cat"], {}, folder / f"{name}.log", socket_path(run_dir, name), 10.0, 5.0, name[:6])
-            for name in NAMES
-        ]
         policy = SupervisionPolicy(RestartPolicy(0.01, 0.02, 0.0, 100), Rules(60.0), 0.5, 60.0)
         self.pauses = Pauses(self.config.fleet.data_dir / "pauses.json")
         agents = Agents(run_dir, self.pool)
-        self.supervisor = Supervisor(launches, dict.fromkeys(("worker", "sinker"), policy), agents.ping, self.at_start)
+        launches = [self.launch(name, ["cat"]) for name in names]
+        self.supervisor = Supervisor(
+            launches, dict.fromkeys(("worker", "sinker", "engine"), policy), agents.ping, self.at_start
+        )
         members = Members(run_dir, self.supervisor.kinds, self.supervisor.status, self.pool)
-        context = Context(
+        self.context = Context(
             self.config,
             self.supervisor,
             agents,
@@ -90,10 +90,15 @@ class Fleet:
             ["cat"],
             lambda: load(folder / "kctl.toml", {}),
         )
-        self.operations = OperationLog(operation_types(context), folder / "operations.jsonl")
+        self.operations = OperationLog(operation_types(self.context), folder / "operations.jsonl")
         self.operations.listeners.append(
             lambda operation: self.ends[operation.id].set() if operation.ended_at else None
         )
+
+    def launch(self, name: str, command: Sequence[str]) -> Launch:
+        socket = socket_path(self.config.fleet.run_dir, name)
+        log = self.config.path.with_name(f"{name}.log")
+        return Launch(name, command, {}, log, socket, 10.0, 5.0, name.partition("-")[0])
 
     def at_start(self, name: str) -> JsonObject:
         self.reported[name] = self.pauses.scopes(name)
@@ -115,20 +120,21 @@ class Fleet:
 
 
 @pytest.fixture(autouse=True)
-def sinkers_do_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def sinkers_and_engines_do_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.master.launch.SINKER_COMMAND", ["cat"])
+    monkeypatch.setattr("kctl.master.launch.ENGINE_COMMAND", ["cat"])
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Fleet]:
-    fleet = Fleet(folder)
+async def running(folder: Path, *given: Any) -> AsyncIterator[Fleet]:
+    fleet = Fleet(folder, *given)
     with ExitStack() as stack:
-        for name in NAMES:
+        for name in fleet.names:
             stack.enter_context(ScriptedAgent(fleet.config.fleet.run_dir, name, fleet.script(name)))
         task = asyncio.create_task(fleet.supervisor.run())
         try:
             async with asyncio.timeout(60):
-                for process in map(fleet.supervisor.process, NAMES):
+                for process in map(fleet.supervisor.process, fleet.names):
                     await is_running(process)
             yield fleet
         finally:

@@ -17,10 +17,11 @@ from kctl.config import Config, Http
 from kctl.config.effects import Effect, changes
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused, OperationUnknown
 from kctl.master.agents import Agents
+from kctl.master.launch import launches
 from kctl.master.members import Members
 from kctl.master.operations.base import Report
 from kctl.master.pauses import Pauses
-from kctl.master.process_supervisor import ProcessSupervisor
+from kctl.master.process_supervisor import Launch, ProcessSupervisor
 from kctl.master.restart import State
 from kctl.master.supervisor import Supervisor
 from kctl_agent.errors import BadParams
@@ -73,6 +74,9 @@ class Context:
         self._later.add(task)
         task.add_done_callback(self._later.discard)
         return task
+
+    def launches(self, config: Config, names: Iterable[str]) -> list[Launch]:
+        return launches(config, self.jars, self.worker_command, names)
 
     def chosen(self, params: JsonObject) -> list[ProcessSupervisor]:
         """The process that is named, several with commas between their names, or all of them.

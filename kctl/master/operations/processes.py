@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import replace
 
-from kctl.config import Config, check_together
+from kctl.config import check_together
 from kctl.errors import OperationRefused
-from kctl.master.launch import launches, supervision_policies
+from kctl.master.launch import supervision_policies
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context, file_changed, goes_on, settled, together
-from kctl.master.process_supervisor import Launch, ProcessSupervisor
+from kctl.master.process_supervisor import ProcessSupervisor
 from kctl.master.restart import State
+from kctl.master.supervisor import Supervisor
 from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
 from kctl_agent.wire import JsonObject
 
-__all__ = ["drain", "restart", "scale", "scaled", "start", "stop"]
+__all__ = ["ENGINE_RESTARTS", "drain", "restart", "restarted_by_all", "scale", "scaled", "start", "stop"]
 
+ENGINE_RESTARTS = "the engine is restarted first: nobody reads for about 5 s"
 _KINDS = {"workers": "worker", "sinkers": "sinker"}
 
 
@@ -28,9 +31,7 @@ async def start(context: Context, params: JsonObject, _caller: Caller, report: R
         return f"{process.name} is {process.state} already{await file_changed(context)}", _pid(process)
     before = process.incarnation
     process.start()
-    with goes_on(f"{process.name} is started"):
-        await process.until(lambda: process.incarnation > before)
-        await settled(context, process, before, report)
+    await _up(context, process, before, report)
     return f"{process.name} runs as pid {process.pid}{await file_changed(context)}", _pid(process)
 
 
@@ -47,31 +48,43 @@ async def stop(context: Context, params: JsonObject, _caller: Caller, report: Re
 async def restart(context: Context, params: JsonObject, _caller: Caller, report: Report) -> tuple[str, JsonObject]:
     """Restarts one process, several, or all: at once, or with `rolling` one after another, each only when the one
     before it has come up again. The first that does not ends it."""
-    processes = context.chosen(params)
+    processes = context.chosen(params) if params.get("name") else restarted_by_all(context)
+    engines = [each for each in processes if each.launch.kind == "engine"]  # the others work in it
+    if params.get("dry_run", False):
+        text = ", ".join(each.name for each in processes) or "none, for none is running"
+        beside = f"; {ENGINE_RESTARTS}" if engines else ""
+        return f"it would be: {text}{beside}", {"restarted": [each.name for each in processes], "engine": bool(engines)}
     done: list[str] = []
 
     async def one(process: ProcessSupervisor) -> None:
-        before, is_dead = process.incarnation, process.pid is None
+        before = process.incarnation
         process.restart()
-        with goes_on(f"{process.name} is started anew"):
-            if is_dead:  # what it was before is no answer to whether it comes up
-                await process.until(lambda: process.incarnation > before)
-            await settled(context, process, before, report)
+        await _up(context, process, before, report)
         done.append(process.name)
         report(f"{len(done)} of {len(processes)} restarted: {', '.join(sorted(done))}")
 
     if params.get("rolling", False):
         for process in processes:
-            if process.state in (State.STOPPED, State.FATAL) and params.get("all"):
-                continue  # what was stopped by an operation is not started by a restart of all
             await one(process)
     else:
-        alive = [each for each in processes if not params.get("all") or each.state not in (State.STOPPED, State.FATAL)]
-        engines = [each for each in alive if each.launch.kind == "engine"]  # the others work in it
         await together(one(process) for process in engines)
-        await together(one(process) for process in alive if process not in engines)
+        await together(one(process) for process in processes if process not in engines)
     names = ", ".join(sorted(done)) or "none, for none is running"
     return f"restarted: {names}{await file_changed(context)}", {"restarted": sorted(done)}
+
+
+def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
+    """In this order: the engine, only if its JVM is down or would get other settings, for code of workers is not kept
+    in it; what was given up, which nobody misses if it does not come up; and all else that was not stopped by an
+    operation."""
+    processes = map(context.supervisor.process, context.supervisor.names)
+    alive = [each for each in processes if each.state is not State.STOPPED and _is_outdated(each)]
+    return sorted(alive, key=lambda each: (each.launch.kind != "engine", each.state is not State.FATAL))
+
+
+def _is_outdated(process: ProcessSupervisor) -> bool:
+    before, now = process.started_with.get("spark"), process.launch.settings.get("spark")
+    return process.launch.kind != "engine" or process.pid is None or before != now
 
 
 async def drain(context: Context, params: JsonObject, caller: Caller, report: Report) -> tuple[str, JsonObject]:
@@ -101,7 +114,7 @@ async def drain(context: Context, params: JsonObject, caller: Caller, report: Re
 
 
 async def scale(context: Context, params: JsonObject, _caller: Caller, report: Report) -> tuple[str, JsonObject]:
-    """Runs so many workers, so many sinkers: starts what is missing, drains the highest numbers that are too many."""
+    """Runs so many workers, so many sinkers: starts what is missing, stops what is too many."""
     wanted = {kind: params[kind] for kind in _KINDS if kind in params}
     if not wanted:
         raise OperationRefused("give workers or sinkers, and how many")
@@ -110,48 +123,73 @@ async def scale(context: Context, params: JsonObject, _caller: Caller, report: R
 
 async def scaled(context: Context, wanted: dict[str, int], report: Report) -> tuple[str, JsonObject]:
     """The work of `scale`, for `reload` too."""
-    config = context.config
+    config, supervisor = context.config, context.supervisor
     for kind, count in wanted.items():
         if not 0 <= count <= 1000:
             raise OperationRefused(f"{kind} must be from 0 to 1000")
         config = replace(config, **{kind: replace(getattr(config, kind), count=count)})
     check_together(config)
+    names, kinds = supervisor.names, {_KINDS[kind] for kind in wanted}
+    kept = [each for each in names if supervisor.process(each).launch.kind not in kinds]
+    chosen = [each for kind, count in wanted.items() for each in _chosen(supervisor, _KINDS[kind], count)]
     try:
-        target = {launch.name: launch for launch in _launches(context, config)}
+        target = {launch.name: launch for launch in context.launches(config, [*kept, *chosen])}
     except PathError as error:
         raise OperationRefused(str(error)) from None
-    names = set(context.supervisor.names)
-    added, removed = sorted(target.keys() - names), sorted(names - target.keys())
+    down = [each for each in chosen if each in names and _is_down(supervisor.process(each))]
+    added, removed = [each for each in chosen if each not in names], [each for each in names if each not in target]
     context.config = config
     # An engine that is started next has room for as many workers as there are now.
-    context.supervisor.reconfigure(target.values(), supervision_policies(config))
-    starting = [context.supervisor.add(target[name]) for name in added]
-    report(f"starting {', '.join(added) or 'none'}, stopping {', '.join(removed) or 'none'}")
+    supervisor.reconfigure(target.values(), supervision_policies(config))
+    starting = [*(supervisor.add(target[each]) for each in added), *map(supervisor.process, down)]
+    before = [(process, process.incarnation) for process in starting]
+    for process in starting:
+        process.start()
+    started = sorted(each.name for each in starting)
+    report(f"starting {', '.join(started) or 'none'}, stopping {', '.join(removed) or 'none'}")
     await together(
         [
-            *(_removed(context, name) for name in removed),
-            *(_added(context, process, report) for process in starting),
+            *(_removed(context, each) for each in removed),
+            *(_up(context, process, incarnation, report) for process, incarnation in before),
         ]
     )
     counts = ", ".join(number_of(count, _KINDS[kind]) for kind, count in wanted.items())
     return (
-        f"{counts} until the next start of the fleet, or a reload: keep it with `count` in the configuration",
-        {"started": added, "stopped": removed},
+        f"{counts} until the next start of the fleet, or a reload: keep it with `count` in the configuration; "
+        f"running: {', '.join(chosen) or 'none'}",
+        {"started": started, "stopped": removed, "running": chosen},
     )
+
+
+def _chosen(supervisor: Supervisor, kind: str, count: int) -> list[str]:
+    """So many of a kind: first those that run, then those that were stopped or given up, then new ones; of each the
+    lowest numbers."""
+    known = [each for each in map(supervisor.process, supervisor.names) if each.launch.kind == kind]
+    known.sort(key=lambda each: (_is_down(each), _number(each.name)))
+    names = [each.name for each in known]
+    new = (name for number in itertools.count() if (name := f"{kind}-{number}") not in names)
+    return sorted([*names, *itertools.islice(new, max(count - len(names), 0))][:count], key=_number)
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def _is_down(process: ProcessSupervisor) -> bool:
+    return process.state is State.FATAL or process.status().desired == State.STOPPED.value
+
+
+async def _up(context: Context, process: ProcessSupervisor, before: int, report: Report) -> None:
+    """Waits until the process that was requested after incarnation `before` has come up. Raises OperationRefused,
+    OperationUnknown."""
+    with goes_on(f"{process.name} is started anew"):
+        await process.until(lambda: process.incarnation > before)
+        await settled(context, process, before, report)
 
 
 async def _removed(context: Context, name: str) -> None:
     with goes_on(f"{name} has been asked to leave"):
         await context.supervisor.remove(name)
-
-
-async def _added(context: Context, process: ProcessSupervisor, report: Report) -> None:
-    with goes_on(f"{process.name} is started"):
-        await settled(context, process, 0, report)
-
-
-def _launches(context: Context, config: Config) -> list[Launch]:
-    return launches(config, context.jars, context.worker_command)
 
 
 def _pid(process: ProcessSupervisor) -> JsonObject:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from kctl.config import Config
 from kctl.config.effects import Change, Effect, changes
 from kctl.errors import AgentRefused, OperationUnknown
-from kctl.master.launch import launches, supervision_policies
+from kctl.master.launch import supervision_policies
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
-from kctl.master.operations.processes import scaled
+from kctl.master.operations.processes import ENGINE_RESTARTS, restarted_by_all, scaled
 from kctl.master.restart import State
 from kctl_agent.wire import JsonObject
 
@@ -32,9 +32,7 @@ async def reload(context: Context, _params: JsonObject, _caller: Caller, report:
     use_groups = context.prepare_groups(config)
     renewed = context.use_http(config.http)
     context.config = config
-    context.supervisor.reconfigure(
-        launches(context.config, context.jars, context.worker_command), supervision_policies(context.config)
-    )
+    context.supervisor.reconfigure(context.launches(config, context.supervisor.names), supervision_policies(config))
     await use_groups()
     names = {change.name for change in found}
     if "log.level" in names:
@@ -47,7 +45,9 @@ async def reload(context: Context, _params: JsonObject, _caller: Caller, report:
     if renewed:
         sentences.insert(0, f"HTTP uses new {' and '.join(renewed)}")
     if by_effect[Effect.NEXT_START]:
-        sentences.append("`kctl restart --all --rolling` starts all processes anew")
+        engine = any(process.launch.kind == "engine" for process in restarted_by_all(context))
+        beside = f"; {ENGINE_RESTARTS}" if engine else ""
+        sentences.append(f"`kctl restart --all --rolling` starts all processes anew{beside}")
     return "; ".join(sentences) or "nothing has changed", result
 
 

@@ -144,6 +144,7 @@ _TABLE = (
             Param("name", "string", "a worker or sinker; several with commas between them"),
             Param("all", "boolean", "all of them"),
             Param("rolling", "boolean", "one after another, each when the one before has come up"),
+            Param("dry_run", "boolean", "only show which, and whether the engine is among them"),
         ),
         _chosen,
         deadline_seconds=_LONG_SECONDS,

@@ -173,14 +173,34 @@ def test_version_is_that_of_the_package(kctl: Kctl) -> None:
     ],
 )
 def test_restart_takes_several_names_or_all(kctl: Kctl, master: Master, words: tuple[str, ...], given: object) -> None:
-    agent = master(
-        {"restart": Answers({"id": "1", "operation": "restart", "state": "done", "text": "restarted", "result": {}})}
-    )
+    done = {"id": "1", "operation": "restart", "state": "done", "text": "restarted", "result": {"engine": False}}
+    agent = master({"restart": [Answers(done)] * 2})
 
-    assert kctl("restart", *words, "--wait").out == "restarted\n"
+    ran = kctl("restart", *words, "--wait")
 
-    assert [request.params for request in agent.requests if request.rpc == "restart"] == [given]
+    assert (ran.out, ran.err) == ("restarted\n", "")
+    assert [request.params for request in agent.requests if request.rpc == "restart"][-1] == given
     assert kctl("restart").code == kctl("restart", "worker-0", "--all").code == 2
+
+
+def test_a_restart_of_the_engine_is_named_before_it_and_asked_for_on_a_terminal(
+    kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "it would be: engine; the engine is restarted first: nobody reads for about 5 s"
+    planned = {"id": "1", "operation": "restart", "state": "done", "text": text, "result": {"engine": True}}
+    agent = master({"restart": [Answers(planned)] * 4})
+
+    script = kctl("restart", "--all", "--rolling")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("kctl.cli.fleet.restart.confirmed", lambda _: False)
+    refused = kctl("restart", "engine")
+    preview = kctl("restart", "--all", "--dry-run")
+
+    assert (script.code, script.err) == (0, f"{text}\n")
+    assert (refused.code, refused.err) == (2, f"{text}\nkctl: nothing was changed\n")
+    assert (preview.code, preview.out) == (0, f"{text}\n")
+    given = [request.params for request in agent.requests if request.rpc == "restart"]
+    assert [each.get("dry_run", False) for each in given] == [True, False, True, True]
 
 
 def test_start_passes_the_checked_configuration_to_the_master(
