@@ -126,9 +126,9 @@ def _in_turns(
         source = pipeline._source(sources)
         for storage in storages.values():
             storage.prepare()
-            storage.bind(Binding("bench", "bench"))
             if isinstance(storage, LakeStorage):
                 pipeline.batch_put(storage).check(source)
+            storage.bind(Binding("bench", "bench"))
             storage.init_offsets([StoredOffset(TOPIC, number, None, 0) for number in range(partitions)])
         checkpoint = settings.scratch_dir / "checkpoint"
         runs = {kind: worker._Run(storage, sources, checkpoint, pipeline) for kind, storage in storages.items()}

@@ -32,7 +32,7 @@ from tests.processes import command_line
 
 __all__ = ["OwnBroker", "Schedule"]
 
-PARTITIONS = 4
+PARTITIONS = int(os.environ.get("KCTL_TEST_PARTITIONS", "4"))
 RATE = 400.0
 LONGEST_PAUSES_SECONDS = (1.0, 8.0)
 """Between two kills: most of them hit what is coming up."""

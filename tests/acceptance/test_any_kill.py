@@ -1,6 +1,7 @@
 """SIGKILL and SIGSTOP of anything at any time, under load, by a seeded schedule: afterwards all is whole.
 
-`KCTL_TEST_SEEDS="7 8"` makes other schedules; the seed is in the name of the test.
+`KCTL_TEST_SEEDS="7 8"` makes other schedules, whose seed is in the test's name; `KCTL_TEST_PARTITIONS=100` more
+partitions.
 """
 
 from __future__ import annotations

@@ -44,23 +44,23 @@ __all__ = ["Batch", "Pipeline", "Source"]
 
 log = logging.getLogger(__name__)
 
-PREFETCHED_BYTES = 128 << 20
-FETCHED_BYTES = (64 << 10, 1 << 20)
-"""What the consumers of a query hold of records that no task has asked for yet, together and each (least and most:
-Kafka's own). Each fetches the next ones while a task takes what is there, and a larger record is fetched all the same
-(KIP-74)."""
+HELD_BYTES, HELD_RECORDS = 32 << 20, 50_000
+LEAST_BYTES, MOST_BYTES = 64 << 10, 1 << 20
+LEAST_RECORDS, MOST_RECORDS = 50, 2000
+"""What a query's consumers hold of records that no task has asked for yet: in all (it may be twice as much, fetched and
+taken), and each at the least and at the most. Consumers of 400 partitions filled a heap of 512 MB with Kafka's 1 MB and
+2,000 records each. A larger record is fetched all the same (KIP-74). For each time that Spark takes records it asks for
+positions and counts anew: with the consumer's default of 500 a batch over few partitions took a quarter to a third
+longer (benchmarks/README.md)."""
 REQUEST_TIMEOUT_MS = 10_000
 """Java's AdminClient, which Spark asks for the ends, waits all of its minute for a leader that was killed and is gone
 from the metadata; after its time-out Spark asks anew, and learns of the next leader."""
 
-POLL_RECORDS = 2000
-"""What Spark takes from Kafka's consumer at a time. For each time it asks for positions and counts anew: with the
-consumer's default of 500 a batch took a quarter to a third longer (benchmarks/README.md)."""
-
-FETCH_WAIT_MS = 10
+FETCH_WAIT_MS = 1
 """How long a broker holds a fetch that finds nothing (`fetch.max.wait.ms`). At the end of a partition the consumer
 fetches on, and Spark's question for the ends of the log, after each poll, waits behind that fetch: with Kafka's own
-500 ms each task of a worker that keeps up took half a second longer (benchmarks/README.md)."""
+500 ms each partition of a worker that keeps up took half a second longer, and with 10 ms a message into one of 400
+waited for 7.0 instead of 2.8 s (benchmarks/README.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,8 +389,8 @@ class Pipeline:
             .option("maxOffsetsPerTrigger", pipeline.max_records_per_batch)
             .option("failOnDataLoss", True)  # what is lost is decided on and counted where a query begins
             .option("includeHeaders", True)
-            .option("kafka.max.poll.records", POLL_RECORDS)
-            .option("kafka.max.partition.fetch.bytes", _fetched_bytes(len(sources)))
+            .option("kafka.max.poll.records", _share(HELD_RECORDS, len(sources), LEAST_RECORDS, MOST_RECORDS))
+            .option("kafka.max.partition.fetch.bytes", _share(HELD_BYTES, len(sources), LEAST_BYTES, MOST_BYTES))
             .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
             .option("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS)
             .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
@@ -398,6 +398,5 @@ class Pipeline:
         )
 
 
-def _fetched_bytes(partitions: int) -> int:
-    least, most = FETCHED_BYTES
-    return min(max(PREFETCHED_BYTES // max(partitions, 1), least), most)
+def _share(of: int, partitions: int, least: int, most: int) -> int:
+    return min(max(of // partitions, least), most)

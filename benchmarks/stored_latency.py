@@ -1,0 +1,77 @@
+"""How long a message waits until it is stored, with many partitions and nothing between batches (trigger 0).
+
+One broker, and a fleet of one worker with an engine as `kctl start` begins it, for each number of partitions. A
+producer sends 4,000 messages a second to partitions in turn. A message waits from its timestamp, which the producer
+gives it, to the time at which the file storage notes its block, in the transaction that stores it.
+
+    python -m benchmarks.stored_latency [--partitions 8 400 1000] [--seconds 30]
+
+Prints a JSON line for each: milliseconds, of what was sent in the last so many seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+from time import time
+
+import numpy as np
+
+from benchmarks._fleet import TOPIC, Fleet, progress, running_broker, until
+from kctl.demo.producer import Producer
+from kctl.testing.topics import create_topic
+from kctl_agent.storage.block import decode
+
+PER_SECOND = 4000
+WARM_UP_SECONDS = 40
+"""From the first batch on: those of a cold JVM take ten times as long."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="the time from produced to stored, with many partitions")
+    parser.add_argument("--partitions", type=int, nargs="+", default=[8, 400, 1000])
+    parser.add_argument("--seconds", type=float, default=30.0)
+    options = parser.parse_args()
+    for partitions in options.partitions:
+        with running_broker() as (broker, place):
+            create_topic(broker.bootstrap_servers, TOPIC, partitions)
+            with Fleet(place / "fleet", broker.bootstrap_servers, "trigger_seconds = 0") as fleet:
+                producer = Producer(broker.bootstrap_servers, TOPIC, partitions, PER_SECOND)
+                producer.start()
+                until(lambda fleet=fleet: fleet.rows_stored() > 0, "the first batch")  # type: ignore[misc]
+                progress(f"{partitions} partitions: the first batch is stored")
+                Event().wait(WARM_UP_SECONDS)
+                began = time()
+                Event().wait(options.seconds)
+                producer.stop()
+                until(fleet.is_caught_up, "all is stored")
+            waited = _waited(place / "fleet" / "data" / "storage.sqlite", began)
+        p50, p99 = np.percentile(waited, [50, 99])
+        line = {
+            "benchmark": "stored_latency",
+            "partitions": partitions,
+            "messages": len(waited),
+            "p50_ms": round(p50),
+            "p99_ms": round(p99),
+        }
+        print(json.dumps(line), flush=True)
+
+
+def _waited(storage: Path, began: float) -> np.ndarray:
+    """Milliseconds of each message that was sent since then."""
+    found = []
+    with closing(sqlite3.connect(storage)) as db:
+        for since, first, count, body in db.execute(
+            "select since, first, block.count, body from block join queue on queue.id = block.id"
+        ):
+            sent = decode(body, first, count).timestamps
+            found.append(since * 1000 - sent[sent >= began * 1000])
+    return np.concatenate(found)
+
+
+if __name__ == "__main__":
+    main()
